@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check install --quiet -c constraints.txt
-TORCH  ?= torch   # how pip finds it; for the CPU build on Linux: make demo TORCH="torch --index-url <PyTorch's CPU index>"
+TORCH  ?= torch   # how pip finds it; for the CPU build on Linux: make test TORCH="torch --index-url <PyTorch's CPU index>"
 export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a busy machine can be 6x slower
 
 .PHONY: demo test test-slow rehearsal check lint setup setup-dev bench docs clean
@@ -38,15 +38,15 @@ lint: setup-dev
 setup: $(VENV)/.ready       ## what a user needs
 setup-dev: $(VENV)/.ready-dev
 
-# torch first and alone, at the tested version: taken along with the rest it may float to a larger build.
 $(VENV)/.ready: pyproject.toml constraints.txt stepline/weights.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) $(TORCH)
 	$(PIP) -e .
 	$(BIN)/stepline weights get
 	touch $@
 
+# torch first and alone, at the tested version: taken along with the rest it may float to a larger build.
 $(VENV)/.ready-dev: $(VENV)/.ready
+	$(PIP) $(TORCH)
 	$(PIP) -e ".[dev,llm,clip,documents,evaluate,train]"
 	touch $@
 

@@ -3,8 +3,8 @@
     choose_device("cuda:1")      what was asked for: auto, cpu, cuda, cuda:N or mps
     current_device()             where a network that is loaded now belongs; its inputs follow it
 
-"auto" is a CUDA GPU where torch sees one, else the CPU. Apple's GPU (mps) is never taken unasked: it lacks float64,
-which the matcher and the calibrations use, and recognition (CTranslate2) cannot run on it.
+"auto" is a CUDA GPU where torch is installed and sees one, else the CPU. Apple's GPU (mps) is never taken unasked: it
+lacks float64, which the matcher and the calibrations use, and recognition (CTranslate2) cannot run on it.
 
 Numbers are float32 unless `compute` says otherwise: a GPU then gives the CPU's results but for their last bits.
 Recognition alone is in float16 on a GPU, as its models are published.
@@ -12,6 +12,7 @@ Recognition alone is in float16 on a GPU, as its models are published.
 
 import ctypes
 import logging
+import os
 import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -55,6 +56,11 @@ class Device:
         """What a record says of it, such as "cuda:0 bf16"."""
         return self.name if self.compute in ("auto", "float32") else f"{self.name} {self.compute}"
 
+    @property
+    def needs_torch(self) -> bool:
+        """Whether the encoders of texts and pictures run in torch; in float32 on a CPU ONNX Runtime runs them."""
+        return self.kind != "cpu" or self.compute not in ("auto", "float32")
+
     def autocast(self) -> "AbstractContextManager[None]":
         """Return the context in which a network runs forward: PyTorch's mixed precision, of no effect in float32."""
         import torch
@@ -80,6 +86,13 @@ class Device:
         if self.kind != "cpu":
             log.warning("recognition stays on the CPU: CTranslate2 cannot use %s here", self.name)
         return {"device": "cpu", "device_index": 0, "compute_type": on_cpu}
+
+
+def cpu_threads() -> int:
+    """Return how many threads a network on the CPU uses: OMP_NUM_THREADS, else as many as the process has cores."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(given) if given.isdecimal() and int(given) else cores
 
 
 def choose_device(wanted: str = "auto", compute: ComputeType = "auto") -> Device:
@@ -116,8 +129,10 @@ def cuda_gpus() -> int:
                 return 0
         except PackageNotFoundError:
             return 0
-    import torch
-
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return 0
     return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
 
 

@@ -27,6 +27,18 @@ def printable(text: str) -> str:
     return CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
+# What the main job does without, and the extra that brings it.
+EXTRAS = {"accelerate": "train", "pyarrow": "data", "scipy": "data", "tensorboard": "train", "torch": "train"}
+
+
+def missing_extra(error: BaseException) -> str | None:
+    """Return in one line which package is not installed, and the extra that brings it; None for any other error."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package not in EXTRAS:
+        return None
+    return f"needs {package}, which is not installed; pip install 'stepline[{EXTRAS[package]}]'"
+
+
 class SteplineError(Exception):
     """Base of every error that a user can cause and cure."""
 

@@ -11,12 +11,9 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from stepline.errors import ModelError, SettingsError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TABLE = Path(__file__).with_name("weights.toml")  # says what each of its fields means
 
@@ -151,23 +148,6 @@ def file_digest(path: Path | None) -> str | None:
     files = sorted(file for file in path.rglob("*") if file.is_file())
     lines = "".join(f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in files)
     return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def read_tensors(path: Path, network: str, cure: str) -> "dict[str, Tensor]":
-    """Return the float32 tensors of a network's state dict by their names; nothing else is ever unpickled.
-
-    Raises ModelError for any other file, with the cure.
-    """
-    import torch
-
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        raise ModelError(f"{path}: not {network}'s weights ({reason}); {cure}") from error
-    if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
-        raise ModelError(f"{path}: holds a {type(content).__name__}, no tensors by name; {cure}")
-    return {str(name): value.float() if value.is_floating_point() else value for name, value in content.items()}
 
 
 def cache_folder() -> Path:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stepline.errors import SteplineError, printable
+from stepline.errors import SteplineError, missing_extra, printable
 
 if TYPE_CHECKING:
     from stepline.annotate.local_server import LocalServer
@@ -233,6 +233,9 @@ def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
         say("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, SteplineError):
         say(f"stepline: {' '.join(str(error).split())}")
+        return 1
+    if (lacking := missing_extra(error)) is not None:
+        say(f"stepline: {lacking}")
         return 1
     named = ", ".join(map(str, files))
     if isinstance(error, OSError) and error.errno and error.errno not in OWN_FAULTS:

@@ -32,8 +32,10 @@ class Finding:
 PACKAGES = (
     ("av", "av", "reads and writes video", True, "pip install av"),
     ("faster-whisper", "faster_whisper", "speech to text", True, "pip install faster-whisper"),
-    ("torch", "torch", "runs the models", True, "pip install torch"),
+    ("onnxruntime", "onnxruntime", "runs the networks of texts and pictures", True, "pip install onnxruntime"),
     ("spacy", "spacy", "writes steps without a language model", True, "pip install spacy"),
+    ("torch", "torch", "trained networks, GPUs", False, "pip install 'stepline[train]'"),
+    ("pyarrow", "pyarrow", "datasets, text bases", False, "pip install 'stepline[data]'"),
     ("openai", "openai", "language-model servers", False, "pip install 'stepline[llm]'"),
     ("xllamacpp", "xllamacpp", "local GGUF language models", False, "pip install 'stepline[llm]'"),
     ("transformers", "transformers", "CLIP and SigLIP backbones", False, "pip install 'stepline[clip]'"),

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.device import Device, current_device
+from stepline.device import Device, cpu_threads, current_device
 from stepline.records import Matrix
 from stepline.weights import find_weights
 
 if TYPE_CHECKING:
     from stepline.text.encoder import SentenceEncoder
 
-_loaded: dict[tuple[Path, Device], "SentenceEncoder"] = {}  # one model a folder, kept for the life of the process
+# One model a folder, kept for the life of the process; threads decide the last bits of a sum.
+_loaded: dict[tuple[Path, Device, int], "SentenceEncoder"] = {}
 _loading = threading.Lock()
 BATCH = 32  # texts at once, on a CPU
 
@@ -43,10 +44,10 @@ def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = No
 
 def load_encoder(model: str = "minilm") -> "SentenceEncoder":
     """Return the encoder on the process's device, loading it at its first use; safe to call from several threads."""
-    wanted = find_weights(model), current_device()
+    wanted = find_weights(model), current_device(), cpu_threads()
     with _loading:
         if wanted not in _loaded:
             from stepline.text.encoder import SentenceEncoder
 
-            _loaded[wanted] = SentenceEncoder(*wanted)
+            _loaded[wanted] = SentenceEncoder(*wanted[:2])
         return _loaded[wanted]

@@ -1,5 +1,6 @@
-"""Sentence encoder: BERT or MPNet in plain PyTorch, read from a folder in the sentence-transformers layout.
+"""Sentence encoder: BERT or MPNet, read from a folder in the sentence-transformers layout.
 
+ONNX Runtime runs it on a CPU; torch on any other device, or in other numbers than float32 (`torch_encoder.py`).
 Letters: B texts in a batch, L tokens, H heads, D width. `token_pad` is True where a token is padding.
 Sources: Devlin et al. 2019 (BERT), Song et al. 2020 (MPNet), Reimers and Gurevych 2019 (pooling).
 
@@ -10,22 +11,23 @@ sentence_bert_config.json    the longest input, in tokens
 tokenizer.json, model.safetensors
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-import torch
-import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, deserialize
 from tokenizers import Tokenizer
-from torch import Tensor
 
 from stepline.device import Device, current_device
 from stepline.errors import ModelError
 from stepline.limits import parse_json
+from stepline.onnx_graph import OnnxGraph
 from stepline.records import Matrix
+
+Array: TypeAlias = npt.NDArray[Any]
 
 ARCHITECTURES = ("bert", "mpnet")
 MODULE_ORDER = ("Transformer", "Pooling", "Normalize")
@@ -138,7 +140,13 @@ class SentenceEncoder:
         self.dim = self.config.width  # D of a sentence vector
         self.device = device or current_device()
         weights = _load(folder / "model.safetensors", self.config)
-        self.weights = {name: value.to(self.device.name) for name, value in weights.items()}
+        # Looked up here, so that the table of words, half of the weights, is held once.
+        self._words = weights.pop("embeddings.word_embeddings.weight")
+        self._positions = weights.pop("embeddings.position_embeddings.weight")
+        if self.config.kind == "bert":
+            self._positions = self._positions + weights.pop("embeddings.token_type_embeddings.weight")[0]
+        self._distances = weights.pop("encoder.relative_attention_bias.weight", None)  # (buckets, H)
+        self._transform = self._compile(weights)
         path = folder / "tokenizer.json"
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
@@ -147,6 +155,13 @@ class SentenceEncoder:
         self._tokenizer.enable_truncation(self.config.longest)
         self._tokenizer.no_padding()
 
+    def _compile(self, weights: Mapping[str, Array]) -> "Transformer":
+        if not self.device.needs_torch:
+            return compile_transformer(self.config, weights)
+        from stepline.text.torch_encoder import TorchTransformer
+
+        return TorchTransformer(self.config, weights, self.device)
+
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, with its marks, cut at the model's longest input."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
@@ -154,79 +169,92 @@ class SentenceEncoder:
     def encode(self, tokens: Sequence[Sequence[int]]) -> Matrix:
         """Return unit vectors (B, D) float32 for a batch of token ids."""
         longest = max(map(len, tokens))
-        ids = torch.tensor([[*row, *[self.config.pad] * (longest - len(row))] for row in tokens])  # (B, L)
-        token_pad = torch.tensor([[False] * len(row) + [True] * (longest - len(row)) for row in tokens])
-        ids, token_pad = ids.to(self.device.name), token_pad.to(self.device.name)
-        with torch.inference_mode(), self.device.autocast():
-            hidden = self._transform(ids, token_pad)  # (B, L, D)
-            keep = (~token_pad).unsqueeze(2).float()
-            pooled = hidden[:, 0] if self.config.pooling == "cls" else (hidden * keep).sum(1) / keep.sum(1)  # (B, D)
-            vectors: Matrix = F.normalize(pooled.float(), dim=1).cpu().numpy()
+        ids = np.array([[*row, *[self.config.pad] * (longest - len(row))] for row in tokens])  # (B, L)
+        keep = np.array([[1] * len(row) + [0] * (longest - len(row)) for row in tokens], np.int32)
+        first = self.config.pad + 1 if self.config.kind == "mpnet" else 0
+        given = {"hidden": self._words[ids] + self._positions[first : first + longest], "keep": keep}
+        if self._distances is not None:
+            buckets = distance_buckets(longest, self.config.buckets)  # (L, L)
+            given["bias"] = np.ascontiguousarray(self._distances[buckets].transpose(2, 0, 1)[None])  # (1, H, L, L)
+        hidden = self._transform(**given)  # (B, L, D)
+        weight = keep[:, :, None].astype(np.float32)
+        pooled = hidden[:, 0] if self.config.pooling == "cls" else (hidden * weight).sum(1) / weight.sum(1)  # (B, D)
+        vectors: Matrix = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
         return vectors
 
-    def _transform(self, ids: Tensor, token_pad: Tensor) -> Tensor:
-        """Return the last layer's token vectors (B, L, D)."""
-        weights = self.weights
-        first = self.config.pad + 1 if self.config.kind == "mpnet" else 0
-        positions = torch.arange(first, first + ids.shape[1], device=ids.device)
-        hidden = weights["embeddings.word_embeddings.weight"][ids]  # (B, L, D)
-        hidden = hidden + weights["embeddings.position_embeddings.weight"][positions]
-        if self.config.kind == "bert":
-            hidden = hidden + weights["embeddings.token_type_embeddings.weight"][0]
-        hidden = self._norm("embeddings.LayerNorm", hidden)
-        bias = hidden.new_zeros(token_pad.shape).masked_fill(token_pad, float("-inf"))[:, None, None, :]  # (B, 1, 1, L)
-        if self.config.kind == "mpnet":
-            buckets = distance_buckets(ids.shape[1], self.config.buckets).to(ids.device)  # (L, L)
-            distances = weights["encoder.relative_attention_bias.weight"][buckets]  # (L, L, H)
-            bias = bias + distances.permute(2, 0, 1)  # (B, H, L, L)
-        for layer in range(self.config.layers):
-            hidden = self._layer(layer, hidden, bias)
-        return hidden
 
-    def _layer(self, layer: int, hidden: Tensor, bias: Tensor) -> Tensor:
-        """Attend, then feed forward, each added and normalised (post-norm). hidden: (B, L, D)."""
-        part = {ours: f"encoder.layer.{layer}.{theirs}" for ours, theirs in PARTS[self.config.kind].items()}
-        heads = self.config.heads
-        query, key, value = (
-            self._linear(part[name], hidden).unflatten(2, (heads, -1)).transpose(1, 2)  # (B, H, L, D / H)
-            for name in ("query", "key", "value")
-        )
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)  # (B, H, L, D / H)
-        mixed = mixed.transpose(1, 2).flatten(2)  # (B, L, D)
-        hidden = self._norm(part["mix_norm"], hidden + self._linear(part["mix"], mixed))
-        inner = F.gelu(self._linear(part["widen"], hidden))  # (B, L, 4 D)
-        return self._norm(part["narrow_norm"], hidden + self._linear(part["narrow"], inner))
-
-    def _linear(self, name: str, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
-
-    def _norm(self, name: str, hidden: Tensor) -> Tensor:
-        scale, shift = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
-        return F.layer_norm(hidden, scale.shape, scale, shift, self.config.epsilon)
+# hidden (B, L, D): words and positions; keep (B, L) int32: 0 where a token is padding; MPNet's bias (1, H, L, L).
+# Returns the last layer's token vectors (B, L, D).
+Transformer: TypeAlias = Callable[..., Array]
 
 
-def distance_buckets(length: int, buckets: int) -> Tensor:
+def compile_transformer(config: EncoderConfig, weights: Mapping[str, Array]) -> Transformer:
+    """Return the layers as ONNX Runtime runs them: each attends, then feeds forward, added and normalised (post-norm).
+
+    By its own kernels for transformers: attention of all heads at once, a sum with its LayerNorm, GELU with its bias.
+    """
+    graph = OnnxGraph()
+    fused: dict[str, Any] = {"domain": "com.microsoft"}
+
+    def matrix(name: str) -> str:
+        return graph.constant(weights[f"{name}.weight"].T)
+
+    def bias(name: str) -> str:
+        return graph.constant(weights[f"{name}.bias"])
+
+    def norm(name: str) -> tuple[str, str]:
+        return graph.constant(weights[f"{name}.weight"]), bias(name)
+
+    def add_norm(given: str, before: str, linear: str, then: str) -> str:
+        narrow = graph.add("MatMul", given, matrix(linear))
+        known = *norm(then), bias(linear)
+        return graph.add("SkipLayerNormalization", narrow, before, *known, epsilon=config.epsilon, **fused)
+
+    hidden = graph.input("hidden", ("B", "L", config.width))
+    keep = graph.input("keep", ("B", "L"), "int32")
+    distances = graph.input("bias", (1, config.heads, "L", "L")) if config.kind == "mpnet" else ""
+    hidden = graph.add("LayerNormalization", hidden, *norm("embeddings.LayerNorm"), epsilon=config.epsilon)
+    for layer in range(config.layers):
+        part = {ours: f"encoder.layer.{layer}.{theirs}" for ours, theirs in PARTS[config.kind].items()}
+        taken = [part[name] for name in ("query", "key", "value")]
+        into = graph.constant(np.concatenate([weights[f"{name}.weight"] for name in taken]).T)  # (D, 3 D)
+        biases = graph.constant(np.concatenate([weights[f"{name}.bias"] for name in taken]))
+        mixed = graph.add("Attention", hidden, into, biases, keep, "", distances, num_heads=config.heads, **fused)
+        hidden = add_norm(mixed, hidden, part["mix"], part["mix_norm"])
+        inner = graph.add("MatMul", hidden, matrix(part["widen"]))
+        inner = graph.add("BiasGelu", inner, bias(part["widen"]), **fused)  # (B, L, 4 D)
+        hidden = add_norm(inner, hidden, part["narrow"], part["narrow_norm"])
+    return graph.compile(hidden)
+
+
+def distance_buckets(length: int, buckets: int) -> Array:
     """Return the bucket of the distance between every two tokens: (L, L) int64, row = the attending token.
 
     Half the buckets serve tokens that come later. In each half one half is exact, the rest grows by logarithm up
     to FARTHEST tokens. Source: Raffel et al. 2020 (T5), as MPNet uses it.
     """
-    position = torch.arange(length)
+    position = np.arange(length)
     distance = position[None, :] - position[:, None]  # (L, L), > 0 where the attended token comes later
     half, near = buckets // 2, buckets // 4
-    steps = distance.abs()
-    growth = torch.log(steps.clamp(min=1).float() / near) / torch.log(torch.tensor(FARTHEST / near))
-    far = (near + (growth * (half - near)).long()).clamp(max=half - 1)
-    return torch.where(steps < near, steps, far) + half * (distance > 0)
+    steps = np.abs(distance)
+    # in float32, as transformers does: at whole powers the last bit decides the bucket
+    growth = np.log(np.maximum(steps, 1).astype(np.float32) / near) / np.log(np.float32(FARTHEST / near))
+    far = np.minimum(near + (growth * (half - near)).astype(int), half - 1)
+    found: Array = np.where(steps < near, steps, far) + half * (distance > 0)
+    return found
 
 
-def _load(path: Path, config: EncoderConfig) -> dict[str, Tensor]:
+# How safetensors names the numbers that a checkpoint may have; bfloat16 is the upper half of a float32.
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
+
+
+def _load(path: Path, config: EncoderConfig) -> dict[str, Array]:
     """Return the weights as float32, after every name and shape was checked."""
     try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as error:
+        tensors = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+        weights = {name.removeprefix(f"{config.kind}."): _numbers(tensor) for name, tensor in tensors}
+    except (OSError, SafetensorError, KeyError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); install the model again") from error
-    weights = {name.removeprefix(f"{config.kind}."): value for name, value in weights.items()}
     weights = {name: value for name, value in weights.items() if not name.startswith(UNUSED)}
     shapes = _weight_shapes(config)
     if wrong := sorted(shapes.keys() ^ weights.keys()):
@@ -234,9 +262,14 @@ def _load(path: Path, config: EncoderConfig) -> dict[str, Tensor]:
             f"{path}: {len(wrong)} weights are missing or unknown, first {wrong[0]!r}; give a {config.kind} model"
         )
     for name, shape in shapes.items():
-        if tuple(weights[name].shape) != shape:
-            raise ModelError(f"{path}: {name} is {tuple(weights[name].shape)}, not {shape}; install the model again")
-    return {name: value.float() for name, value in weights.items()}
+        if weights[name].shape != shape:
+            raise ModelError(f"{path}: {name} is {weights[name].shape}, not {shape}; install the model again")
+    return {name: value.astype(np.float32, copy=False) for name, value in weights.items()}
+
+
+def _numbers(tensor: Mapping[str, Any]) -> Array:
+    numbers = np.frombuffer(tensor["data"], DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
+    return (numbers.astype(np.uint32) << 16).view(np.float32) if tensor["dtype"] == "BF16" else numbers
 
 
 def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:

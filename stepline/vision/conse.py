@@ -41,14 +41,14 @@ class ConSEBackbone:
 
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Return (B, D) unit rows: the names of the likeliest classes, weighted by their probabilities."""
-        import torch
-
         check_pictures(pictures)
         if not len(pictures):
             return np.empty((0, self.dim), dtype=np.float32)
-        scores = self._network(torch.from_numpy(np.ascontiguousarray(pictures)))  # (B, 1000)
-        best, rows = scores.softmax(1).topk(self._likeliest, dim=1)  # (B, T)
-        combined = np.einsum("bt,btd->bd", best.cpu().numpy(), self._classes[rows.cpu().numpy()])  # (B, D)
+        scores = self._network(pictures)  # (B, 1000)
+        scores = np.exp(scores - scores.max(1, keepdims=True))
+        rows = np.argsort(-scores, axis=1, kind="stable")[:, : self._likeliest]  # (B, T)
+        best = np.take_along_axis(scores / scores.sum(1, keepdims=True), rows, axis=1)  # (B, T)
+        combined = np.einsum("bt,btd->bd", best, self._classes[rows])  # (B, D)
         unit: Matrix = combined / np.linalg.norm(combined, axis=1, keepdims=True)
         return unit
 

@@ -3,24 +3,29 @@
 Letters: B pictures, C channels, H and W in pixels.
 Source: Tan and Le 2019 (EfficientNet). Differs as "Lite" does: ReLU6 instead of swish, no squeeze-and-excitation, stem
 and head not scaled.
-Three things make it fast, and change nothing (equal to 1e-5, tested): every BatchNorm is folded into the convolution
-before it; tensors are channels-last; pictures and kernels are turned by 180 degrees. The weights were trained with
-TensorFlow's "same" padding, whose odd row at stride 2 and even sides lies at the end. PyTorch's lies at the start,
-which on the turned picture is the end, so that no picture needs to be copied to be padded.
+ONNX Runtime runs it on a CPU; torch on any other device, or in other numbers than float32. Both see the same pixels,
+and both have every BatchNorm folded into the convolution before it (equal to 1e-5, tested). The weights were trained
+with TensorFlow's "same" padding, whose odd row at stride 2 and even sides lies at the end.
 """
 
+import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from stepline.device import current_device
 from stepline.errors import ModelError
-from stepline.weights import read_tensors
+from stepline.onnx_graph import TYPES, OnnxGraph
+from stepline.records import Matrix
+from stepline.state_dict import Array, read_tensors
+from stepline.vision.encode import Pictures
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SIDE = 224  # px, the input is SIDE x SIDE
 MEAN, SCALE = 127.0, 128.0  # of uint8 RGB; Lite's own, not ImageNet's channel statistics
@@ -98,48 +103,135 @@ class EfficientNetLite0:
     """Pictures to class scores; immutable once loaded, so that threads may share it."""
 
     def __init__(self, path: Path) -> None:
-        device = current_device()
-        weights = {name: value.to(device.name) for name, value in _load_state_dict(path).items()}
-        self.device = device
-        self._parts = [[(conv, *_fold(conv, weights)) for conv in part] for part in architecture()]
-        self._classifier = (weights["_fc.weight"], weights["_fc.bias"])
+        self.device = current_device()
+        weights = _load_state_dict(path)
+        parts = [[(conv, *_fold(conv, weights)) for conv in part] for part in architecture()]
+        classifier = weights["_fc.weight"], weights["_fc.bias"]
+        self._run = (_TorchNetwork if self.device.needs_torch else _compile)(parts, classifier)
 
-    def __call__(self, pictures: Tensor) -> Tensor:
+    def __call__(self, pictures: Pictures) -> Matrix:
         """Return class scores (B, 1000), before the softmax, for uint8 RGB pictures (B, H, W, 3) of any size."""
-        with torch.inference_mode(), self.device.autocast():
-            # resized where they are, on a CPU from uint8, so that every device sees the same picture
-            hidden = prepare(pictures).to(self.device.name)  # (B, 3, 224, 224)
+        scores: Matrix = self._run(pictures)
+        return scores
+
+
+def resize(pictures: Pictures) -> Pictures:
+    """Return (B, 224, 224, 3): each whole picture squeezed into a square, by bilinear weights that widen to average.
+
+    Nothing at the edges is lost; the usual centre crop would cut 44 % of a 16:9 picture away. In whole numbers, as
+    torch's `interpolate` and Pillow resize bytes: the same pixels on every machine.
+    """
+    for axis in (2, 1):
+        if (size := pictures.shape[axis]) != SIDE:
+            taps, weights, bits = _resampling(size)
+            total = np.full((*pictures.shape[:axis], SIDE, *pictures.shape[axis + 1 :]), 1 << bits - 1, np.int32)
+            for tap, weight in zip(taps, weights, strict=True):
+                total += pictures.take(tap, axis) * weight.reshape(-1, *[1] * (3 - axis))
+            pictures = (total >> bits).astype(np.uint8)
+    return pictures
+
+
+@functools.lru_cache(maxsize=16)
+def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32], int]:
+    """Return which inputs (taps, 224) each of 224 outputs is made of, with which weights, in units of 2 ** -bits.
+
+    The weights are as fine as 16 bits allow.
+    """
+    scale = size / SIDE
+    reach = max(scale, 1.0)
+    middles = scale * (np.arange(SIDE) + 0.5)
+    first = np.maximum((middles - reach + 0.5).astype(int), 0)
+    last = np.minimum((middles + reach + 0.5).astype(int), size)
+    taps = first + np.arange((last - first).max())[:, None]  # (taps, 224)
+    weights = np.where(taps < last, np.maximum(1 - np.abs((taps - middles + 0.5) / reach), 0), 0)
+    weights /= weights.sum(0)
+    bits = next(n for n in range(23) if n == 22 or int(0.5 + weights.max() * (2 << n)) >= 1 << 15)
+    return np.minimum(taps, size - 1), (0.5 + weights * (1 << bits)).astype(np.int32), bits
+
+
+Parts = list[list[tuple[Convolution, Array, Array]]]  # each convolution with its weight and bias
+
+
+def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Pictures], Array]:
+    """Return the network as ONNX Runtime runs it."""
+    graph = OnnxGraph()
+    planes = graph.add("Cast", graph.input("pictures", ("B", SIDE, SIDE, 3), "uint8"), to=TYPES["float32"])
+    planes = graph.add("Transpose", planes, perm=[0, 3, 1, 2])  # (B, 3, 224, 224)
+    shift, scale = (graph.constant(np.array(number, np.float32)) for number in (MEAN, SCALE))
+    hidden, side = graph.add("Div", graph.add("Sub", planes, shift), scale), SIDE
+    lowest, highest = (graph.constant(np.array(number, np.float32)) for number in (0, 6))
+    for part in parts:
+        block_input = hidden
+        for conv, weight, bias in part:
+            total, side = same_padding(conv, side)
+            pads = [total // 2] * 2 + [total - total // 2] * 2
+            given = hidden, graph.constant(weight), graph.constant(bias)
+            hidden = graph.add("Conv", *given, pads=pads, strides=[conv.stride] * 2, group=conv.groups)
+            if conv.relu6:
+                hidden = graph.add("Clip", hidden, lowest, highest)
+            if conv.residual:
+                hidden = graph.add("Add", hidden, block_input)
+    pooled = graph.add("Flatten", graph.add("GlobalAveragePool", hidden))  # (B, 1280)
+    run = graph.compile(graph.add("Gemm", pooled, *map(graph.constant, classifier), transB=1))  # (B, 1000)
+    return lambda pictures: run(pictures=resize(pictures))
+
+
+class _TorchNetwork:
+    """The network as torch runs it, where the process's networks belong."""
+
+    def __init__(self, parts: Parts, classifier: tuple[Array, Array]) -> None:
+        import torch
+
+        self._device = current_device()
+        place = {"device": self._device.name, "memory_format": torch.channels_last}
+        self._parts = [
+            [(conv, torch.from_numpy(weight).to(**place), self._tensor(bias)) for conv, weight, bias in part]
+            for part in parts
+        ]
+        self._classifier = tuple(map(self._tensor, classifier))
+
+    def _tensor(self, values: Array) -> "Tensor":
+        import torch
+
+        return torch.from_numpy(values).to(self._device.name)
+
+    def __call__(self, pictures: Pictures) -> Matrix:
+        import torch
+        import torch.nn.functional as F
+
+        with torch.inference_mode(), self._device.autocast():
+            planes = torch.from_numpy(pictures).permute(0, 3, 1, 2)  # (B, 3, H, W), channels-last in memory
+            if planes.shape[2:] != (SIDE, SIDE):  # on the CPU, whose `resize` this is
+                planes = F.interpolate(planes, (SIDE, SIDE), mode="bilinear", antialias=True)
+            hidden, side = (planes.to(self._device.name).float() - MEAN) / SCALE, SIDE
             for part in self._parts:
                 block_input = hidden
                 for conv, weight, bias in part:
-                    hidden = F.conv2d(hidden, weight, bias, conv.stride, conv.shape[2] // 2, groups=conv.groups)
+                    total, side = same_padding(conv, side)
+                    hidden = F.pad(hidden, (total // 2, total - total // 2) * 2)
+                    hidden = F.conv2d(hidden, weight, bias, conv.stride, groups=conv.groups)
                     if conv.relu6:
                         hidden = F.relu6(hidden, inplace=True)
                     if conv.residual:
                         hidden += block_input
-            return F.linear(hidden.mean((2, 3)), *self._classifier).float()  # (B, 1280) -> (B, 1000)
+            scores: Matrix = F.linear(hidden.mean((2, 3)), *self._classifier).float().cpu().numpy()
+        return scores
 
 
-def prepare(pictures: Tensor) -> Tensor:
-    """Return the network's input (B, 3, 224, 224) in [-1, 1]: the whole picture, squeezed into a square, turned.
-
-    Nothing at the edges is lost; the usual centre crop would cut 44 % of a 16:9 picture away.
-    """
-    planes = pictures.permute(0, 3, 1, 2)  # (B, 3, H, W), already channels-last in memory
-    if planes.shape[2:] != (SIDE, SIDE):
-        planes = F.interpolate(planes, (SIDE, SIDE), mode="bilinear", antialias=True)
-    return ((planes.flip(2, 3).float() - MEAN) / SCALE).contiguous(memory_format=torch.channels_last)
+def same_padding(conv: Convolution, side: int) -> tuple[int, int]:
+    """Return how many rows TensorFlow's "same" padding adds, the smaller half before, and the output's side."""
+    out = -(-side // conv.stride)
+    return max((out - 1) * conv.stride + conv.shape[2] - side, 0), out
 
 
-def _fold(conv: Convolution, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+def _fold(conv: Convolution, weights: Mapping[str, Array]) -> tuple[Array, Array]:
     """Return the weight and bias of one convolution that does what it and its BatchNorm did."""
     gain, shift, mean, variance = (weights[f"{conv.norm}.{name}"] for name in NORM)
-    gain = gain * torch.rsqrt(variance + EPSILON)  # (out,)
-    weight = (weights[f"{conv.name}.weight"] * gain[:, None, None, None]).flip(2, 3)
-    return weight.contiguous(memory_format=torch.channels_last), shift - mean * gain
+    gain = gain / np.sqrt(variance + np.float32(EPSILON))  # (out,)
+    return weights[f"{conv.name}.weight"] * gain[:, None, None, None], shift - mean * gain
 
 
-def _load_state_dict(path: Path) -> dict[str, Tensor]:
+def _load_state_dict(path: Path) -> dict[str, Array]:
     """Return the state dict, after every name and shape was checked."""
     weights = read_tensors(path, "EfficientNet-Lite0", "give its state dict")
     weights = {name: value for name, value in weights.items() if not name.endswith(".num_batches_tracked")}
@@ -150,6 +242,6 @@ def _load_state_dict(path: Path) -> dict[str, Tensor]:
     if wrong := sorted(shapes.keys() ^ weights.keys()):
         raise ModelError(f"{path}: {len(wrong)} weights missing or unknown ({wrong[0]!r}); give EfficientNet-Lite0")
     for name, shape in shapes.items():
-        if tuple(weights[name].shape) != shape:
-            raise ModelError(f"{path}: {name} is {tuple(weights[name].shape)}, not {shape}; give EfficientNet-Lite0")
+        if weights[name].shape != shape:
+            raise ModelError(f"{path}: {name} is {weights[name].shape}, not {shape}; give EfficientNet-Lite0")
     return weights

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.records import Matrix
+from stepline.state_dict import read_tensors
 from stepline.storage import atomic_path, write_atomic
 from stepline.vision.encode import Clips, Pictures, check_pictures
 from stepline.vision.s3d_network import JOINT, POOLED, S3D, FoldedS3D
 from stepline.vision.settings import VisionSettings
-from stepline.weights import read_tensors
 
 Tokenisation: TypeAlias = Literal["released", "tan"]
 
@@ -94,12 +94,17 @@ COUNTERS = ".num_batches_tracked"  # of no use at rest, and older files lack it
 NAMED = 3  # wrong names that an error repeats
 
 
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    tensors = read_tensors(path, "S3D", "give s3d_howto100m.pth")
+    return {name: torch.from_numpy(value) for name, value in tensors.items()}
+
+
 def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
     """Return both towers at rest. dictionary_size: words and padding, as many as the file has word vectors.
 
     Raises ModelError, naming what does not fit, for any other file.
     """
-    weights = read_tensors(path, "S3D", "give s3d_howto100m.pth")
+    weights = _read_tensors(path)
     with torch.device("meta"):
         video, words = S3D(), TextTower(dictionary_size)
     named = video.state_dict() | {TEXT_PREFIX + name: value for name, value in words.state_dict().items()}
@@ -120,7 +125,7 @@ def write_s3d(video: S3D, released: Path, path: Path) -> None:
 
     Beside it lies that file's dictionary, so that `vision.path` takes it.
     """
-    weights = read_tensors(released, "S3D", "give s3d_howto100m.pth")
+    weights = _read_tensors(released)
     trained = {name: value.detach().cpu() for name, value in video.state_dict().items()}
     with atomic_path(path) as partial:
         torch.save({name: value for name, value in weights.items() if name.startswith(TEXT_PREFIX)} | trained, partial)

@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from stepline.grounding.shots import ShotUnits, cut_into_pieces, expected_inversions, matching_marginals, move_to_starts
+from stepline.grounding.shots import (
+    ShotUnits,
+    average_linkage,
+    cut_into_pieces,
+    expected_inversions,
+    matching_marginals,
+    move_to_starts,
+)
 from stepline.records import Span
 
 APART = np.zeros((2, 2))
@@ -49,3 +56,17 @@ def test_the_shot_that_starts_with_the_words_takes_the_mass_near_them():
 def test_long_shots_are_cut_into_pieces_of_about_seven_seconds(length, edges):
     parts = cut_into_pieces(slice(0, length))
     assert [part.start for part in parts] + [parts[-1].stop] == edges
+
+
+@pytest.mark.parametrize("count", [2, 3, 30, 90])
+@pytest.mark.parametrize("tied", [False, True])
+def test_groups_by_average_linkage_are_those_of_scipy(count, tied):
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    points = np.random.default_rng(count).normal(size=(count, 3))
+    points = points.round() if tied else points
+    distances = np.abs(points[:, None] - points).sum(axis=2)
+    for most in (0.0, 1.5, 3.0, 6.0):
+        ours = average_linkage(distances, most)
+        theirs = fcluster(linkage(points, "average", "cityblock"), most, "distance")
+        assert len(set(zip(ours, theirs, strict=True))) == len(set(ours)) == len(set(theirs))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from stepline.device import Device
 from stepline.errors import ModelError
 from stepline.text import embed, embedding
 from stepline.weights import find_weights
@@ -52,6 +53,14 @@ def test_threads_share_one_model(monkeypatch):
         thread.join()
     assert len(encoders) == 4
     assert len(set(map(id, encoders))) == 1
+
+
+def test_onnx_runtime_and_torch_give_the_same_vectors(monkeypatch):
+    found = embed([*TEXTS, "mix " * 400])
+    monkeypatch.setattr(embedding, "_loaded", {})
+    monkeypatch.setattr(Device, "needs_torch", True)
+    expected = embed([*TEXTS, "mix " * 400])
+    assert (found.astype(np.float64) * expected).sum(1).min() >= 0.9999999
 
 
 def test_an_unknown_model_is_named():

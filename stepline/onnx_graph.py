@@ -1,0 +1,121 @@
+"""Networks as graphs of ONNX operators, written down here and run by ONNX Runtime on the CPU: no torch, no file.
+
+    graph = OnnxGraph()
+    hidden = graph.add("MatMul", graph.input("rows", ("B", 384)), graph.constant(weight))
+    run = graph.compile(graph.add("Softmax", hidden, axis=1))
+    run(rows=rows)                        # the output as an array
+
+Source: onnx.proto, IR version 8; the few messages that a graph needs are written as protocol buffers here.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.device import cpu_threads
+
+Array: TypeAlias = npt.NDArray[Any]
+Message: TypeAlias = list[bytes | memoryview]  # in pieces, so that weights are copied but once
+
+IR_VERSION: Final = 8
+OPERATORS: Final = (("", 17), ("com.microsoft", 1))  # ONNX's own set, and ONNX Runtime's kernels for transformers
+TYPES: Final = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7}  # TensorProto.DataType
+FLOAT, INT, INTS = 1, 2, 7  # AttributeProto.AttributeType
+
+
+class OnnxGraph:
+    """A graph that grows by an operator at a time; values are named by what `input`, `constant` and `add` return."""
+
+    def __init__(self) -> None:
+        self._inputs: Message = []
+        self._constants: Message = []
+        self._nodes: Message = []
+        self._count = 0  # of names given
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"v{self._count}"
+
+    def input(self, name: str, shape: tuple[int | str, ...], dtype: str = "float32") -> str:
+        """Return the name of an input. shape: a letter where the size is known at the run alone."""
+        self._inputs += _field(11, _value(name, dtype, shape))
+        return name
+
+    def constant(self, values: Array) -> str:
+        """Return the name of a tensor of the network, whose type is a key of TYPES."""
+        name = self._name()
+        tensor = [piece for size in values.shape for piece in _field(1, size)]
+        tensor += _field(2, TYPES[values.dtype.name]) + _field(8, name)
+        self._constants += _field(5, tensor + _field(9, [np.ascontiguousarray(values).reshape(-1).view(np.uint8).data]))
+        return name
+
+    def add(self, operator: str, *inputs: str, domain: str = "", **attributes: int | float | list[int]) -> str:
+        """Return the name of an operator's only output. inputs: "" where an optional one is left out."""
+        output = self._name()
+        node = [piece for name in inputs for piece in _field(1, name)]
+        node += _field(2, output) + _field(4, operator) + _field(7, domain)
+        node += [piece for name, value in attributes.items() for piece in _field(5, _attribute(name, value))]
+        self._nodes += _field(1, node)
+        return output
+
+    def serialize(self, output: str) -> bytes:
+        """Return the model as the bytes of an ONNX file. output: float32."""
+        graph = [*self._nodes, *_field(2, "stepline"), *self._constants, *self._inputs]
+        graph += _field(12, _value(output, "float32"))
+        sets = [piece for name, number in OPERATORS for piece in _field(8, _field(1, name) + _field(2, number))]
+        return b"".join([*_field(1, IR_VERSION), *sets, *_field(7, graph)])
+
+    def compile(self, output: str) -> Callable[..., Array]:
+        """Return a function that takes the inputs by name and returns the output."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = cpu_threads()
+        # Threads that wait would take the core that recognition runs on; the arena keeps memory for the largest run.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.enable_cpu_mem_arena = False
+        session = onnxruntime.InferenceSession(self.serialize(output), options, providers=["CPUExecutionProvider"])
+
+        def run(**inputs: Array) -> Array:
+            result: Array = session.run([output], inputs)[0]
+            return result
+
+        return run
+
+
+def _varint(number: int) -> bytes:
+    digits = []
+    while number > 127:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*digits, number])
+
+
+def _field(number: int, value: int | str | Message) -> Message:
+    """Return a field of a message: an integer, or text or another message with its length."""
+    if isinstance(value, int):
+        return [_varint(number << 3), _varint(value)]
+    pieces: Message = [value.encode()] if isinstance(value, str) else value
+    return [_varint(number << 3 | 2), _varint(sum(map(len, pieces))), *pieces]
+
+
+def _attribute(name: str, value: int | float | list[int]) -> Message:
+    content: Message
+    if isinstance(value, float):
+        kind, content = FLOAT, [_varint(2 << 3 | 5), np.float32(value).tobytes()]
+    elif isinstance(value, int):
+        kind, content = INT, _field(3, value)
+    else:
+        kind, content = INTS, [piece for item in value for piece in _field(8, item)]
+    return _field(1, name) + content + _field(20, kind)
+
+
+def _value(name: str, dtype: str, shape: tuple[int | str, ...] | None = None) -> Message:
+    """Return a ValueInfoProto. shape: None where ONNX Runtime finds it."""
+    kind = _field(1, TYPES[dtype])
+    if shape is not None:
+        sizes = [_field(2, size) if isinstance(size, str) else _field(1, size) for size in shape]
+        kind += _field(2, [piece for size in sizes for piece in _field(1, size)])
+    return _field(1, name) + _field(2, _field(1, kind))

@@ -1,0 +1,87 @@
+"""The main job as `pip install stepline` brings it: no torch, no pyarrow, no scipy."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from stepline.errors import EXTRAS
+from stepline.storage import read_record
+
+BLOCKED = [*EXTRAS, "pandas", "sklearn", "transformers"]
+PROGRAM = """
+import sys
+for package in sys.argv.pop(1).split(","):
+    sys.modules[package] = None  # as if it were not installed
+from stepline.cli import main
+main()
+"""
+
+
+def stepline_without(packages, *arguments):
+    """Run a command in a process that cannot import some packages."""
+    program = [sys.executable, "-c", PROGRAM, ",".join(packages), *map(str, arguments)]
+    return subprocess.run(program, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def job(small_video, captions_file):
+    return "steps", small_video, "--captions", captions_file
+
+
+def test_the_main_job_runs_without_the_extras_and_finds_the_same(job, tmp_path, stepline):
+    found = stepline_without(BLOCKED, *job, "--out", tmp_path / "without")
+    assert found.returncode == 0, found.stderr
+    assert stepline(*job, "--out", tmp_path / "with").exit_code == 0
+    without, with_torch = (read_record(tmp_path / name / "small.json") for name in ("without", "with"))
+    assert without == with_torch
+
+
+@pytest.mark.slow
+def test_the_demo_runs_without_the_extras(tmp_path):
+    found = stepline_without(BLOCKED, "demo", "--out", tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("demo: 11 steps, 10 shown")
+
+
+def test_the_main_job_imports_none_of_the_extras(job, tmp_path):
+    # torch blocked, for spaCy looks for it
+    told = "import atexit, sys\natexit.register(lambda: print(*sys.modules))\n" + PROGRAM
+    program = [sys.executable, "-c", told, "torch", *map(str, job), "--out", tmp_path]
+    found = subprocess.run(program, capture_output=True, text=True, check=True)
+    loaded = set(found.stdout.splitlines()[-1].split())
+    assert {"onnxruntime", "spacy"} <= loaded
+    assert loaded & {*BLOCKED} == {"torch"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "package", "extra"),
+    [
+        ("steps {video} --aligner {network}", "torch", "train"),
+        ("steps {video} --describe {network}", "torch", "train"),
+        ("steps {video} --set judge.detector={network}", "torch", "train"),
+        ("steps {video} --set vision.backbone=s3d --set vision.path={network}", "torch", "train"),
+        ("train nasva --features {folder} --steps {folder} --out {folder}/run", "torch", "train"),
+        ("curate {videos} --recipe features --out {folder}/run", "pyarrow", "data"),
+        ("text-base build {texts} --out {folder}/base", "pyarrow", "data"),
+    ],
+)
+def test_what_needs_an_extra_says_which_in_one_line(arguments, package, extra, small_video, tmp_path):
+    (tmp_path / "x.safetensors").write_bytes(b"x")
+    (tmp_path / "texts.txt").write_text("Cut the banana.\n")
+    names = {
+        "video": small_video,
+        "videos": small_video.parent,
+        "network": tmp_path / "x.safetensors",
+        "folder": tmp_path,
+    }
+    found = stepline_without([package], *arguments.format(**names, texts=tmp_path / "texts.txt").split())
+    cure = f"needs {package}, which is not installed; pip install 'stepline[{extra}]'"
+    assert (found.returncode, found.stderr.splitlines()[-1]) == (1, f"stepline: {cure}")
+
+
+def test_doctor_misses_no_extra_for_the_main_job():
+    found = stepline_without([], "doctor", "--json")
+    needed = {finding["name"] for finding in json.loads(found.stdout)["findings"] if finding["needed"]}
+    assert not needed & {*BLOCKED}
