@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from stepline import outputs
+from stepline.cli import common
 from stepline.cli.steps import FORMATS, USUAL
 from stepline.errors import StoreError
 from stepline.outputs import OUTPUTS
@@ -109,6 +111,79 @@ def test_many_videos_go_on_past_a_bad_one(small_video, tmp_path, stepline):
     assert "1 of 2 videos done, 1 failed" in result.stderr
     assert (tmp_path / "out" / "b_good.json").exists()
     assert not list((tmp_path / "out").glob("*a_bad*"))
+
+
+def test_a_folder_with_a_video_without_speech_does_not_fail_and_does_not_hear_it_again(small_video, tmp_path, stepline):
+    job = ("steps", small_video, "--backbone", "none", "--out", tmp_path)
+    first, again = stepline(*job), stepline(*job)
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    assert "warning: small.mp4: no speech to write steps from" in first.stderr
+    assert "done before" in again.stderr
+    assert "no step found" in again.stdout
+
+
+def test_verbose_and_quiet_are_taken_after_the_command_too(small_video, captions_file, tmp_path, stepline):
+    job = ("steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path)
+    quiet = stepline(*job, "-q")
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+    assert "slice the lemons" in quiet.stdout
+    assert stepline("-q", *job).stderr == ""
+    assert "done before" in stepline(*job).stderr
+    assert "stepline: none.mp4: no such file" in stepline("steps", "none.mp4", "-q").stderr
+    loud = [python("-m", "stepline", *order) for order in (["-v", *job, "--force"], [*job, "--force", "-v"])]
+    assert all("I stepline" in said for said in loud)
+    assert "I stepline" not in python("-m", "stepline", *job, "--force")
+
+
+def python(*arguments):
+    """What a command of its own says on stderr."""
+    command = [sys.executable, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
+
+
+def test_where_no_bar_can_be_drawn_a_line_comes_now_and_then(monkeypatch, capsys):
+    now = 0.0
+    monkeypatch.setattr(common.time, "monotonic", lambda: now)
+    with common.progress_bars() as report:
+        for second in range(0, 100, 10):
+            now = float(second)
+            report("listening", 2.0 * second, 200.0)
+    assert capsys.readouterr().err == "listening: 60 of 200 s\nlistening: 120 of 200 s\nlistening: 180 of 200 s\n"
+
+
+def test_the_page_is_opened_when_asked_for(small_video, captions_file, tmp_path, stepline, monkeypatch):
+    shown = []
+    monkeypatch.setattr("webbrowser.open", shown.append)
+    job = ("steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path)
+    assert stepline(*job, "--open").exit_code == 0
+    assert shown == [(tmp_path / "small.html").as_uri()]
+    refused = stepline(*job, "--open", "--format", "vtt")
+    assert refused.exit_code == 1
+    assert "--open shows the page of one video" in refused.stderr
+
+
+def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(small_video, tmp_path, stepline, monkeypatch):
+    folder, looks = tmp_path / "in", []
+    folder.mkdir()
+
+    def sleep(seconds):
+        looks.append(seconds)
+        if len(looks) == 1:
+            (folder / "a.mp4").write_bytes(small_video.read_bytes()[:1000])
+        elif len(looks) == 2:  # it has grown since the last look
+            (folder / "a.mp4").write_bytes(small_video.read_bytes())
+        elif len(looks) == 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["stepline.cli.steps"], "time", SimpleNamespace(sleep=sleep))
+    result = stepline("steps", folder, "--watch", "--backbone", "none", "--format", "json", "--out", tmp_path / "out")
+    assert result.exit_code == 130
+    assert result.stdout.count("a: no step found") == 1
+    assert [path.name for path in (tmp_path / "out").glob("*.json")] == ["a.json"]
+    refused = stepline("steps", small_video, "--watch")
+    assert refused.exit_code == 1
+    assert "is no folder" in refused.stderr
 
 
 def test_two_videos_of_one_name_do_not_overwrite_each_other(small_video, tmp_path, stepline):

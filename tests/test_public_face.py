@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import stepline as package
-from stepline.errors import MediaError
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("numpy", "torch", "av", "pydantic", "spacy", "faster_whisper", "click", "scipy", "PIL")
@@ -66,11 +65,14 @@ def test_steps_and_transcribe_take_captions_texts_and_a_folder(small_video, capt
     )
 
 
-def test_a_video_without_speech_is_the_same_error_with_and_without_a_folder(small_video, tmp_path):
+def test_a_video_without_speech_has_no_step_and_says_what_would_help_with_and_without_a_folder(small_video, tmp_path):
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
-    for out in (None, tmp_path):
-        with pytest.raises(MediaError, match="no speech to write steps from"):
-            package.steps(small_video, settings=settings, out=out)
+    alone, written = (package.steps(small_video, settings=settings, out=out) for out in (None, tmp_path))
+    assert alone.steps == written.steps == ()
+    assert alone.warnings == written.warnings == package.read_record(tmp_path / "small.json").warnings
+    (advice,) = [warning for warning in alone.warnings if warning.startswith("no speech to write steps from")]
+    assert len(advice) < 150
+    assert "--captions" in advice
 
 
 def test_the_readme_example_runs(small_video, captions_file, tmp_path):

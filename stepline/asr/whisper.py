@@ -1,9 +1,11 @@
 """Whisper through faster-whisper: windows of sound to words with times, one by one, or on a GPU many at once."""
 
+import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +18,8 @@ from stepline.errors import ModelError, SettingsError
 from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.records import Span, Word
 from stepline.weights import find_weights
+
+log = logging.getLogger(__name__)
 
 Runs: TypeAlias = Sequence[tuple[int, int]]  # of speech, (first, last + 1) samples of a window
 SHORTEST_WORD = 0.02  # s, one step of Whisper's clock
@@ -32,7 +36,7 @@ class Whisper:
 
         self.name = name
         self._settings = settings
-        path, place = find_weights(name), current_device().recognition(settings.compute)
+        path, place = find_model(name), current_device().recognition(settings.compute)
         self._on_cpu = place["device"] == "cpu"
         self.at_once = 1 if self._on_cpu else AT_ONCE
         try:
@@ -151,6 +155,27 @@ def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]
 
 def _join_runs(window: AudioWindow, runs: Runs) -> Samples:
     return np.concatenate([window.samples[first:last] for first, last in runs])
+
+
+def find_model(name: str) -> Path:
+    """Return the folder of a known model, one of the user's own, or one that faster-whisper knows, from the model hub.
+
+    Raises ModelError where it cannot be fetched.
+    """
+    from faster_whisper import available_models, download_model
+
+    if name not in available_models() or Path(name).is_dir():
+        return find_weights(name)
+    try:
+        return Path(download_model(name, local_files_only=True))
+    except FileNotFoundError:  # the hub's error for what it has not fetched yet is one
+        log.warning("Whisper %s is fetched from the model hub, huggingface.co, as --model %s asks for", name, name)
+    try:
+        return Path(download_model(name))
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        cure = "try again when the hub can be reached, or give a CTranslate2 folder"
+        raise ModelError(f"{name}: cannot be fetched from the model hub ({reason}); {cure}") from error
 
 
 def _check_language(name: str, wanted: str | None, model: Any) -> str | None:

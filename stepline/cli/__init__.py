@@ -9,7 +9,7 @@ import click
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline.cli.annotate import annotate
-from stepline.cli.common import Group, LogLines, log
+from stepline.cli.common import Group, LogLines, log, offer_verbosity, verbosity_options
 from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap, text_base
 from stepline.cli.doctor import datasets, doctor
@@ -46,17 +46,18 @@ COMMANDS = (
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="stepline")
-@click.option("-v", "--verbose", is_flag=True, help="Say what each stage does.")
+@verbosity_options()
 @click.option("--debug", is_flag=True, help="Show the trace of an error, for a report.")
-def main(verbose: bool, debug: bool) -> None:
+def main(debug: bool) -> None:
     """Turn narrated how-to videos into clean, time-aligned steps."""
     log.setLevel(logging.DEBUG if debug else logging.NOTSET)
     lines = logging.StreamHandler()
     lines.setFormatter(LogLines("%(levelname).1s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[lines])
-    if not verbose:
+    logging.basicConfig(handlers=[lines])  # at the level WARNING, unless --verbose has set another
+    if not logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger("faster_whisper").setLevel(logging.ERROR)
 
 
 for command in COMMANDS:
     main.add_command(command)
+    offer_verbosity(command)

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import time
 import traceback
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
@@ -131,7 +132,12 @@ device_options: Callable[[F], F] = together(
 # What every command takes that recognises speech.
 speech_options: Callable[[F], F] = together(
     settings_options("One setting, e.g. asr.beam=5.", "A TOML file of settings (docs/settings.md)."),
-    click.option("--model", help="Recogniser: whisper-tiny.en, whisper-base or a CTranslate2 folder."),
+    click.option(
+        "--model",
+        help="Recogniser: whisper-tiny.en, whisper-base, a CTranslate2 folder, or any name of "
+        "faster-whisper (small, large-v3, ...), which is fetched from the model hub.",
+    ),
+    click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ..."),
     click.option("--captions", type=PATH, help="Captions to use instead of recognition."),
     device_options,
 )
@@ -144,6 +150,7 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
 
     shorthand = {
         "asr.model": options.get("model"),
+        "asr.language": options.get("language"),
         "writing.writer": options.get("writer"),
         "vision.backbone": options.get("backbone"),
         "vision.path": options.get("weights"),
@@ -189,14 +196,44 @@ class Group(click.Group):
             with _shown_usage():
                 return super().invoke(context)
         except KeyboardInterrupt:
-            say("stepline: stopped; what was finished is kept")
+            say("stepline: stopped; what was finished is kept", urgent=True)
             sys.exit(130)
 
 
-def say(*lines: str) -> None:
-    """Print lines on stderr, where what is no data goes."""
-    for line in lines:
-        click.echo(printable(line), err=True)
+def say(*lines: str, urgent: bool = False) -> None:
+    """Print lines on stderr, where what is no data goes; after --quiet only urgent ones."""
+    context = click.get_current_context(silent=True)
+    if urgent or context is None or not context.meta.get(QUIET):
+        for line in lines:
+            click.echo(printable(line), err=True)
+
+
+QUIET = "stepline.quiet"  # in a context's notes
+
+
+def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
+    """Return the options --verbose and --quiet; hidden: where the help of the command above has them."""
+
+    def choose(context: click.Context, option: click.Parameter, value: bool) -> None:
+        if value and option.name == "quiet":
+            context.meta[QUIET] = True
+        elif value:
+            logging.getLogger().setLevel(logging.INFO)
+            logging.getLogger("faster_whisper").setLevel(logging.NOTSET)
+
+    own: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": choose, "hidden": hidden}
+    verbose = click.option("-v", "--verbose", help="Say what each stage does; also after the command.", **own)
+    quiet = click.option("-q", "--quiet", help="Say only what is wrong; also after the command.", **own)
+    return together(verbose, quiet)
+
+
+def offer_verbosity(command: click.Command) -> None:
+    """Have a command, and all below it, take --verbose and --quiet too."""
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            offer_verbosity(below)
+    else:
+        verbosity_options(hidden=True)(command)
 
 
 def print_data(text: str, *, end: str = "\n") -> None:
@@ -230,9 +267,9 @@ def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
     files: what was worked on, for errors that do not name it.
     """
     if log.isEnabledFor(logging.DEBUG):
-        say("".join(traceback.format_exception(error)).rstrip())
+        say("".join(traceback.format_exception(error)).rstrip(), urgent=True)
     if isinstance(error, SteplineError):
-        say(f"stepline: {' '.join(str(error).split())}")
+        say(f"stepline: {' '.join(str(error).split())}", urgent=True)
         return 1
     if (lacking := missing_extra(error)) is not None:
         say(f"stepline: {lacking}")
@@ -242,14 +279,14 @@ def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
         # Without a file's name it is a stream's, most likely.
         output = named if named and error.errno != errno.ENOSPC else "the output"
         place = error.filename if isinstance(error.filename, str) else output
-        say(f"stepline: {place}: {error.strerror}; free some space, correct the path or what it allows")
+        say(f"stepline: {place}: {error.strerror}; free some space, correct the path or what it allows", urgent=True)
         return 1
     what = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_ERROR]
     if isinstance(error, MemoryError) or "OutOfMemory" in what or "can't allocate memory" in what:
-        say(f"stepline: {named}: not enough memory; give less at once, or smaller sizes in the settings")
+        say(f"stepline: {named}: not enough memory; give less at once, or smaller sizes in the settings", urgent=True)
         return 1
     report = "run it again as `stepline --debug COMMAND ...` and report what it shows, with the file if you may"
-    say(f"stepline: {named or 'no file'}: a fault of Stepline itself ({what}); {report}")
+    say(f"stepline: {named or 'no file'}: a fault of Stepline itself ({what}); {report}", urgent=True)
     return FAULT
 
 
@@ -280,10 +317,10 @@ OFTEN = 30.0  # seconds between the lines that stand for a bar where stderr is n
 
 
 @contextmanager
-def progress_bars() -> Iterator["Progress | None"]:
-    """Yield a callback that draws a bar a stage on stderr; None where stderr is no terminal."""
+def progress_bars() -> Iterator["Progress"]:
+    """Yield a callback that draws a bar a stage on a terminal, else prints a line now and then, both on stderr."""
     if not sys.stderr.isatty():
-        yield None
+        yield _stage_lines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -299,6 +336,18 @@ def progress_bars() -> Iterator["Progress | None"]:
             bars.update(tasks[stage], completed=second)
 
         yield report
+
+
+def _stage_lines() -> "Progress":
+    last = time.monotonic()
+
+    def report(stage: str, second: float, duration: float) -> None:
+        nonlocal last
+        if time.monotonic() >= last + OFTEN:
+            last = time.monotonic()
+            say(f"{stage}: {second:.0f} of {duration:.0f} s" if duration else f"{stage}: {second:.0f} s")
+
+    return report
 
 
 @contextmanager

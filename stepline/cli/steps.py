@@ -2,10 +2,13 @@
 summarize. Each command parses, calls one function of `stepline.pipeline`, and prints.
 """
 
+import contextlib
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Sequence
+import time
+import webbrowser
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +61,8 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of several videos a line each, not a table.")
 @click.option("--force", is_flag=True, help="Do again what is done.")
 @click.option("--overwrite", is_flag=True, help="Write also over files that Stepline did not make.")
+@click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
+@click.option("--watch", is_flag=True, help="Go on with what arrives in the folders named, until Ctrl-C.")
 @speech_options
 def steps(videos: tuple[Path, ...], **options: Any) -> None:
     """Find the steps of VIDEOS (files or folders): what to do, and the seconds in which it is shown.
@@ -66,6 +71,7 @@ def steps(videos: tuple[Path, ...], **options: Any) -> None:
     Example:
       stepline steps stepline/demo/demo.mp4 --out out
     """
+    from stepline.outputs import safe_stem
     from stepline.pipeline.batch import OutputOptions, find_videos, name_videos, read_texts, run_video
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.request import Request
@@ -76,20 +82,56 @@ def steps(videos: tuple[Path, ...], **options: Any) -> None:
     output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"],
                            overwrite=options["overwrite"])  # fmt: skip
     texts = read_texts(options["texts"]) if options["texts"] else ()
-    paths = find_videos(videos)
-    if len(paths) > 1 and options["captions"] is not None:
+    paths = () if options["watch"] else find_videos(videos)
+    many = len(paths) > 1 or options["watch"]
+    if many and options["captions"] is not None:
         raise SettingsError("--captions is for one video; run each video with its own captions file")
-    if len(paths) > 1 and options["weights"] is not None and options["backbone"] == "precomputed":
+    if many and options["weights"] is not None and options["backbone"] == "precomputed":
         raise SettingsError("--backbone precomputed is for one video; run each video with its own feature file")
-    named = name_videos(paths, output.out)
+    if options["browse"] and (many or "html" not in formats):
+        raise SettingsError("--open shows the page of one video; name one, and leave --watch and other formats out")
     networks = load_networks(settings)
 
     def find_steps(request: Request) -> "VideoResult":
         with progress_bars() as progress:
             return run_video(request, settings, output, networks=networks, progress=progress)
 
-    requests = [Request(path, identity, options["captions"], texts) for identity, path in named.items()]
-    _run_each(requests, find_steps, "videos", options["formats"], as_json=options["as_json"])
+    for found in _arriving_videos(videos) if options["watch"] else [paths]:
+        named = name_videos(found, output.out)
+        requests = [Request(path, identity, options["captions"], texts) for identity, path in named.items()]
+        status = _run_each(requests, find_steps, "videos", options["formats"], as_json=options["as_json"])
+        if options["browse"] and status == 0:
+            webbrowser.open((output.out / f"{safe_stem(requests[0].id)}.html").absolute().as_uri())
+    sys.exit(status)
+
+
+LOOK_AGAIN = 2.0  # s between two looks into the folders that are watched
+
+
+def _arriving_videos(folders: Sequence[Path]) -> Iterator[list[Path]]:
+    """Yield, for ever, the videos that have come or changed since, once their size has stood still between two looks.
+
+    Raises SettingsError where a path is no folder.
+    """
+    from stepline.pipeline.batch import find_videos
+
+    for folder in folders:
+        if not folder.is_dir():
+            raise SettingsError(f"--watch: {folder} is no folder; name the folders in which videos arrive")
+    seen: dict[Path, tuple[int, int]] = {}
+    done: dict[Path, tuple[int, int]] = {}
+    say("watching; Ctrl-C ends it")
+    while True:
+        now: dict[Path, tuple[int, int]] = {}
+        for path in find_videos(folders, needed=False):
+            with contextlib.suppress(FileNotFoundError):  # it has gone between the two
+                now[path] = (path.stat().st_size, path.stat().st_mtime_ns)
+        ready = [path for path, state in now.items() if state == seen.get(path) and state != done.get(path)]
+        if ready:
+            done |= {path: now[path] for path in ready}
+            yield ready
+        seen = now
+        time.sleep(LOOK_AGAIN)
 
 
 def _run_each(
@@ -99,8 +141,8 @@ def _run_each(
     formats: Collection[str],
     *,
     as_json: bool,
-) -> None:
-    """Run each request, print its record and say what there is to know; exit with 1 where one failed.
+) -> int:
+    """Run each request, print its record and say what there is to know; return the exit code: 0 where none failed.
 
     formats: those that were asked for by name.
     """
@@ -128,17 +170,18 @@ def _run_each(
             say(f"no chapters: {reason}")
     if len(requests) > 1:
         say(f"{len(requests) - failed} of {len(requests)} {noun} done, {failed} failed")
-    sys.exit(status)
+    return status
 
 
 def _say_warnings(record: "Record", prefix: str = "") -> None:
-    say(*(f"warning: {prefix}{warning}" for warning in record.warnings))
+    say(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)
 
 
 @click.command()
 @out_option("Folder.", default="out")
+@click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
 @device_options
-def demo(out: Path) -> None:
+def demo(out: Path, browse: bool) -> None:
     """Find the steps of the demo video that comes with Stepline, and name the page that shows them.
 
     \b
@@ -153,7 +196,10 @@ def demo(out: Path) -> None:
     with progress_bars() as progress:
         result = run_video(Request(DEMO, DEMO.stem), StepsSettings(), OutputOptions(out, USUAL), progress=progress)
     print_data(step_table(result.record), end="")
-    say(f"open {output_path(result.record, out, 'html')} in a browser")
+    page = output_path(result.record, out, "html")
+    say(f"open {page} in a browser")
+    if browse:
+        webbrowser.open(page.absolute().as_uri())
 
 
 @click.command()
@@ -327,7 +373,7 @@ def describe(sources: tuple[Path, ...], **options: Any) -> None:
             return run_video(request, settings, output, networks=networks, progress=progress)
 
     requests = [Request(path, identity, options["captions"]) for identity, path in named.items()]
-    _run_each(requests, describe_source, "sources", options["formats"], as_json=options["as_json"])
+    sys.exit(_run_each(requests, describe_source, "sources", options["formats"], as_json=options["as_json"]))
 
 
 @click.command()

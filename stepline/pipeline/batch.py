@@ -10,14 +10,14 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import NO_SOUND, StepsResult, recognise_speech, understand
+from stepline.pipeline.understand import StepsResult, recognise_speech, understand
 from stepline.progress import Progress
 from stepline.records import Record, Video
 from stepline.storage import atomic_files, check_writable, files_below, lock_output, read_record, remove_partial_files
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 # What a folder is searched for; a file that is named is tried whatever it is called.
 SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".flv", ".wmv", ".3gp"})
 
+NO_SPEECH = "no speech to write steps from"  # begins the warning of a record without any
 PROVISIONAL = "provisional"  # in a warning: a deadline or a silent server made this result, so it is done again
 
 KEYFRAME_WIDTH = 480  # pixels; sharp on a phone, about 20 kB a step
@@ -79,9 +80,7 @@ def steps(
     request = Request(path, path.stem, None if captions is None else Path(captions), tuple(texts))
     if out is None:
         _refuse_odd_name(path)
-        record = understand(request, settings, progress=progress).record
-        _refuse_the_speechless(request, record, settings)
-        return record
+        return _advised(request, understand(request, settings, progress=progress).record, settings)
     from stepline.outputs import USUAL
 
     return run_video(request, settings, OutputOptions(Path(out), USUAL), progress=progress).record
@@ -147,7 +146,7 @@ def run_video(
         for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
             remove_partial_files(folder)
         result = understand(request, settings, networks=networks, progress=progress)
-        _refuse_the_speechless(request, result.record, settings)
+        result = replace(result, record=_advised(request, result.record, settings))
         return VideoResult(result.record, write_files(request, result, options), False)
 
 
@@ -208,20 +207,21 @@ def _finished_record(request: Request, settings: StepsSettings, networks: Networ
     return record if request.path.is_file() and record.video.sha256 == sha256(request.path) else None
 
 
-def _refuse_the_speechless(request: Request, record: Record, settings: StepsSettings) -> None:
+def _advised(request: Request, record: Record, settings: StepsSettings) -> Record:
+    """Return the record, with a warning that says what would help where nothing in the video could become a step.
+
+    Raises CaptionError where the captions given hold no sentence, MediaError where pictures are asked for and none is.
+    """
     if request.texts or (record.transcript and record.transcript.sentences) or record.models.get("describer"):
-        return
+        return record
     if settings.procx.when == "alone":
         raise MediaError(f"{request.path}: no picture in it can be seen, so nothing can be described; give another")
-    reasons = sorted({item.reason for item in record.dropped})
-    left_out = f" (left out: {'; '.join(reasons)})" if reasons else ""
-    silent = f": {NO_SOUND}" if NO_SOUND in record.warnings else ""
+    count = sum(item.what == "sentence" for item in record.dropped)
+    left_out = f" ({count} doubtful sentence{'' if count == 1 else 's'} left out)" if count else ""
     if request.captions is not None:
         raise CaptionError(f"{request.captions}: holds no sentence to write steps from{left_out}; give other captions")
-    raise MediaError(
-        f"{request.path}: no speech to write steps from{silent}{left_out}; give its words with --captions FILE, "
-        "your own lines to look for with --texts FILE, or a network that describes with --describe MODEL"
-    )
+    advice = f"{NO_SPEECH}{left_out}; give its words (--captions), your own lines (--texts), or --describe MODEL"
+    return record.model_copy(update={"warnings": (*record.warnings, advice)})
 
 
 def write_files(request: Request, result: StepsResult, options: OutputOptions) -> tuple[Path, ...]:
@@ -268,15 +268,16 @@ def keyframes(record: Record, path: Path) -> dict[str, bytes]:
     return {identity: pictures[time] for identity, time in at.items() if time in pictures}
 
 
-def find_videos(paths: Iterable[Path]) -> list[Path]:
+def find_videos(paths: Iterable[Path], *, needed: bool = True) -> list[Path]:
     """Return the named files and the videos inside named folders, in the order named, each once.
 
     A folder's videos come sorted; hidden files and the clips and summaries that Stepline cut are none of them.
+    Raises MediaError where a folder holds none and one is needed.
     """
     videos: dict[Path, Path] = {}
     for path in paths:
         inside = [file for file in files_below(path) if _is_video(file)] if path.is_dir() else [path]
-        if not inside:
+        if not inside and needed:
             raise MediaError(f"{path}: no video in this folder ({', '.join(sorted(SUFFIXES))}); name the files instead")
         for file in inside:
             videos.setdefault(Path(os.path.realpath(file)), file)

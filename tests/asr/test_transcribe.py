@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from stepline.asr import AsrSettings, TranscriptionResult, transcribe
+from stepline.asr.whisper import find_model
 from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, probe, read_sound
 from stepline.weights import weights_fetched
@@ -122,3 +123,35 @@ def test_a_language_that_the_model_cannot_hear_is_an_error() -> None:
 def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="not a CTranslate2 Whisper model"):
         transcribe([AudioBlock(0.0, np.zeros(16_000, np.float32))], AsrSettings(model=str(tmp_path)))
+
+
+def test_a_model_that_faster_whisper_knows_is_fetched_from_the_hub_and_said_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    asked = []
+
+    def download(name: str, *, local_files_only: bool = False) -> str:
+        asked.append(local_files_only)
+        if local_files_only:
+            raise FileNotFoundError(name)
+        return str(tmp_path)
+
+    monkeypatch.setattr("faster_whisper.download_model", download)
+    assert find_model("large-v3") == tmp_path
+    assert asked == [True, False]
+    assert "large-v3 is fetched from the model hub" in caplog.text
+    monkeypatch.setattr("faster_whisper.download_model", lambda name, local_files_only=False: str(tmp_path / name))
+    caplog.clear()
+    assert find_model("small") == tmp_path / "small"  # it was fetched before
+    assert caplog.text == ""
+
+
+def test_a_model_that_cannot_be_fetched_is_one_line_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(name: str, *, local_files_only: bool = False) -> str:
+        raise FileNotFoundError("no route to the hub\nand more")
+
+    monkeypatch.setattr("faster_whisper.download_model", unreachable)
+    with pytest.raises(ModelError, match=r"^small: cannot be fetched .*\(no route to the hub\); try again when"):
+        find_model("small")
+    with pytest.raises(ModelError, match="nonsense: neither a known model"):
+        find_model("nonsense")
