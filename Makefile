@@ -34,6 +34,7 @@ lint: setup-dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
 
 setup: $(VENV)/.ready       ## what a user needs
 setup-dev: $(VENV)/.ready-dev

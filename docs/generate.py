@@ -1,4 +1,4 @@
-"""Write from the code: docs/cli.md, docs/settings.md, the layout in docs/design.md, the presets in docs/reproduce.md.
+"""Write from the code: docs/cli.md, stepline.1, settings.md, the layout in design.md, the presets in reproduce.md.
 
 With --check, end with 1 where they are out of date.
 """
@@ -56,6 +56,54 @@ def command_line() -> str:
         context.help_option_names = ["-h", "--help"]
         parts.append(f"## {name}\n\n```\n{command.get_help(context)}\n```\n")
     return "\n".join(parts)
+
+
+MAN_HEAD = r""".TH STEPLINE 1 "" "stepline" "User Commands"
+.SH NAME
+stepline \- turns narrated how\-to videos into clean, time\-aligned steps
+.SH SYNOPSIS
+.B stepline
+[\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGUMENTS\fR]
+.SH DESCRIPTION
+Gives the steps of a narrated how\-to video: what to do, and the seconds in which it is shown. Data go to standard
+output, talk and progress to standard error. \fBstepline\fR \fICOMMAND\fR \fB\-\-help\fR tells all of a command.
+"""
+MAN_TAIL = r""".SH ENVIRONMENT
+.TP
+.B STEPLINE_SECTION__KEY
+a setting: STEPLINE_ASR__BEAM=5 is asr.beam=5
+.TP
+.B STEPLINE_CONFIG
+the user's settings file, instead of config.toml in the user's config folder; empty: none
+.TP
+.B STEPLINE_CACHE
+the folder for what can be made again, instead of the user's cache folder
+.TP
+.B STEPLINE_WEIGHTS
+the folder of the networks' files, instead of weights in the cache folder
+.SH EXIT STATUS
+0 done, 1 an error, told in one line, 2 wrong usage, 70 a fault of Stepline itself, 130 stopped from the keyboard
+"""
+
+
+def man_page() -> str:
+    """Return stepline(1): the options of the program, then each command with the first sentence of its help."""
+
+    def entry(term: str, text: str) -> str:
+        plain = (" ".join(words.split()).replace("\\", r"\e").replace("-", r"\-") for words in (term, text))
+        return ".TP\n.B {}\n{}\n".format(*plain)
+
+    options = [
+        entry(", ".join(option.opts), option.help or "")
+        for option in main.get_params(click.Context(main))
+        if isinstance(option, click.Option)
+    ]
+    commands = [
+        entry(name.removeprefix("stepline "), (command.help or "").partition("\n\n")[0])
+        for name, command in _commands("stepline", main)
+        if command is not main
+    ]
+    return f"{MAN_HEAD}.SH OPTIONS\n{''.join(options)}.SH COMMANDS\n{''.join(commands)}{MAN_TAIL}"
 
 
 def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
@@ -177,6 +225,7 @@ def generate(check: bool) -> int:
         "cli.md": command_line(),
         "settings.md": settings(),
         "design.md": page_with("design.md", TREE, TREE_END, tree()),
+        "stepline.1": man_page(),
         "reproduce.md": page_with("reproduce.md", DEFAULTS, DEFAULTS_END, departures()),
     }
     for name, text in pages.items():

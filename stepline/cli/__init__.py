@@ -12,7 +12,7 @@ from stepline.cli.annotate import annotate
 from stepline.cli.common import Group, LogLines, log, offer_verbosity, verbosity_options
 from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap, text_base
-from stepline.cli.doctor import datasets, doctor
+from stepline.cli.doctor import completion, datasets, doctor
 from stepline.cli.evaluate import calibrate, evaluate, predict
 from stepline.cli.steps import demo, describe, ground, judge, steps, summarize, transcribe
 from stepline.cli.train import refine, train
@@ -32,6 +32,7 @@ COMMANDS = (
     doctor,
     weights,
     datasets,
+    completion,
     evaluate,
     annotate,
     features,

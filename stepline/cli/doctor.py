@@ -1,4 +1,4 @@
-"""`stepline doctor`: what is installed and found, what is missing; `stepline datasets`: what can be read."""
+"""What Stepline tells of itself: `doctor` (what is here, what is missing), `datasets` (what it reads), `completion`."""
 
 import importlib.util
 import json
@@ -119,3 +119,19 @@ def datasets(name: str | None) -> None:
     from stepline.datasets import describe
 
     print_data(describe(name), end="")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what makes a SHELL complete the words of this program; source it where that shell starts.
+
+    \b
+    Example:
+      stepline completion bash
+    """
+    from click.shell_completion import BashComplete, FishComplete, ZshComplete
+
+    kind = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell]
+    print_data(kind(context.find_root().command, {}, "stepline", "_STEPLINE_COMPLETE").source())

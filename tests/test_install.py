@@ -1,0 +1,136 @@
+"""What is published: the source distribution, the wheel built from it, and that wheel in an empty environment."""
+
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from email import message_from_bytes
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(*command, **options):
+    """Run a program of another environment, where nothing of this one is seen; return what it printed."""
+    hidden = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME", "STEPLINE_CONFIG"}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden} | options.pop("env", {})
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, env=environment, check=False, **options)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture
+def readme_for_index(monkeypatch):
+    monkeypatch.setitem(sys.modules, "setuptools", SimpleNamespace(setup=lambda **_: None))
+    return runpy.run_path(str(ROOT / "setup.py"))["readme_for_index"]
+
+
+def test_the_index_shows_the_readme_without_links_into_the_tree(readme_for_index):
+    assert readme_for_index("see [the format](docs/json.md)") == "see the format (docs/json.md)"
+    assert readme_for_index("([docs/json.md](docs/json.md))") == "(docs/json.md)"
+    assert (
+        readme_for_index("[here](#start), [there](https://example.org)")
+        == "[here](#start), [there](https://example.org)"
+    )
+    text = readme_for_index((ROOT / "README.md").read_text())
+    assert "docs/json.md" in text
+    assert not re.findall(r"\]\((?!https?:|#)", text)
+
+
+@pytest.mark.parametrize(
+    ("shell", "words"), [("bash", "complete -o nosort"), ("zsh", "compdef"), ("fish", "complete ")]
+)
+def test_a_shell_gets_its_completion(stepline, shell, words):
+    result = stepline("completion", shell)
+    assert result.exit_code == 0
+    assert words in result.stdout
+    assert "_STEPLINE_COMPLETE" in result.stdout
+
+
+def test_the_completion_knows_commands_options_and_weights():
+    def completed(*words):
+        line = {"COMP_WORDS": " ".join(["stepline", *words]), "COMP_CWORD": str(len(words))}
+        return run(sys.executable, "-c", "from stepline.cli import main; main.main(prog_name='stepline')",
+                   env=line | {"_STEPLINE_COMPLETE": "bash_complete", "PYTHONPATH": str(ROOT)})  # fmt: skip
+
+    assert "plain,transcribe" in completed("trans")
+    assert "plain,--captions" in completed("steps", "--cap")
+    assert "plain,minilm" in completed("weights", "get", "mini")
+
+
+# ---------------------------------------------------------------- built and installed
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """The source distribution of the checkout, and the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("published")
+    listed = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"]
+    try:
+        names = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs a git checkout, whose files are to be published")
+    for name in names:
+        if (ROOT / name).is_file():
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / "source" / name)
+    venv.create(folder / "builder", with_pip=True)
+    python = folder / "builder" / "bin" / "python"
+    run(python, "-m", "pip", "install", "-q", "setuptools>=77")
+    code = f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"
+    run(python, "-c", code, cwd=folder / "source")
+    (sdist,) = folder.glob("*.tar.gz")
+    run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, sdist)
+    (wheel,) = folder.glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.mark.slow
+def test_what_is_published_is_whole(published):
+    sdist, wheel = published
+    tracked = {path.relative_to(ROOT).as_posix() for path in (ROOT / "stepline").rglob("*") if path.is_file()}
+    packaged = {name for name in tracked if "__pycache__" not in name}
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (about,) = (name for name in names if name.endswith("METADATA"))
+        metadata = message_from_bytes(archive.read(about))
+    assert packaged <= names
+    assert {name.partition("/")[0] for name in names if "stepline-" not in name} == {"stepline"}
+    assert any(name.endswith("share/man/man1/stepline.1") for name in names)
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert "Typing :: Typed" in metadata.get_all("Classifier")
+    assert metadata["Author"]
+    with tarfile.open(sdist) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"README.md", "CHANGELOG.md", "constraints.txt", "docs/design.md", "setup.py"} <= inside
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_wheel_in_an_empty_environment_runs_the_demo(published, tmp_path):
+    venv.create(tmp_path / "env", with_pip=True)
+    programs = tmp_path / "env" / "bin"
+    run(programs / "pip", "install", "-q", "-c", ROOT / "constraints.txt", published[1])
+    home = {"STEPLINE_WEIGHTS": str(tmp_path / "weights"), "STEPLINE_CACHE": str(tmp_path / "cache")}
+    table = run(programs / "stepline", "demo", "--out", tmp_path / "out", cwd=tmp_path, env=home)
+    assert "slice the banana" in table
+    assert (tmp_path / "out" / "demo.html").stat().st_size > 10_000
+    assert (tmp_path / "env" / "share" / "man" / "man1" / "stepline.1").exists()
+    run(programs / "stepline", "doctor", env=home)
+    packages = [
+        path for path in (tmp_path / "env").rglob("*.dist-info") if not path.name.startswith(("pip-", "setuptools-"))
+    ]
+    size = sum(
+        path.stat().st_size for path in (tmp_path / "env").rglob("*") if path.is_file() and not path.is_symlink()
+    )
+    weights = sum(path.stat().st_size for path in (tmp_path / "weights").rglob("*") if path.is_file())
+    print(f"{len(packages)} packages, {size / 1e6:.0f} MB, and {weights / 1e6:.0f} MB of weights")
