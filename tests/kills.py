@@ -66,7 +66,7 @@ def children(process):
         return []
 
 
-def wait_for_end(process, seconds=10.0):
+def wait_for_end(process, seconds=60.0):
     """Wait until a process is gone, or only its parent's notice of it is left."""
     ends = time.monotonic() + seconds
     while process_is_alive(process):

@@ -62,7 +62,7 @@ def test_a_clip_that_is_none_is_refused_before_any_work(server, monkeypatch, nam
 
 def connected(server, data=b""):
     """A connection of one's own, with what was sent on it."""
-    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=120)
     connection.sendall(data)
     return connection
 
@@ -95,7 +95,7 @@ WELCOME = b"Host: localhost:1\r\nX-Stepline: annotate\r\n"
     ids=["nothing", "half a line", "half a header", "half a body", "a body without end", "chunks without end"],
 )
 def test_a_request_that_never_comes_whole_is_ended(server, monkeypatch, begun):
-    monkeypatch.setattr("stepline.annotate.local_server.READING", 0.2)
+    monkeypatch.setattr("stepline.annotate.local_server.READING", 0.8)
     slow = [connected(server, begun) for _ in range(3)]
     assert ask(server, "GET", "/")[0].status == 200
     for connection in slow:
@@ -103,7 +103,7 @@ def test_a_request_that_never_comes_whole_is_ended(server, monkeypatch, begun):
 
 
 def test_a_second_request_on_a_connection_has_its_own_time(server, monkeypatch):
-    monkeypatch.setattr("stepline.annotate.local_server.READING", 0.2)
+    monkeypatch.setattr("stepline.annotate.local_server.READING", 0.8)
     whole = b"GET /page.css HTTP/1.1\r\n" + WELCOME + b"\r\n"
     assert received(connected(server, whole + whole + b"GET /ha")).count(b"200 OK") == 2
 
@@ -201,8 +201,8 @@ def test_ctrl_c_ends_the_server_and_keeps_the_answers(tmp_path, small_video):
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
         address = running.stderr.readline().split()[0]
         assert address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(address, timeout=30) as page:  # it serves, so that Ctrl-C is its own
+        with urllib.request.urlopen(address, timeout=120) as page:  # it serves, so that Ctrl-C is its own
             assert page.status == 200
         running.send_signal(signal.SIGINT)
-        said = running.communicate(timeout=30)[1].splitlines()
+        said = running.communicate(timeout=120)[1].splitlines()
     assert (running.returncode, said[0]) == (0, "stopped; every answer is kept")

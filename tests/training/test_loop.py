@@ -320,12 +320,14 @@ def test_it_is_only_so_far_ahead_and_stops_when_it_is_closed():
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
 
 
-def test_the_wait_for_results_is_measured():
-    gate = threading.Event()
-    ahead = PrefetchingLoader([0], lambda job: gate.wait(10), 1)
-    threading.Timer(0.2, gate.set).start()
-    assert list(ahead) == [True]
-    assert ahead.waited > 0.1
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_wait_for_results_is_measured(monkeypatch, workers):
+    clock = iter((10.0, 12.5, 20.0, 20.25))
+    ahead = PrefetchingLoader([0, 1], lambda job: job, workers)
+    with monkeypatch.context() as patched:
+        patched.setattr("stepline.training.loop.time.perf_counter", lambda: next(clock))
+        assert list(ahead) == [0, 1]
+    assert ahead.waited == 2.75
 
 
 def points(folder):

@@ -143,11 +143,11 @@ def test_work_that_hangs_is_left_behind_at_the_deadline(monkeypatch: pytest.Monk
 
     def work(item: int) -> int:
         if item == 1:
-            never.wait(20)
+            never.wait(120)
         return item * 10
 
     try:
-        results = run_in_threads(work, [0, 1, 2], workers=2, until=time.monotonic() + 0.3)
+        results = run_in_threads(work, [0, 1, 2], workers=2, until=time.monotonic() + 1.0)
     finally:
         never.set()
     assert results == {0: 0, 2: 20}
@@ -161,13 +161,13 @@ def test_the_first_error_of_any_thread_is_raised_and_ends_the_work() -> None:
         raise WriterError("no access")
 
     with pytest.raises(WriterError, match="no access"):
-        run_in_threads(work, list(range(50)), workers=1, until=time.monotonic() + 5)
+        run_in_threads(work, list(range(50)), workers=1, until=time.monotonic() + 60)
     assert begun == [0]
 
 
 def test_several_chunks_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=60)
 
     def meets(handler: Any) -> None:
         together.wait()  # passes only when three requests are open at the same time

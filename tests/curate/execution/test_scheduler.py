@@ -18,7 +18,7 @@ READ = STAGES["read"]
 
 def fetched(fetcher, item, names=("media",)):
     """Wait for files of an item and return where they are."""
-    for _ in range(500):
+    for _ in range(6000):
         fetcher.prefetch(item, names)
         files = fetcher.local_files(item, names)
         if files is not None:
