@@ -30,6 +30,8 @@ from stepline.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from stepline.features.import_files import ImportReport
+    from stepline.pipeline.extract import ExtractionReport
     from stepline.sieve_swap.run import Job, RunResult
     from stepline.text_base.manifest import Manifest
     from stepline.text_base.settings import TextBaseSettings
@@ -67,11 +69,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
 
     done = import_features(source, out, **options)
     reasons = count_reasons(done.dropped)
-    if as_json:
-        counts = {"added": len(done.added), "rows": done.rows, "already": done.already, "dropped": reasons}
-        print_data(json.dumps(counts))
-    else:
-        print_data(f"{out}: added {len(done.added)} items ({done.rows} rows), {done.already} were there already")
+    _print_added(out, done, "items", {"dropped": reasons}, as_json)
     say(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
     if not done.added and not done.already:
         first = done.dropped[0]
@@ -79,6 +77,17 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     if reasons.get(UNREADABLE):
         raise StoreError(f"{source}: {reasons[UNREADABLE]} of its files could not be read, see {out}/dropped.jsonl; "
                          "the rest is stored")  # fmt: skip
+
+
+def _print_added(
+    out: Path, done: "ImportReport | ExtractionReport", things: str, left_out: dict[str, dict[str, int]], as_json: bool
+) -> None:
+    """Print what a store has got. left_out: its name in the JSON -> counts by reason."""
+    if as_json:
+        counts = {"added": len(done.added), "rows": done.rows, "already": done.already, **left_out}
+        print_data(json.dumps(counts))
+    else:
+        print_data(f"{out}: added {len(done.added)} {things} ({done.rows} rows), {done.already} were there already")
 
 
 @features.command()
@@ -108,11 +117,7 @@ def extract(videos: tuple[Path, ...], out: Path, as_json: bool, **options: Any) 
     with progress_bars() as progress:
         done = extract_to_store(videos, out, chosen_settings(options), progress=progress, say=say)
     reasons = count_reasons(done.omitted)
-    if as_json:
-        counts = {"added": len(done.added), "rows": done.rows, "already": done.already, "omitted": reasons}
-        print_data(json.dumps(counts))
-    else:
-        print_data(f"{out}: added {len(done.added)} videos ({done.rows} rows), {done.already} were there already")
+    _print_added(out, done, "videos", {"omitted": reasons}, as_json)
     say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
     if not done.added and not done.already:
         first = done.omitted[0]

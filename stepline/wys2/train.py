@@ -141,18 +141,7 @@ def train_detector_run(
             start=None if s3d is None else _detector_on_s3d(detector, s3d, settings.train.seed), report=report,
         )  # fmt: skip
 
-    labelled_pairs = train.positive(positive)
-    if unlabelled is None:
-        known = validation.positive
-        if known.all() or not known.any():
-            cure = "give more videos, or other labels"
-            raise DatasetError(f"all {len(known)} validation clips are of one class; {cure}")
-        network = train_round(labelled_pairs, 0)
-        count, auc = len(labelled_pairs), _auc(network, validation)
-        trained = TrainedDetector(network, (TrainingRound(0, count, 0, 0, None, auc),))
-    else:
-        pairs = unlabelled.pairs_of_own_text()
-        trained = train_with_pseudo_labels(labelled_pairs, pairs, validation, train_round, settings.pseudo)
+    trained = _train(train.positive(positive), unlabelled, validation, train_round, settings.pseudo)
     write_detector(trained.detector, folder / DETECTOR, video=video, text=text)
     if s3d is not None and isinstance(trained.detector.video, S3DTower):
         from stepline.vision.s3d import write_s3d
@@ -177,6 +166,23 @@ def train_detector_run(
     }
     write_atomic(folder / RUN, json.dumps(tree, indent=1) + "\n")
     return run
+
+
+def _train(
+    pairs: Sequence[ClipTextPair],
+    unlabelled: ClipDataset | None,
+    validation: ValidationClips,
+    train_round: TrainOnPairs,
+    settings: PseudoSettings,
+) -> TrainedDetector:
+    """Train on labelled pairs once, or in rounds with pseudo-labelled ones where there are clips without key-steps."""
+    if unlabelled is not None:
+        return train_with_pseudo_labels(pairs, unlabelled.pairs_of_own_text(), validation, train_round, settings)
+    known = validation.positive
+    if known.all() or not known.any():
+        raise DatasetError(f"all {len(known)} validation clips are of one class; give more videos, or other labels")
+    network = train_round(pairs, 0)
+    return TrainedDetector(network, (TrainingRound(0, len(pairs), 0, 0, None, _auc(network, validation)),))
 
 
 def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
