@@ -22,6 +22,7 @@ Matrix: TypeAlias = npt.NDArray[np.float32]
 Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=LATEST)]
 Status: TypeAlias = Literal["shown", "said", "not found"]
+StepKind: TypeAlias = Literal["do", "avoid"]
 
 VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
 
@@ -120,8 +121,9 @@ class Transcript(FrozenModel):
 
 
 class Step(FrozenModel):
-    """One thing to do. The same type serves written, swapped, described and reference steps.
+    """One thing to do, or not to do. The same type serves written, swapped, described and reference steps.
 
+    kind: "avoid" for a warning ("don't move the person").
     spans: where it is shown, best first, empty until placed; a reference may hold several.
     at: the most likely second. said: where it is spoken.
     score: P(it is shown at all). sources: indices of the sentences it rests on.
@@ -130,6 +132,7 @@ class Step(FrozenModel):
 
     id: str
     text: Annotated[str, Field(min_length=1)]
+    kind: StepKind = "do"
     spans: tuple[Span, ...] = ()
     at: Seconds | None = None
     said: Span | None = None

@@ -242,6 +242,8 @@ CASES = (
         options("--writer", "llm", "--set", "writing.llm.base_url=http://127.0.0.1:9/v1"),
         "127.0.0.1:9",
     ),
+    Case("captions and translation", options("--translate", "--captions", "c.srt"), "--translate is for speech"),
+    Case("translation by an English model", options("--translate", "--model", "whisper-tiny.en"), "asr.translate"),
     # places
     Case("a file where the folder should be", a_file_for_a_folder, "cannot be a folder"),
     Case("a folder whose name no disk takes", options("--out", "{folder}/" + "o" * 300), "name too long"),

@@ -42,6 +42,7 @@ class RecogniserSwitch:
         self._settings = settings
         self._recogniser: Recogniser | None = None
         free = settings.model is None and settings.language is None and settings.recogniser == "whisper"
+        free &= not settings.translate
         self._undecided = free and weights_fetched(MULTILINGUAL)
 
     @property
@@ -103,7 +104,7 @@ def _load_recogniser(settings: AsrSettings) -> Recogniser:
         return WhisperX(settings)
     from stepline.asr.whisper import Whisper
 
-    english = settings.language in (None, "en")
+    english = settings.language in (None, "en") and not settings.translate
     return Whisper(settings.model or (ENGLISH_ONLY if english else MULTILINGUAL), settings)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stepline.records import Probability
 from stepline.settings import LogProbability, Positive, Settings, Threads
@@ -18,6 +18,7 @@ class AsrSettings(Settings):
     recogniser: Literal["whisper", "whisperx"] = "whisper"
     model: str | None = None  # a known name (whisper-tiny.en, whisper-base) or a CTranslate2 folder
     language: str | None = None  # ISO 639-1 code; None = English for tiny.en, else detected
+    translate: bool = False  # write what is said in other languages in English, by Whisper base or a model named here
     beam: Annotated[int, Field(ge=1, le=20)] = 5  # hypotheses kept; 5 costs a tenth more than 1, and errs less
     retry_beam: Annotated[int, Field(ge=1, le=20)] = 1  # for a window whose first reading repeats itself
     threads: Threads = 1  # CPU threads; vision works beside it
@@ -39,3 +40,9 @@ class AsrSettings(Settings):
     belief: Annotated[float, Field(ge=-1e3, le=1.0)] = -0.35  # nor one whose log-probability plus voice is lower
     clear_voice: Probability = 0.5  # a stock phrase ("Thank you.") is believed from this voice probability
     clear_log_probability: LogProbability = -0.4  # and this log-probability on
+
+    @model_validator(mode="after")
+    def _translated_by_whisper(self) -> "AsrSettings":
+        if self.translate and self.recogniser == "whisperx":
+            raise ValueError("translate: WhisperX aligns only words of the language that is spoken; recogniser=whisper")
+        return self

@@ -34,7 +34,7 @@ class Whisper:
     def __init__(self, name: str, settings: AsrSettings, language: str | None = None) -> None:
         from faster_whisper import WhisperModel
 
-        self.name = name
+        self.name = self._weights = name
         self._settings = settings
         path, place = find_model(name), current_device().recognition(settings.compute)
         self._on_cpu = place["device"] == "cpu"
@@ -47,6 +47,8 @@ class Whisper:
                 raise ModelError(f"{path}: cannot be loaded on a GPU ({said}); use --device cpu") from error
             raise ModelError(f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder") from error
         self.language = _check_language(name, language or settings.language, self._model)
+        if settings.translate and not self._model.model.is_multilingual:
+            raise SettingsError(f"asr.translate: {name} hears only English; asr.model=whisper-base hears 99 languages")
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return what is said in the window; without speech in it, no words, and the model is not asked."""
@@ -88,6 +90,7 @@ class Whisper:
     def _options(self, beam: int | None) -> dict[str, Any]:
         return {
             "language": self.language,
+            "task": "translate" if self._settings.translate else "transcribe",
             "beam_size": beam or self._settings.beam,
             "temperature": 0.0,  # sampling would give other words on the next run
             "condition_on_previous_text": False,  # a loop in one window must not reach the next
@@ -106,6 +109,8 @@ class Whisper:
         timestamps = _SpeechTimestamps(window.start, runs, self._settings.longest_word)
         spoken: Iterable[Any] = chain.from_iterable(segment.words or () for segment in segments)
         words = tuple(_word(word, timestamps, begin) for word in spoken)
+        if self._settings.translate and language != "en":
+            self.name, language = f"{self._weights}, translated from {language}", "en"
         return WindowTranscript(words, language, float(segments[0].avg_logprob))
 
     @contextmanager

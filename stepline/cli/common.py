@@ -139,12 +139,14 @@ speech_options: Callable[[F], F] = together(
     ),
     click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ..."),
     click.option("--captions", type=PATH, help="Captions to use instead of recognition."),
+    click.option("--translate", is_flag=True, help="Write speech of other languages in English (Whisper base)."),
     device_options,
 )
 
 
 def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
     """Return the settings from file, --set and the shorthand options, which win."""
+    from stepline.errors import SettingsError
     from stepline.pipeline.request import StepsSettings
     from stepline.settings import load_settings
 
@@ -160,6 +162,10 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
         "procx.path": options.get("describer"),
     }
     given = [f"{key}={json.dumps(str(value))}" for key, value in shorthand.items() if value is not None]
+    if options.get("translate"):
+        if options.get("captions") is not None:
+            raise SettingsError("--translate is for speech, and --captions stands for it; leave one of them out")
+        given.append("asr.translate=true")
     overrides = [*options["overrides"], *given]
     return load_settings(StepsSettings, options["settings_file"], overrides, preset=options.get("preset"))
 

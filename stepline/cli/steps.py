@@ -425,12 +425,12 @@ def read_length(text: str | None) -> "SummarySettings":
 
 
 def _summary_table(summary: "Summary") -> str:
-    from stepline.outputs.text import clock
+    from stepline.outputs.text import clock, step_line
 
     count = len(summary.segments)
     lines = [f"{summary.duration:.1f} s in {count} segment{'' if count == 1 else 's'}", ""]
     for segment in summary.segments:
-        texts = "; ".join(step.text for step in segment.steps)
+        texts = "; ".join(step_line(step) for step in segment.steps)
         lines.append(f"  {clock(segment.span.start)} – {clock(segment.span.end)}  {texts}")
     return "\n".join(lines)
 
@@ -441,7 +441,7 @@ def _summary_json(summary: "Summary") -> str:
             "start": segment.span.start,
             "end": segment.span.end,
             "value": round(segment.value, 4),
-            "steps": [{"id": step.id, "text": step.text} for step in segment.steps],
+            "steps": [{"id": step.id, "text": step.text, "kind": step.kind} for step in segment.steps],
         }
         for segment in summary.segments
     ]

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from stepline.errors import ShapeError
 from stepline.grounding.settings import CoarseSettings, LabelRule
 from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, Transcript
+from stepline.writing.types import instruction_kind
 
 
 def coarse_spans(
@@ -125,7 +126,9 @@ def steps_from_texts(
     Raises ShapeError when the vectors do not fit.
     """
     settings = settings or CoarseSettings()
-    steps = tuple(Step(id=str(number), text=text) for number, text in enumerate(texts, start=1))
+    steps = tuple(
+        Step(id=str(number), text=text, kind=instruction_kind(text)) for number, text in enumerate(texts, start=1)
+    )
     sentences = transcript.sentences
     if not steps or not sentences:
         return steps

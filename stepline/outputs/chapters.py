@@ -5,16 +5,23 @@ order, each at least 10 seconds long. A description holds at most 5,000 characte
 """
 
 import logging
+import re
 from dataclasses import dataclass
 
-from stepline.outputs.text import clock, one_line, sentence_case, shorten, shown_span
-from stepline.records import Record
+from stepline.outputs.text import clock, shorten, shown_span, step_line
+from stepline.records import Record, Step
 
 SHORTEST = 10  # s, YouTube's least length of a chapter
 FEWEST = 3  # chapters, YouTube's least number
-LONGEST_TITLE = 100  # characters; longer ones are cut off in the player anyway
+LONGEST_TITLE = 60  # characters; a player shows about so many
+LONGEST_STEP = 44  # characters of one step in a title; a longer one loses its qualifiers first
 DESCRIPTION = 5000  # characters that a YouTube description holds
 INTRO = "Intro"
+# What may be left out from here on: until when, by what means, where.
+QUALIFIERS = re.compile(
+    r",? (?:until|till|so|if|when|while|as|before|after|by|using|without|unless|to|with|in|on|at|from|for|under|over"
+    r"|against|between|across|around|and|or)\b"
+)
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +58,13 @@ def chapters(record: Record) -> str | None:
 def plan_chapters(record: Record) -> ChapterPlan:
     """Return chapters of at least 10 s from the steps that are shown, each at the start of its best span.
 
-    A step within 10 s of the chapter before it, or of the end, joins that chapter's title. Before the first step
-    comes an "Intro", unless that would be shorter than 10 s: then the first step's chapter starts at 0:00.
+    A step within 10 s of the chapter before it, or of the end, joins that chapter, and its title where it fits. Before
+    the first step comes an "Intro", unless that would be shorter than 10 s: then the first step's begins at 0:00.
     """
-    numbered = [(number, step.text, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
-    shown = [(number, text, span) for number, text, span in numbered if span is not None]
-    starts = sorted((int(span.start), number, text) for number, text, span in shown)
-    titles = [(start, _title(text) or f"Step {number}") for start, number, text in starts]
+    numbered = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
+    shown = [(number, step, span) for number, step, span in numbered if span is not None]
+    starts = sorted(((int(span.start), number, step) for number, step, span in shown), key=lambda row: row[:2])
+    titles = [(start, _title(step) or f"Step {number}") for start, number, step in starts]
     last = max((span.end for _, _, span in shown), default=0.0)
     end = int(last if record.video.duration is None else record.video.duration)
     if end < FEWEST * SHORTEST:
@@ -78,11 +85,17 @@ def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
             joined.append(Chapter(0, title))
         elif start - joined[-1].start >= SHORTEST and end - start >= SHORTEST:
             joined.append(Chapter(start, title))
-        elif title not in joined[-1].title.split("; "):
+        elif title not in joined[-1].title.split("; ") and len(joined[-1].title) + len(title) + 2 <= LONGEST_TITLE:
             joined[-1] = Chapter(joined[-1].start, f"{joined[-1].title}; {title}")
     return joined
 
 
-def _title(text: str) -> str:
+def _title(step: Step) -> str:
+    """Return the step's text, short: where it is too long, without its last qualifiers."""
     # A YouTube description refuses angle brackets.
-    return sentence_case(one_line(text).replace("<", "‹").replace(">", "›"))
+    text = step_line(step).replace("<", "‹").replace(">", "›")
+    if len(text) <= LONGEST_STEP:
+        return text
+    ends = [match.start() for match in QUALIFIERS.finditer(text, 0, LONGEST_STEP + 1)]
+    whole = [end for end in ends if len(text[:end].split()) > 2]  # a verb and what it acts on
+    return text[: whole[-1]] if whole else shorten(text, LONGEST_STEP)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from stepline.outputs.html import media_link
-from stepline.outputs.text import one_line, sentence_case, shown_span, title
+from stepline.outputs.text import one_line, shown_span, step_line, title
 from stepline.records import Record
 
 UNSAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}  # JSON says the same, HTML cannot be left
@@ -24,8 +24,10 @@ def jsonld(record: Record) -> str:
     clips: list[JsonValue] = []
     steps: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
-        text, span, address = sentence_case(one_line(step.text)), shown_span(step), f"#step-{number}"  # as in the page
+        text, span, address = step_line(step), shown_span(step), f"#step-{number}"  # as in the page
         entry: dict[str, JsonValue] = {"@type": "HowToStep", "position": number, "name": text, "text": text}
+        if step.kind == "avoid":  # schema.org: a tip may say "what should not be done"
+            entry["itemListElement"] = [{"@type": "HowToTip", "text": text}]
         if span is not None:
             entry["video"] = {"@id": address}
             offsets = {"startOffset": round(span.start, 3), "endOffset": round(span.end, 3)}

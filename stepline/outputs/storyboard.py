@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from stepline.outputs.html import media_link, picture_link, policy, template
-from stepline.outputs.text import clock, one_line, sentence_case
+from stepline.outputs.text import clock, one_line, sentence_case, step_line
 from stepline.records import Record
 from stepline.wys2.summary import SummarySegment
 
@@ -36,7 +36,7 @@ def storyboard(
     panels, offset = [], 0.0
     for number, segment in enumerate(segments, start=1):
         texts = tuple(
-            (sentence_case(one_line(step.text)), picture_link(keyframes[step.id]) if step.id in keyframes else None)
+            (step_line(step), picture_link(keyframes[step.id]) if step.id in keyframes else None)
             for step in segment.steps
         )
         there = f"{clock(segment.span.start)} – {clock(segment.span.end)}"

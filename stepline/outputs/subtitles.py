@@ -3,7 +3,7 @@
 import html
 from dataclasses import dataclass
 
-from stepline.outputs.text import one_line, sentence_case, shown_span
+from stepline.outputs.text import one_line, shown_span, step_line
 from stepline.records import Record, Span
 
 SAID_MARK = "[said, not shown] "
@@ -64,7 +64,7 @@ def _spoken(record: Record) -> list[Subtitle]:
 def _cues(record: Record, said: bool) -> list[Subtitle]:
     cues = []
     for number, step in enumerate(record.steps, start=1):
-        text = sentence_case(one_line(step.text)) or f"Step {number}"
+        text = step_line(step) or f"Step {number}"
         best = shown_span(step)
         if best is not None:
             cues.append(_cue(number, best, text))

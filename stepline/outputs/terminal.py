@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from stepline.outputs.subtitles import spoken_srt, spoken_vtt
-from stepline.outputs.text import clock, from_pictures, one_line, shown_span
+from stepline.outputs.text import WARNING, clock, from_pictures, one_line, shown_span
 from stepline.records import Record, Step
 from stepline.storage import to_json
 
@@ -39,7 +39,8 @@ def _line(step: Step) -> str:
     if best is not None:
         when = f"{clock(best.start)} – {clock(best.end)}"
     score = "" if step.score is None else f"{step.score:4.0%}"
-    return f"  {MARKS[step.status]} {when:<15} {score:>4}  {step.text}"
+    warning = WARNING if step.kind == "avoid" else ""
+    return f"  {MARKS[step.status]} {when:<15} {score:>4}  {warning}{step.text}"
 
 
 def transcript_text(record: Record) -> str:

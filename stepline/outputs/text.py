@@ -7,6 +7,7 @@ import unicodedata
 from stepline.records import Record, Span, Step
 
 ELLIPSIS = "…"
+WARNING = "⚠ "  # stands before what is not to be done
 SAFE = re.compile(r"[\w-][\w.-]*")  # letters and digits of any script; no separators, no hidden files
 LONGEST = 120  # bytes, which leaves room for the longest suffix under the 255 that file systems allow
 MARK = "~"  # not in SAFE: a name with a digest can never be some other id's plain name
@@ -22,6 +23,12 @@ def one_line(text: str) -> str:
 def sentence_case(text: str) -> str:
     """Return the text with its first letter in upper case, as a title has it."""
     return text[:1].upper() + text[1:]
+
+
+def step_line(step: Step) -> str:
+    """Return a step's text on one line, in sentence case, with a mark before what is not to be done."""
+    text = sentence_case(one_line(step.text))
+    return WARNING + text if step.kind == "avoid" and text else text
 
 
 def shorten(text: str, limit: int) -> str:

@@ -12,6 +12,7 @@ from stepline.pipeline.networks import Networks, fingerprint, load_aligner
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import extract_features
 from stepline.records import FeatureSequence, Matrix, Record, Step, Video
+from stepline.writing.types import instruction_kind
 
 if TYPE_CHECKING:
     from stepline.grounding.said_to_shown import Array
@@ -51,7 +52,7 @@ def ground_texts(
     else:
         features, duration = _extract_features(request, settings)
     rows = text_vectors(texts, aligner, vectors, settings)
-    steps = [Step(id=str(number), text=text) for number, text in enumerate(texts, start=1)]
+    steps = [Step(id=str(number), text=text, kind=instruction_kind(text)) for number, text in enumerate(texts, start=1)]
     grounding = ground_by_aligner(
         steps, aligner, features, rows, settings=settings.nasva.aligner, duration=duration, before=before
     )

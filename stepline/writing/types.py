@@ -1,8 +1,18 @@
 """What a step writer returns."""
 
+import re
 from dataclasses import dataclass
 
-from stepline.records import Rejected, Step
+from stepline.records import Rejected, Step, StepKind
+
+# An order not to do: "don't move them", "be careful not to tear it"; "don't forget to stir" is one to do.
+_AVOID = re.compile(
+    r"(?:\w+ly |please |also |and |but |you )*"
+    r"(?:(?:do not|don't|dont|must not|mustn't|should not|shouldn't|cannot|can't|try not to|never)"
+    r"(?! (?:forget|hesitate|worry|be afraid|be scared|be shy|neglect|fail)\b)"
+    r"|avoid\b|refrain from|(?:be careful|take care|make sure|be sure)(?: that)?(?: you)?"
+    r" (?:not\b|never\b|do not\b|don't\b))"
+)
 
 
 @dataclass(frozen=True)
@@ -16,3 +26,8 @@ class WrittenSteps:
     steps: tuple[Step, ...] = ()
     dropped: tuple[Rejected, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def instruction_kind(text: str) -> StepKind:
+    """Return whether an English instruction says what to do or what to avoid; other languages count as "do"."""
+    return "avoid" if _AVOID.match(" ".join(text.lower().replace("\u2019", "'").split())) else "do"

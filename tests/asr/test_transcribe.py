@@ -2,6 +2,7 @@
 
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from stepline.media import AudioBlock, probe, read_sound
 from stepline.weights import weights_fetched
 
 CLIPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "videos"
+DEMO = Path(__file__).resolve().parents[2] / "stepline" / "demo" / "demo.mp4"
 TINY = "whisper-tiny.en"
 clips = pytest.mark.skipif(not CLIPS.is_dir(), reason="needs the clips of ../shared/data/videos")
 multilingual = pytest.mark.skipif(not weights_fetched("whisper-base"), reason="needs whisper-base")
@@ -83,6 +85,39 @@ def test_without_whisper_base_the_doubt_names_the_extra(monkeypatch: pytest.Monk
 
 
 @clips
+def test_speech_of_another_language_is_translated_and_the_record_says_from_which(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, object]] = []
+
+    class Multilingual:
+        supported_languages = ("en", "es")
+        model = SimpleNamespace(is_multilingual=True)
+
+        def transcribe(self, sound: object, **options: object) -> tuple[list[SimpleNamespace], SimpleNamespace]:
+            del sound
+            asked.append(options)
+            word = SimpleNamespace(word=" Stop.", start=0.2, end=0.6, probability=0.9)
+            return [SimpleNamespace(words=[word], avg_logprob=-0.2)], SimpleNamespace(language="es")
+
+    monkeypatch.setattr("faster_whisper.WhisperModel", lambda *_, **__: Multilingual())
+    monkeypatch.setattr("stepline.asr.whisper.find_weights", lambda name: Path(name))
+    found = transcribe(read_sound(DEMO), AsrSettings(translate=True))
+    assert {options["task"] for options in asked} == {"translate"}
+    assert asked[0]["language"] is None
+    assert found.transcript.language == "en"
+    assert found.transcript.recogniser == "whisper-base, translated from es"
+
+
+def test_a_model_that_hears_only_english_and_whisperx_translate_nothing() -> None:
+    with pytest.raises(
+        SettingsError, match=r"asr.translate: whisper-tiny.en hears only English; asr.model=whisper-base"
+    ):
+        transcribe(read_sound(DEMO), AsrSettings(model=TINY, translate=True))
+    with pytest.raises(ValueError, match="recogniser=whisper"):
+        AsrSettings(recogniser="whisperx", translate=True)
+
+
 def test_the_size_of_the_blocks_changes_nothing() -> None:
     whole = list(read_sound(CLIPS / "howto100m_money_clip.mp4"))
     one = AudioBlock(whole[0].start, np.concatenate([block.samples for block in whole]))

@@ -79,3 +79,26 @@ def test_youtubes_rules_hold_for_any_steps(starts, duration):
         assert times[0] == 0
         assert len(times) >= 3
         assert all(b - a >= 10 for a, b in zip(times, [*times[1:], end], strict=True))
+
+
+def test_a_title_is_short_and_ends_where_a_qualifier_begins():
+    texts = (
+        "lower the bar down until it comes into contact with your chest above your sternum",
+        "keep the arms straight",
+        "hold them",
+        "supercalifragilisticexpialidocious " * 3,
+    )
+    starts = (0.0, 12.0, 14.0, 30.0)
+    steps = tuple(
+        make_step(k, text, ((start, start + 1),), status="shown")
+        for k, (text, start) in enumerate(zip(texts, starts, strict=True))
+    )
+    found = read_chapters(chapters(Record(id="r", video=Video(id="r", duration=60.0), steps=steps)))
+    assert [title for _, title in found[:2]] == ["Lower the bar down", "Keep the arms straight; Hold them"]
+    assert len(found[2][1]) <= 44
+
+
+def test_steps_that_do_not_fit_into_a_title_are_left_out_of_it():
+    titles = [title for _, title in read_chapters(chapters(steps_at(*map(float, range(60)), duration=61.0)))]
+    assert titles[0].startswith("Step 1; Step 2; ")
+    assert max(map(len, titles)) <= 60

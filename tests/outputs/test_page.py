@@ -153,6 +153,13 @@ def test_the_reference_stands_beside_the_prediction_only_where_there_is_one(reco
     assert "Reference" not in page(bare).split("</style>")[1]
 
 
+def test_captions_stand_beside_what_is_said_only_where_there_are_some(record):
+    told = record.model_copy(update={"captions": (make_step(1, "pour <the> juice", ((37.0, 44.0),)),)})
+    assert [row.name for row in timeline(told, 67.0).rows] == ["Said", "Shown", "Described", "Reference"]
+    assert "Pour &lt;the&gt; juice" in page(told)
+    assert "Described from the picture" not in page(record)
+
+
 def test_bars_lie_where_their_seconds_are():
     record = Record(id="r", video=Video(id="r"), steps=(make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "shown"),))
     (row,) = timeline(record, 40.0).rows

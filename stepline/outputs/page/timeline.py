@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.outputs.page.view import PageView, StepView, sentence_mark
-from stepline.outputs.text import clock, one_line, sentence_case, shorten, shown_span
-from stepline.records import Alignment, Matrix, Record, Span
+from stepline.outputs.text import clock, one_line, sentence_case, shorten, shown_span, step_line
+from stepline.records import Alignment, Matrix, Record, Span, Step
 
 LABEL = 22  # pixels above the bars of a row, for its name
 GAP = 16  # pixels between rows
@@ -100,12 +100,11 @@ def timeline(record: Record, total: float) -> Timeline:
     """Return the record's rows on an axis of `total` seconds; a row with nothing in it is left out."""
     rows: list[TimelineRow] = []
     top = 0
-    pairs = ((span, step) for step in record.reference for span in step.spans)
-    reference = [TimelineItem(span, "reference", "", f"Reference · {_title(span, step.text)}") for span, step in pairs]
     for name, items, height in (
         ("Said", _said(record), 14),
         ("Shown", _shown(record), 22),
-        ("Reference", reference, 14),
+        ("Described", _placed("Described", "captions", record.captions), 14),
+        ("Reference", _placed("Reference", "reference", record.reference), 14),
     ):
         if items:
             row, top = _row(name, items, total, top, height)
@@ -171,9 +170,14 @@ def _said(record: Record) -> list[TimelineItem]:
     return [TimelineItem(said.span, mark, "", _title(said.span, said.text)) for said, mark in spoken]
 
 
+def _placed(name: str, look: str, steps: Iterable[Step]) -> list[TimelineItem]:
+    pairs = ((span, step) for step in steps for span in step.spans)
+    return [TimelineItem(span, look, "", f"{name} · {_title(span, step.text)}") for span, step in pairs]
+
+
 def _shown(record: Record) -> list[TimelineItem]:
     return [
-        TimelineItem(span, "other" if rank else "best", str(number), f"Step {number} · {_title(span, step.text)}")
+        TimelineItem(span, "other" if rank else "best", str(number), f"Step {number} · {_title(span, step_line(step))}")
         for number, step in enumerate(record.steps, start=1)
         if shown_span(step) is not None
         for rank, span in enumerate(step.spans)

@@ -46,6 +46,7 @@ class StepView:
     text: str
     kind: Kind
     badge: str
+    avoid: bool
     start: float | None
     end: float | None
     at: float | None
@@ -86,6 +87,7 @@ class PageView:
     steps: tuple[StepView, ...]
     sentences: tuple[SentenceView, ...]
     reference: tuple[tuple[str, tuple[tuple[float, str], ...]], ...]
+    captions: tuple[tuple[str, tuple[tuple[float, str], ...]], ...]
     dropped: tuple[Rejected, ...]
     warnings: tuple[str, ...]
     settings: tuple[tuple[str, str], ...]
@@ -109,7 +111,8 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
         score=CONFIDENT if from_pictures(record) else LIKELY,
         steps=steps,
         sentences=tuple(_sentence(index, sentence, record.steps) for index, sentence in enumerate(sentences)),
-        reference=tuple((sentence_case(one_line(step.text)), _ranges(step.spans)) for step in record.reference),
+        reference=_placed_texts(record.reference),
+        captions=_placed_texts(record.captions),
         dropped=record.dropped,
         warnings=record.warnings,
         settings=flatten(record.settings),
@@ -120,7 +123,7 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
 def total_seconds(record: Record, alignment: Alignment | None) -> float:
     """Return the seconds that a time axis must hold: the duration, or more where something ends later."""
     ends = [record.video.duration or 0.0, 1.0]
-    ends += [span.end for step in (*record.steps, *record.reference) for span in step.spans]
+    ends += [span.end for step in (*record.steps, *record.captions, *record.reference) for span in step.spans]
     ends += [step.said.end for step in record.steps if step.said is not None]
     ends += [sentence.span.end for sentence in record.sentences]
     if alignment is not None:
@@ -172,6 +175,7 @@ def _step(number: int, step: Step, sentences: tuple[Sentence, ...], picture: byt
         text=sentence_case(one_line(step.text)),
         kind=step_kind(step),
         badge=BADGES[step_kind(step)],
+        avoid=step.kind == "avoid",
         start=best.start if best is not None else None,
         end=best.end if best is not None else None,
         at=step.at if step.at is not None else best.center if best is not None else None,
@@ -209,6 +213,10 @@ def _sentence(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> Senten
         meaning=MARKS[mark],
         steps=tuple(number for number, step in enumerate(steps, start=1) if index in step.sources),
     )
+
+
+def _placed_texts(steps: tuple[Step, ...]) -> tuple[tuple[str, tuple[tuple[float, str], ...]], ...]:
+    return tuple((sentence_case(one_line(step.text)), _ranges(step.spans)) for step in steps)
 
 
 def _range(span: Span) -> str:

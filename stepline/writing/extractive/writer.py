@@ -15,7 +15,7 @@ from stepline.writing.extractive.off_topic import NO_ACTION, QUIET, off_topic_re
 from stepline.writing.extractive.phrases import COMPLETE, Phrase, imperative_phrase, is_rest
 from stepline.writing.extractive.pronouns import Mentions, mentions_before, mentions_in, mentions_of
 from stepline.writing.extractive.segments import Segment, split_into_segments
-from stepline.writing.types import WrittenSteps
+from stepline.writing.types import WrittenSteps, instruction_kind
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -59,8 +59,11 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR) -> tuple[Step, ...
 
 
 def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps with the ids "1", "2", ... in their order."""
-    return tuple(step.model_copy(update={"id": str(i)}) for i, step in enumerate(steps, start=1))
+    """Return the steps with the ids "1", "2", ... in their order, each of its kind: to do or to avoid."""
+    return tuple(
+        step.model_copy(update={"id": str(i), "kind": instruction_kind(step.text)})
+        for i, step in enumerate(steps, start=1)
+    )
 
 
 def covering_span(spans: Iterable[Span | None]) -> Span | None:
@@ -100,7 +103,9 @@ def _foreign(transcript: Transcript) -> str | None:
     if language is not None:
         if language.lower().split("-")[0] in ("en", "english"):
             return None
-        return f"the extractive writer reads English only, the transcript is {language!r}; use the llm writer"
+        heard = f"the extractive writer reads English only, the transcript is {language!r}"
+        recognised = transcript.recogniser not in (None, "captions")
+        return f"{heard}; {'translate it with --translate, or ' if recognised else ''}use the llm writer"
     words = [word for sentence in transcript.sentences for word in re.findall(r"\w+", sentence.text.lower())]
     if looks_english(words):
         return None

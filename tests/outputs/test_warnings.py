@@ -1,0 +1,84 @@
+"""A step that says what not to do is marked in every output."""
+
+import json
+
+import pytest
+from output_samples import make_step
+
+from stepline.outputs import OUTPUTS, OutputExtras, step_table, storyboard
+from stepline.outputs.text import WARNING, step_line
+from stepline.records import Record, Span, Step, Video
+from stepline.storage import from_json, to_json
+from stepline.writing.types import instruction_kind
+from stepline.wys2.summary import SummarySegment
+
+
+@pytest.fixture
+def warned():
+    """A minute of three steps, the second a warning."""
+    texts = ("cool the burn", "don't burst the blisters", "cover the burn")
+    steps = [
+        make_step(k, text, ((20.0 * k - 20, 20.0 * k),), status="shown").model_copy(
+            update={"kind": instruction_kind(text)}
+        )
+        for k, text in enumerate(texts, start=1)
+    ]
+    return Record(id="burn", video=Video(id="burn", duration=60.0), steps=tuple(steps))
+
+
+@pytest.mark.parametrize("name", [name for name in OUTPUTS if name != "json"])
+def test_every_output_marks_what_is_not_to_be_done(warned, name):
+    text = OUTPUTS[name][1](warned, OutputExtras())
+    lines = [line for line in text.splitlines() if "burst the blisters" in line.lower()]
+    assert lines
+    assert ("⚠ Avoid" in text) if name == "html" else all(WARNING.strip() in line for line in lines)
+    plain = OUTPUTS[name][1](warned.model_copy(update={"steps": warned.steps[:1] * 3}), OutputExtras())
+    assert plain is None or WARNING.strip() not in plain
+
+
+def test_the_terminal_and_the_storyboard_mark_it_too(warned):
+    assert f"{WARNING}don't burst the blisters" in step_table(warned)
+    board = storyboard(warned, [SummarySegment(Span(20.0, 40.0), warned.steps[1:2], 1.0)], keyframes={})
+    assert f"{WARNING}Don&#39;t burst" in board
+
+
+def test_a_warning_is_a_tip_of_the_how_to(warned):
+    steps = json.loads(OUTPUTS["jsonld"][1](warned, OutputExtras()))["step"]
+    assert [step.get("itemListElement", [{}])[0].get("@type") for step in steps] == [None, "HowToTip", None]
+
+
+def test_the_json_holds_the_kind_and_an_older_record_without_one_says_do(warned):
+    tree = json.loads(to_json(warned))
+    assert [step["kind"] for step in tree["steps"]] == ["do", "avoid", "do"]
+    for step in tree["steps"]:
+        del step["kind"]
+    assert [step.kind for step in from_json(json.dumps(tree)).steps] == ["do"] * 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "don't move the person unless necessary",
+        "do not use ice",
+        "Never lift with your back",
+        "avoid touching the wires",
+        "be careful not to burn the sugar",
+        "make sure you don't overmix",
+        "try not to tear it",
+        "don’t stir",
+    ],
+)
+def test_an_order_not_to_do_is_one_to_avoid(text):
+    assert instruction_kind(text) == "avoid"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["don't forget to stir", "do the dishes", "notch the edge", "stir, but don't beat it", "never forget the salt"],
+)
+def test_other_orders_are_to_be_done(text):
+    assert instruction_kind(text) == "do"
+
+
+def test_a_step_without_words_keeps_no_mark_alone():
+    assert step_line(Step(id="1", text="\x07", kind="avoid")) == ""
