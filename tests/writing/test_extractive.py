@@ -58,7 +58,7 @@ def test_what_is_refused_says_why() -> None:
 
 
 def test_every_step_cites_a_sentence_that_exists_and_the_ids_count_from_one() -> None:
-    transcript = told("Wash the lettuce and tear it into pieces.", "So.", "Then you add the oil.", *CHAT)
+    transcript = told("Wash the lettuce and slice the tomatoes.", "So.", "Then you add the oil.", *CHAT)
     steps = write_extractive(transcript).steps
     assert [step.id for step in steps] == ["1", "2", "3"]
     assert [step.sources for step in steps] == [(0,), (0,), (2,)]
@@ -71,7 +71,7 @@ def test_steps_are_not_placed_yet() -> None:
 
 
 def test_without_word_times_a_step_is_said_where_its_sentence_is() -> None:
-    first, second = write_extractive(told("Wash the rice and drain it.", "Cook it.")).steps[:2]
+    first, second = write_extractive(told("Wash the rice and heat the oil.", "Cook it.")).steps[:2]
     assert first.said == second.said == Span(0.0, 2.0)
 
 
@@ -355,3 +355,63 @@ def test_two_things_that_it_could_be_leave_the_pronoun():
 def test_spaces_and_case_of_all_else_stay():
     given = ["So,  hi THERE (again)!"]
     assert resolve_pronouns(given) == given
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        (
+            "Push the bar up and carry it out over your shoulders.",
+            ["push the bar up and carry it out over your shoulders"],
+        ),
+        ("Keep them warm and wait for help.", ["keep them warm and wait for help"]),
+        ("Grab the handles and then pull yourself down.", ["grab the handles and pull yourself down"]),
+        ("Chop the onion and heat the oil.", ["chop the onion", "heat the oil"]),
+        ("Lower the bar and move on to the next row.", ["lower the bar", "move on to the next row"]),
+        ("Cover the wound and don't touch it.", ["cover the wound", "don't touch the wound"]),
+        ("Open the panel and click on the pencil.", ["open the panel", "click on the pencil"]),
+        ("Lie back, pinching your shoulders together.", ["lie back", "pinch your shoulders together"]),
+        ("Cut the card, using a sharp knife.", ["cut the card using a sharp knife"]),
+    ],
+)
+def test_what_acts_on_nothing_of_its_own_continues_the_step_before_it(text: str, steps: list[str]) -> None:
+    assert [step.text for step in write_extractive(told(text)).steps] == steps
+
+
+def test_a_sentence_that_a_pause_cuts_is_read_whole_and_cites_both_halves() -> None:
+    found = write_extractive(told("Check for", "breathing by tilting the head.", "Call the doctor."))
+    assert [step.text for step in found.steps] == ["check for breathing by tilting the head", "call the doctor"]
+    assert [step.sources for step in found.steps] == [(0, 1), (2,)]
+    assert found.steps[0].said == Span(0.0, 4.0)
+    assert [step.kind for step in found.steps] == ["do", "do"]
+
+
+def test_captions_without_full_stops_are_not_joined() -> None:
+    found = write_extractive(told("wash the rice", "in a bowl we have eggs", "cook the rice"))
+    assert [step.text for step in found.steps] == ["wash the rice", "cook the rice"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "step"),
+    [
+        (("First up are wall squats.", "Do these for a minute."), "do the wall squats for a minute"),
+        (("For a serious burn, call a doctor.",), "call a doctor for a serious burn"),
+        (("After the seizure, turn the person over.",), "turn the person over after the seizure"),
+        (("Take the pads.", "Stand behind them and put your arms around their waist."), "stand behind them"),
+        (("Now imagine that you push the weight away.",), "imagine that you push the weight away"),
+    ],
+)
+def test_a_step_says_what_is_done_when_and_to_what(texts: tuple[str, ...], step: str) -> None:
+    assert step in [found.text for found in write_extractive(told(*texts)).steps]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If you're trying to build wide shoulders, try doing your raises like this.",
+        "We'll check in.",
+        "You don't have any distractions, giving you a good view of the picture.",
+    ],
+)
+def test_an_invitation_and_what_acts_on_nothing_are_no_steps(text: str) -> None:
+    assert write_extractive(told("Hello.", text)).steps == ()

@@ -166,7 +166,7 @@ def test_what_would_happen_otherwise_is_no_step() -> None:
 @pytest.mark.parametrize(
     ("texts", "step"),
     [
-        (("Pull the clip off and put it in a cup.",), "put the clip in a cup"),
+        (("Pull the clip off.", "Put it in a cup."), "put the clip in a cup"),
         (("Crack the eggs.", "Beat them with a fork."), "beat the eggs with a fork"),
         (("There's a small pin at the back.", "Unscrew it."), "unscrew the small pin"),
         (("Once the sauce is thick, pour it over the rice.",), "pour the sauce over the rice"),

@@ -86,6 +86,10 @@ def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iter
             yield from _walk(carried, lower, chain)
     elif mood is not None:
         yield Clause(verb, mood.voice, mood.may, mood.negated, mood.planned, chain)
+    if mood is not None and carried is None and not mood.negated and verb.lemma_ not in CARRIERS | {"be"}:
+        for child in verb.children:
+            if tells_more(child):
+                yield from _walk(child, mood, None)
     for child in [*verb.children, *_after_taken(verb)]:
         if child is not carried and child.i > verb.i and child.dep_ in _LINKS and _is_next(verb, child):
             yield from _walk(child, mood, verb if child.dep_ == "conj" and not _subject(child) else None)
@@ -100,6 +104,19 @@ def _after_taken(verb: "Token") -> "list[Token]":
 def acts_on_something(verb: "Token") -> bool:
     """Tell whether a verb has an object of its own and no subject."""
     return _subject(verb) is None and any(child.dep_ == "dobj" for child in verb.children)
+
+
+def tells_more(child: "Token") -> bool:
+    """Tell whether a participle is an action of its own: "lie back, PINCHING your shoulders"; "using ..." is none."""
+    return (
+        child.dep_ == "advcl"
+        and child.tag_ == "VBG"
+        and child.i > child.head.i + 1
+        and child.nbor(-1).text == ","
+        and child.lemma_ not in ("use", "make", "be", "have", "keep", "leave", "let")
+        and acts_on_something(child)
+        and not any(deep.dep_ in ("mark", "aux") for deep in child.children)
+    )
 
 
 def _is_next(verb: "Token", child: "Token") -> bool:

@@ -4,6 +4,7 @@ Each rule is a row of a table; `off_topic_reason` returns the first that holds, 
 `small_talk_reasons` asks the same rules of the steps that a language model wrote ("subscribe to the channel").
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -139,6 +140,8 @@ def _is_state(clause: Clause) -> bool:
         return True
     if lemma == "be":
         return not (clause.voice == "order" and "careful" in _words(clause))
+    if lemma == "imagine" and clause.voice == "order":
+        return not any(child.dep_ == "ccomp" for child in clause.verb.children)  # "imagine that you push it away"
     if lemma not in STATES:
         return False
     if lemma == "get" and not _is_gotten(clause.verb):
@@ -176,6 +179,13 @@ def _is_habit(clause: Clause) -> bool:
         return True
     adverbs = {child.lower_ for child in spine}
     return clause.voice in ("i", "we") and bool(adverbs & HABITS)
+
+
+def _invites(clause: Clause) -> bool:
+    """ "If you're trying to ..., try doing it like this": what the video is for."""
+    tried = any(token.lemma_ == "try" and token is not clause.verb for token in _spine(clause.verb))
+    opening = " ".join(token.lower_ for token in clause.verb.doc[:5])
+    return tried and re.match(r"if you (?:want|need|like|(?:'re|are) (?:trying|looking))\b", opening) is not None
 
 
 def _is_past(clause: Clause) -> bool:
@@ -226,6 +236,7 @@ _RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
     ("talk about the video", _tells),
     (STATE, _is_state),
     ("an announcement of what the video is about", _announces),
+    ("an announcement of what the video is about", _invites),
     ("a habit of the speaker", _is_habit),
     ("told of the past", _is_past),
     ("left to the viewer", _is_choice),

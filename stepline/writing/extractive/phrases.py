@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from stepline.writing.extractive.clauses import CLAUSE_TAKERS, RELATIVES, Clause, acts_on_something
+from stepline.writing.extractive.clauses import CLAUSE_TAKERS, RELATIVES, Clause, acts_on_something, tells_more
 from stepline.writing.extractive.english import verbs, word_set
 from stepline.writing.extractive.pronouns import INDEFINITE, PRONOUNS
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
 
-LONGEST = 16  # words a step; a longer one loses its last qualifiers
+LONGEST = 20  # words a step; a longer one loses its last qualifiers
 # Qualifying clauses that belong to the step: until when, under which condition, by what means, for what.
 KEPT_MARKS = word_set("until till if so before without by unless to that while when")
 # Adverbs that order the tale or warm the talk and say nothing of the action.
@@ -36,7 +36,7 @@ def parts_of(clause: Clause) -> "list[list[Token]]":
     """Return what follows the verb in a step, one list of tokens a complement, the condition last."""
     own = [child for child in clause.verb.children if _belongs(clause.verb, child)]
     after = [child for child in own if child.i > clause.verb.i]
-    before = [child for child in own if child.i < clause.verb.i and _is_condition(child)]
+    before = [child for child in own if child.i < clause.verb.i and (_is_condition(child) or _is_occasion(child))]
     before += _carriers_qualifiers(clause.verb)
     parts = [tokens_of(child) for child in [*after, *before]]
     if not _has_object(clause.verb) and (shared := _shared_object(clause)) is not None:
@@ -56,7 +56,7 @@ def _belongs(verb: "Token", child: "Token") -> bool:
     if child.dep_ in ("advmod", "npadvmod"):
         return child.lower_ not in HOLLOW_ADVERBS and child.i > verb.i
     if child.dep_ == "advcl":
-        return _keeps(child)
+        return _keeps(child) and not tells_more(child)
     if child.dep_ == "ccomp":
         return verb.lemma_ in CLAUSE_TAKERS or any(deep.lower_ in RELATIVES for deep in child.subtree)
     return True
@@ -74,6 +74,16 @@ def _keeps(clause: "Token") -> bool:
 
 def _is_condition(child: "Token") -> bool:
     return child.dep_ == "advcl" and any(deep.lower_ == "if" for deep in child.children)
+
+
+def _is_occasion(child: "Token") -> bool:
+    """Tell whether a phrase before the verb says when or for what: "FOR A SERIOUS BURN, call the doctor"."""
+    named = [deep for deep in child.children if deep.dep_ == "pobj" and deep.pos_ in ("NOUN", "PROPN")]
+    if child.dep_ != "prep" or not named:
+        return False
+    if child.lower_ == "for":
+        return any(deep.dep_ in ("det", "amod", "compound") for deep in named[0].children)  # not "for example"
+    return child.lower_ in ("after", "before", "during") or (child.lower_ == "in" and named[0].lower_ == "case")
 
 
 def _carriers_qualifiers(verb: "Token") -> "list[Token]":

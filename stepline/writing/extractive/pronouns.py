@@ -155,11 +155,16 @@ def mentions_before(verb: "Token") -> tuple[Mention, ...]:
     return tuple(mention for mention in named if mention.name not in NEVER_MEANT)
 
 
-def mentions_in(doc: "Doc") -> tuple[Mention, ...]:
-    """Return what a segment without any action names: "there's a little clip" by name, all else as unknown rivals."""
+def mentions_in(doc: "Doc", *, announced: bool = False) -> tuple[Mention, ...]:
+    """Return what a segment without any action names: "there's a little clip" by name, all else as unknown rivals.
+
+    announced: a word of order stood before it, so that what something "is" is what comes: "first up are SQUATS".
+    """
     named = [token for token in doc if token.dep_ in ("nsubj", "nsubjpass", "dobj", "attr") and token.pos_ == "NOUN"]
     mentions = [_mention(token, "object", {}) for token in named]
     shown = [token.dep_ == "attr" and any(child.dep_ == "expl" for child in token.head.children) for token in named]
+    if announced and len(named) == 1 and named[0].head.lemma_ == "be" and named[0].i > named[0].head.i:
+        return (replace(mentions[0], role="product"),)
     return tuple(
         mention if by_name else replace(mention, name="")
         for mention, by_name in zip(mentions, shown, strict=True)

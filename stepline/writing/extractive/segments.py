@@ -123,7 +123,6 @@ NEVER_ORDERS = word_set(
 )
 QUESTIONS = word_set("what how why who where which")
 TELLERS = word_set("then next now finally first second third lastly")  # they tell an order of doing
-OPENING = TELLERS | word_set("after that")  # openers that may still stand before a verb
 # After these a base form is no order: it has a subject, an auxiliary, or is a noun.
 BINDERS = (
     SUBJECTS
@@ -168,6 +167,7 @@ class Segment:
 
     sentence: index in the transcript. ordered: a "you" was put before a bare verb. question: it ends with "?".
     sequenced: words of order ("then", "next") stood before it. otherwise: an "or" did, so it says what goes wrong.
+    spoken: all words of the sentence, as they were said.
     """
 
     words: tuple[SpokenWord, ...]
@@ -176,6 +176,7 @@ class Segment:
     question: bool = False
     sequenced: bool = False
     otherwise: bool = False
+    spoken: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -195,6 +196,7 @@ class Segment:
 def split_into_segments(text: str, sentence: int) -> Iterator[Segment]:
     """Return the segments of one sentence, plain and ready for the parser."""
     words = [SpokenWord(word, index) for index, word in enumerate(text.replace("’", "'").split())]
+    spoken = tuple(word.text for word in words)
     for part in _at_stops(words):
         question, otherwise = part[-1].text.endswith("?"), False
         plain = _rewritten(part)
@@ -205,7 +207,14 @@ def split_into_segments(text: str, sentence: int) -> Iterator[Segment]:
             sequenced |= _tells_order(piece, opened)
             if opened:
                 yield _ordered(
-                    Segment(tuple(opened), sentence, question=question, sequenced=sequenced, otherwise=otherwise)
+                    Segment(
+                        tuple(opened),
+                        sentence,
+                        question=question,
+                        sequenced=sequenced,
+                        otherwise=otherwise,
+                        spoken=spoken,
+                    )
                 )
             otherwise, sequenced = piece[-1].bare == "or", False
 
@@ -318,7 +327,7 @@ def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
 
 def _tells_nothing(part: Sequence[SpokenWord], joined: bool) -> bool:
     """Tell whether no verb, or before a comma only what a thing is, precedes an order: "last is tapping, | tap"."""
-    words = [word.bare for word in part if word.bare not in JOINTS | OPENING]
+    words = [word.bare for word in part if word.bare not in JOINTS | TELLERS]
     if not words or words[0] in INTRODUCERS or any(word in SUBJECTS for word in words):
         return False
     be = {"is", "are"} & set(words) if words[0] not in QUESTIONS else set()
@@ -335,7 +344,7 @@ def _waits_for_object(part: Sequence[SpokenWord]) -> bool:
 
 def _tells_to_do(part: Sequence[SpokenWord]) -> bool:
     """Tell whether the part is an order or says what the speaker does, without a no that would reach further."""
-    words = [word.bare for word in part if word.bare not in JOINTS | OPENING]
+    words = [word.bare for word in part if word.bare not in JOINTS | TELLERS]
     if not words or words[0] == "to" or any(word in NOT_FOR_ALL or word.endswith("n't") for word in words):
         return False
     if words[0] in INTRODUCERS:
