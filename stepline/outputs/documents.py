@@ -12,8 +12,8 @@ from typing import Any
 
 from stepline.errors import ModelError, SettingsError
 from stepline.outputs.html import media_link
-from stepline.outputs.text import one_line, sentence_case, shown_span, step_time, title
-from stepline.records import Record, Step
+from stepline.outputs.text import shown_span, step_line, step_time, title
+from stepline.records import Record
 
 MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~$&=^%])")  # what CommonMark, GitHub or Obsidian could read as markup
 PICTURE_WIDTH = 100.0  # mm, of 170 between the margins of a page
@@ -31,7 +31,7 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
     """
     blocks = [f"# {_escape(title(record))}"]
     for number, step in enumerate(record.steps, start=1):
-        span, when, text = shown_span(step), step_time(step), _escape(_text(step))
+        span, when, text = shown_span(step), step_time(step), _escape(step_line(step))
         if span is not None and media is not None:
             when = f"[{when}]({media_link(media)}#t={span.start:g},{span.end:g})"
         blocks += [f"## {number}. {text}", when]
@@ -53,7 +53,7 @@ def docx(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     about.created = about.modified = WRITTEN.replace(tzinfo=None)
     document.add_heading(_xml(title(record)), 0)
     for number, step in enumerate(record.steps, start=1):
-        document.add_heading(f"{number}. {_xml(_text(step))}", 2)
+        document.add_heading(f"{number}. {_xml(step_line(step))}", 2)
         document.add_paragraph(step_time(step))
         if step.id in keyframes:
             document.add_picture(io.BytesIO(keyframes[step.id]), width=Mm(PICTURE_WIDTH))
@@ -76,7 +76,7 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     document.set_title(title(record))
     document.set_margin(20)
     document.set_auto_page_break(True, margin=20)
-    texts = [title(record), *map(_text, record.steps), *map(step_time, record.steps)]
+    texts = [title(record), *map(step_line, record.steps), *map(step_time, record.steps)]
     family = _choose_font(document, "".join(texts))
     document.add_page()
 
@@ -88,15 +88,11 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     for number, step in enumerate(record.steps, start=1):
         with document.unbreakable() as part:
             part.ln(4)
-            line(part, f"{number}. {_text(step)}", 13)
+            line(part, f"{number}. {step_line(step)}", 13)
             line(part, step_time(step), 10)
             if step.id in keyframes:
                 part.image(io.BytesIO(keyframes[step.id]), w=PICTURE_WIDTH)
     return bytes(document.output())
-
-
-def _text(step: Step) -> str:
-    return sentence_case(one_line(step.text))
 
 
 def _escape(text: str) -> str:

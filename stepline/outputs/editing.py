@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pydantic import JsonValue
 
 from stepline.errors import printable
-from stepline.outputs.text import one_line, sentence_case, shown_span, title
+from stepline.outputs.text import WARNING, one_line, sentence_case, shown_span, step_line, title
 from stepline.records import Record, Span, Step
 from stepline.version import __version__
 
@@ -32,9 +32,9 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
     starts: list[tuple[float, str]] = []
     for span, step in sorted(_shown(record), key=lambda row: row[0].start):
         if starts and span.start - starts[-1][0] < SHORTEST:
-            starts[-1] = (starts[-1][0], f"{starts[-1][1]}; {_text(step)}")
+            starts[-1] = (starts[-1][0], f"{starts[-1][1]}; {step_line(step)}")
         else:
-            starts.append((span.start, _text(step)))
+            starts.append((span.start, step_line(step)))
     if not starts:
         return []
     if starts[0][0] > 0.0:
@@ -64,7 +64,7 @@ def opentimelineio(record: Record, media: str | None = None) -> str:
     if media is not None:
         reference |= {"OTIO_SCHEMA": "ExternalReference.1", "target_url": media}
     markers: list[JsonValue] = [
-        {"OTIO_SCHEMA": "Marker.2", "name": _text(step), "color": "GREEN", "marked_range": _range(span),
+        {"OTIO_SCHEMA": "Marker.2", "name": step_line(step), "color": "GREEN", "marked_range": _range(span),
          "metadata": {"stepline": {"id": step.id}}}
         for span, step in _shown(record)
     ]  # fmt: skip
@@ -89,7 +89,7 @@ def edl(record: Record) -> str | None:
         last = max(last, first + 1)
         codes = (first, last, record_in, record_in + last - first)
         lines.append(f"{number:03d}  AX       V     C        {' '.join(map(_time_code, codes))}")
-        lines.append(f"* FROM CLIP NAME: {_text(step)}")
+        lines.append(f"* FROM CLIP NAME: {step_line(step)}")
         record_in += last - first
     return "\n".join(lines) + "\n"
 
@@ -106,7 +106,9 @@ def label_studio(record: Record, media: str | None = None) -> str:
             region: dict[str, JsonValue] = {"id": f"{number}.{rank}", "to_name": "audio", "original_length": None}
             region["original_length"] = record.video.duration
             result.append({**region, "from_name": "status", "type": "labels", "value": {**times, "labels": ["shown"]}})
-            text: list[JsonValue] = [_text(step)]
+            if step.kind == "avoid":
+                region["meta"] = {"text": [WARNING.strip()]}  # the text itself is read back as it is
+            text: list[JsonValue] = [sentence_case(one_line(step.text))]
             result.append({**region, "from_name": "text", "type": "textarea", "value": {**times, "text": text}})
     data: dict[str, JsonValue] = {"id": record.id, "video": media or record.video.path or record.video.id}
     prediction: dict[str, JsonValue] = {"model_version": f"stepline {__version__}", "result": result}
@@ -116,10 +118,6 @@ def label_studio(record: Record, media: str | None = None) -> str:
 def _shown(record: Record) -> list[tuple[Span, Step]]:
     best: Iterable[tuple[Span | None, Step]] = ((shown_span(step), step) for step in record.steps)
     return [(span, step) for span, step in best if span is not None]
-
-
-def _text(step: Step) -> str:
-    return sentence_case(one_line(step.text))
 
 
 def _json(tree: JsonValue) -> str:

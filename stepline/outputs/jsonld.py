@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from stepline.outputs.html import media_link
-from stepline.outputs.text import one_line, shown_span, step_line, title
+from stepline.outputs.text import shown_span, step_line, title
 from stepline.records import Record
 
 UNSAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}  # JSON says the same, HTML cannot be left
@@ -49,7 +49,7 @@ def recipe_jsonld(record: Record, pictures: Mapping[str, str], media: str | None
     """
     name, steps = title(record), []
     for number, step in enumerate(record.steps, start=1):
-        text, span = sentence_case(one_line(step.text)), shown_span(step)
+        text, span = step_line(step), shown_span(step)
         entry: dict[str, JsonValue] = {"@type": "HowToStep", "position": number, "name": text, "text": text}
         if step.id in pictures:
             entry["image"] = media_link(pictures[step.id])

@@ -7,7 +7,7 @@ import unicodedata
 from stepline.records import Record, Span, Step
 
 ELLIPSIS = "…"
-WARNING = "⚠ "  # stands before what is not to be done
+WARNING = "[warning] "  # stands before what is not to be done
 SAFE = re.compile(r"[\w-][\w.-]*")  # letters and digits of any script; no separators, no hidden files
 LONGEST = 120  # bytes, which leaves room for the longest suffix under the 255 that file systems allow
 MARK = "~"  # not in SAFE: a name with a digest can never be some other id's plain name
