@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stepline.errors import SteplineError
     from stepline.grounding.ground import ground
     from stepline.outputs.registry import write_outputs
-    from stepline.pipeline.batch import steps, transcribe
+    from stepline.pipeline.batch import batch, steps, transcribe
     from stepline.pipeline.request import StepsSettings
     from stepline.records import Record, Sentence, Span, Step, Transcript
     from stepline.storage import read_parquet, read_record
@@ -45,6 +45,7 @@ __all__ = [
     "StepsSettings",
     "Transcript",
     "__version__",
+    "batch",
     "ground",
     "read_parquet",
     "read_record",
@@ -61,6 +62,7 @@ _MODULES = {
     "SteplineError": "stepline.errors",
     "StepsSettings": "stepline.pipeline.request",
     "Transcript": "stepline.records",
+    "batch": "stepline.pipeline.batch",
     "ground": "stepline.grounding.ground",
     "read_parquet": "stepline.storage",
     "read_record": "stepline.storage",

@@ -200,6 +200,25 @@ class Record(FrozenModel):
     models: dict[str, JsonValue] = Field(default_factory=dict)
     version: Literal[1] = VERSION
 
+    def to_text(self, output: str) -> str:
+        """Return an output that is text, by its name in docs/outputs.md. Raises SettingsError for any other."""
+        from importlib import import_module  # the outputs lie above this module, and import it
+
+        text: str = import_module("stepline.outputs.registry").render(self, output)
+        return text
+
+    def to_html(self) -> str:
+        """Return the page, without pictures."""
+        return self.to_text("html")
+
+    def to_markdown(self) -> str:
+        """Return the steps as Markdown, without pictures."""
+        return self.to_text("markdown")
+
+    def to_vtt(self) -> str:
+        """Return the steps as WebVTT."""
+        return self.to_text("vtt")
+
     @property
     def sentences(self) -> tuple[Sentence, ...]:
         """What is said in the video; nothing where it was not transcribed."""

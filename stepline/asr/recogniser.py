@@ -9,6 +9,7 @@ from stepline.asr.hallucinations import find_repetitions
 from stepline.asr.settings import AsrSettings
 from stepline.asr.vad import FRAME
 from stepline.media.audio import SAMPLE_RATE
+from stepline.plugins import load_plugin
 from stepline.weights import weights_fetched
 
 log = logging.getLogger(__name__)
@@ -102,6 +103,9 @@ def _load_recogniser(settings: AsrSettings) -> Recogniser:
         from stepline.asr.whisperx import WhisperX
 
         return WhisperX(settings)
+    if settings.recogniser != "whisper":
+        recogniser: Recogniser = load_plugin("recognisers", settings.recogniser)(settings)
+        return recogniser
     from stepline.asr.whisper import Whisper
 
     english = settings.language in (None, "en") and not settings.translate

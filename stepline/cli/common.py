@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stepline.annotate.local_server import LocalServer
     from stepline.curate.driver import PhaseProgress
     from stepline.pipeline.request import StepsSettings
+    from stepline.plugins import Kind
     from stepline.progress import Progress
     from stepline.training.loop import Progress as Training
 
@@ -36,6 +37,22 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 store_option = click.option("--features", type=PATH, required=True, help="Store of the videos' features.")
 
 exclude_option = click.option("--exclude", multiple=True, type=PATH, help="A list of evaluation videos.")
+
+
+class PluginChoice(click.Choice[str]):
+    """A choice among Stepline's own and, beside them, the plugins of a kind, which are looked for when one is named."""
+
+    def __init__(self, own: Sequence[str], kind: "Kind") -> None:
+        super().__init__(own)
+        self._kind = kind
+
+    def convert(self, value: Any, option: click.Parameter | None, context: click.Context | None) -> Any:
+        """Return the name."""
+        from stepline.plugins import plugin_names
+
+        if value not in self.choices and value in plugin_names(self._kind):
+            return value
+        return super().convert(value, option, context)
 
 
 def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:

@@ -14,6 +14,7 @@ from stepline.cli.common import (
     BACKBONES,
     PATH,
     Group,
+    PluginChoice,
     chosen_settings,
     device_option,
     device_options,
@@ -93,7 +94,7 @@ def _print_added(
 @features.command()
 @click.argument("videos", nargs=-1, required=True, type=PATH)
 @out_option("The store: a folder.")
-@click.option("--backbone", type=click.Choice(BACKBONES[:-2]), help="What sees a video.  [default: conse]")
+@click.option("--backbone", type=PluginChoice(BACKBONES[:-2], "backbones"), help="What sees a video.  [default: conse]")
 @click.option("--weights", help="The backbone's checkpoint.")
 @settings_options("One setting, e.g. vision.rate=2.")
 @json_option

@@ -18,6 +18,7 @@ import stepline
 from stepline.cli.common import (
     BACKBONES,
     PATH,
+    PluginChoice,
     chosen_settings,
     complain,
     device_options,
@@ -49,14 +50,14 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 @click.argument("videos", nargs=-1, required=True, type=PATH)
 @out_option("Folder.", default="out")
 @click.option("--texts", type=PATH, help="Your own lines to find, one a line (a recipe).")
-@click.option("--writer", type=click.Choice(["extractive", "llm"]), help="Who writes the steps.")
-@click.option("--backbone", type=click.Choice(BACKBONES), help="What sees the picture.")
+@click.option("--writer", type=PluginChoice(["extractive", "llm"], "writers"), help="Who writes the steps.")
+@click.option("--backbone", type=PluginChoice(BACKBONES, "backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @click.option("--aligner", type=PATH, help="A trained network that places the steps.")
 @click.option("--describe", "describer", type=PATH, help="A network of `stepline train procx`, "
               "which tells the steps where speech tells none.")  # fmt: skip
-@click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="Only this output, and the JSON; "
-              "mp4, mkv: a copy with chapters.")  # fmt: skip
+@click.option("--format", "formats", type=PluginChoice(FORMATS, "outputs"), multiple=True,
+              help="Only this output, and the JSON; mp4, mkv: a copy with chapters.")  # fmt: skip
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step that is shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of several videos a line each, not a table.")
 @click.option("--force", is_flag=True, help="Do again what is done.")
@@ -234,7 +235,7 @@ def transcribe(video: Path, form: str, **options: Any) -> None:
 @click.option("--mode", type=click.Choice(["step", "narration"]), help="Steps, or what is spoken, in its order.")
 @click.option("--order", help="none; given: as the lines stand; or a JSON table of P(line i comes before line j).")
 @click.option("--text-features", type=PATH, help="Ready vectors of the lines.")
-@click.option("--backbone", type=click.Choice(BACKBONES[:-2]), help="What sees a video.")
+@click.option("--backbone", type=PluginChoice(BACKBONES[:-2], "backbones"), help="What sees a video.")
 @click.option("--weights", help="The backbone's checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @settings_options("One setting.")
@@ -320,9 +321,13 @@ def _why_nobody_judged(record: "Record") -> str:
 @click.option("--speech", is_flag=True, help="Read what is said as well, for a network that was trained with speech.")
 @click.option("--captions", type=PATH, help="With --speech: captions instead of recognition.")
 @click.option("--count", type=click.IntRange(min=0), help="Steps to tell, instead of as many as the network counts.")
-@click.option("--backbone", type=click.Choice(BACKBONES[:-1]), help="What sees the picture: as in training.")
+@click.option(
+    "--backbone", type=PluginChoice(BACKBONES[:-1], "backbones"), help="What sees the picture: as in training."
+)
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
-@click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="This output beside the JSON.")
+@click.option(
+    "--format", "formats", type=PluginChoice(FORMATS, "outputs"), multiple=True, help="This output beside the JSON."
+)
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step; videos only.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of several sources a line each, not a table.")
 @click.option("--force", is_flag=True, help="Do again what is done.")

@@ -19,6 +19,7 @@ from stepline.outputs.jsonld import jsonld, recipe_jsonld
 from stepline.outputs.page import page, record_digest
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.text import safe_stem
+from stepline.plugins import load_plugin, plugin_names
 from stepline.records import Alignment, Record, Video
 from stepline.storage import FileSet, atomic_files, partial_files, read_record, to_json
 from stepline.weights import sha256
@@ -123,6 +124,32 @@ OUTPUTS: dict[str, Output] = {
 USUAL = tuple(name for name, row in OUTPUTS.items() if row.usual)
 
 
+def find_outputs(names: Sequence[str]) -> None:
+    """Take the plugins among these formats into OUTPUTS, before the JSON.
+
+    Raises SettingsError for a name that is neither in it nor a plugin's, and for a plugin that is no Output.
+    """
+    for name in (name for name in names if name not in OUTPUTS):
+        if name not in plugin_names("outputs"):
+            known = ", ".join((*OUTPUTS, *plugin_names("outputs")))
+            raise SettingsError(f"unknown output format {name!r}; known: {known}")
+        output = load_plugin("outputs", name)
+        if not isinstance(output, Output):
+            raise SettingsError(f"{name!r}: the plugin is a {type(output).__name__}, no Output; mend or uninstall it")
+        OUTPUTS[name] = output
+        OUTPUTS["json"] = OUTPUTS.pop("json")
+
+
+def render(record: Record, name: str) -> str:
+    """Return an output of a record as text. Raises SettingsError for an unknown one and one that is no text."""
+    find_outputs([name])
+    text = OUTPUTS[name].write(record, OutputExtras())
+    if not isinstance(text, str):
+        reason = "cannot hold this record" if text is None else "is no text"
+        raise SettingsError(f"output format {name!r} {reason}; write it with stepline.write_outputs, or take another")
+    return text
+
+
 def write_outputs(
     record: Record,
     folder: Path,
@@ -143,9 +170,7 @@ def write_outputs(
     its library is not installed, MediaError where the video cannot be read, StoreError where the folder cannot be
     written.
     """
-    unknown = [name for name in formats if name not in OUTPUTS]
-    if unknown:
-        raise SettingsError(f"unknown output format {unknown[0]!r}; known: {', '.join(OUTPUTS)}")
+    find_outputs(formats)
     link = os.path.relpath(media, folder) if media is not None else None
     extras = OutputExtras(alignment, link, keyframes or {}, said_cues, media)
     paths: list[Path] = []

@@ -8,11 +8,12 @@ import io
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stepline.device import set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
@@ -50,6 +51,11 @@ class OutputOptions:
     force: bool = False
     overwrite: bool = False
 
+    def __post_init__(self) -> None:
+        from stepline.outputs import find_outputs
+
+        find_outputs(self.formats)
+
 
 @dataclass(frozen=True)
 class VideoResult:
@@ -67,15 +73,19 @@ def steps(
     captions: Path | str | None = None,
     settings: StepsSettings | None = None,
     out: Path | str | None = None,
+    device: str | None = None,
     progress: Progress | None = None,
 ) -> Record:
     """Return the steps of a video: what to do, each with the seconds in which it is shown.
 
     texts: your own lines to look for, instead of steps written from the speech. captions: a file that stands for
     speech recognition. out: a folder for all that `stepline steps` writes; its result of an earlier run is taken.
+    device: where networks run from now on in this process: auto, cpu, cuda, cuda:N or mps.
     progress: called with the stage's name, the second reached and the video's seconds.
     Raises MediaError, CaptionError, ModelError or SettingsError, each with its cure.
     """
+    if device is not None:
+        set_device(device)
     path, settings = Path(video), settings or StepsSettings()
     request = Request(path, path.stem, None if captions is None else Path(captions), tuple(texts))
     if out is None:
@@ -84,6 +94,51 @@ def steps(
     from stepline.outputs import USUAL
 
     return run_video(request, settings, OutputOptions(Path(out), USUAL), progress=progress).record
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """One video of `batch`: its record, or the error that ended it. number: its place among `total`, from 1."""
+
+    path: Path
+    record: Record | None
+    error: SteplineError | None
+    number: int
+    total: int
+
+
+def batch(
+    videos: Sequence[Path | str],
+    *,
+    texts: Sequence[str] = (),
+    settings: StepsSettings | None = None,
+    out: Path | str = "out",
+    formats: Sequence[str] | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Iterator[BatchResult]:
+    """Yield the result of each video, files and folders as `stepline steps` takes them; networks are loaded once.
+
+    out, formats: as --out and --format; what an earlier run has made there is taken. The other arguments as of `steps`.
+    A video that cannot be read ends itself, no other. Raises MediaError for a folder without videos, SettingsError and
+    ModelError for what concerns all of them.
+    """
+    from stepline.outputs import USUAL
+
+    if device is not None:
+        set_device(device)
+    settings, chosen = settings or StepsSettings(), USUAL if formats is None else (*formats, "json")
+    options = OutputOptions(Path(out), tuple(dict.fromkeys(chosen)))
+    named = name_videos(find_videos(map(Path, videos)), options.out)
+    networks = load_networks(settings)
+    for number, (identity, path) in enumerate(named.items(), start=1):
+        request = Request(path, identity, texts=tuple(texts))
+        record, fault = None, None
+        try:
+            record = run_video(request, settings, options, networks=networks, progress=progress).record
+        except SteplineError as error:
+            fault = error
+        yield BatchResult(path, record, fault, number, len(named))
 
 
 def transcribe(

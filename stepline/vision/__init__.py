@@ -8,6 +8,7 @@ fit = backbone.encode_texts(["cut the banana"]) @ features.values.T   # (K, T) c
 from collections.abc import Callable
 
 from stepline.errors import SettingsError
+from stepline.plugins import load_plugin
 from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
 from stepline.vision.encode import Backbone, VideoClipBackbone, VideoEncoder, encode_video, frames_per_row
@@ -53,4 +54,7 @@ def load_backbone(settings: VisionSettings) -> Backbone:
     """
     if settings.backbone == "none":
         raise SettingsError("vision.backbone=none switches vision off; name one of " + ", ".join(BACKBONES))
-    return BACKBONES[settings.backbone](settings)
+    make: Callable[[VisionSettings], Backbone] = (
+        BACKBONES[settings.backbone] if settings.backbone in BACKBONES else load_plugin("backbones", settings.backbone)
+    )
+    return make(settings)

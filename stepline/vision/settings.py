@@ -5,13 +5,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from stepline.plugins import choice
 from stepline.settings import Batch, Fraction, Settings
+
+BackboneName = Annotated[str, choice("backbones", "conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none")]
 
 
 class VisionSettings(Settings):
     """How frames become features."""
 
-    backbone: Literal["conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none"] = "conse"  # "none": speech alone
+    backbone: BackboneName = "conse"  # clip, s3d, s3d-mixed5c, precomputed, a plugin's; "none": speech alone
     path: Path | None = None  # clip: checkpoint folder; s3d: weights; precomputed: feature file or folder of them
     texts: Path | None = None  # precomputed: text features (.pth, .npz, .safetensors) of the lines to ground
     unit: bool = True  # precomputed: rows scaled to length 1; false for a network trained on rows as they are

@@ -1,5 +1,6 @@
 """Steps from a transcript: what the speaker does or tells the viewer to do, one imperative action a step."""
 
+from stepline.plugins import load_plugin
 from stepline.records import Transcript
 from stepline.writing.settings import WritingSettings
 from stepline.writing.types import WrittenSteps
@@ -17,6 +18,9 @@ def write_steps(transcript: Transcript, settings: WritingSettings | None = None)
         from stepline.writing.llm.writer import write_llm
 
         return write_llm(transcript, settings.llm)
+    if settings.writer != "extractive":
+        written: WrittenSteps = load_plugin("writers", settings.writer)(transcript, settings)
+        return written
     from stepline.writing.extractive.writer import write_extractive
 
     return write_extractive(transcript)

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from stepline.plugins import choice
 from stepline.settings import Positive, Settings, Threads
 
 
@@ -54,8 +55,11 @@ class LlmSettings(Settings):
         return url
 
 
+WriterName = Annotated[str, choice("writers", "extractive", "llm")]
+
+
 class WritingSettings(Settings):
     """How steps are written."""
 
-    writer: Literal["extractive", "llm"] = "extractive"  # extractive: spaCy, offline; llm: a language model
+    writer: WriterName = "extractive"  # extractive: spaCy, offline; llm: a language model; or a plugin's
     llm: LlmSettings = LlmSettings()  # read only when writer = "llm"

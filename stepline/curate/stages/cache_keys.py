@@ -44,7 +44,7 @@ def write(recipe: "Recipe") -> JsonValue:
     files = {"gguf": file_digest(writing.llm.gguf), "chat_template": file_digest(writing.llm.chat_template)}
     if writing.llm.prompt_file is not None:
         files["prompt_file"] = file_digest(writing.llm.prompt_file)
-    return {"writer": "llm", "llm": _plain(writing.llm, ASKING | {*files, "prompt_file"}), **files}
+    return {"writer": writing.writer, "llm": _plain(writing.llm, ASKING | {*files, "prompt_file"}), **files}
 
 
 def encode(recipe: "Recipe") -> JsonValue:

@@ -1,0 +1,139 @@
+"""Plugins by entry points: the example's own, one contract a kind, as a user names them."""
+
+import csv
+import io
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stepline as package
+from stepline.asr import AsrSettings
+from stepline.asr.audio_windows import AudioWindow
+from stepline.errors import SettingsError
+from stepline.outputs import OUTPUTS
+from stepline.plugins import load_plugin, plugin_names
+from stepline.records import Sentence, Span, Transcript
+from stepline.vision import VisionSettings, load_backbone
+from stepline.writing import WritingSettings, write_steps
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "plugin"
+
+
+def install(folder, points, monkeypatch):
+    """Have Python find entry points as of an installed package. points: group -> name -> value."""
+    home = folder / "example-0.1.0.dist-info"
+    home.mkdir()
+    (home / "METADATA").write_text("Metadata-Version: 2.1\nName: example\nVersion: 0.1.0\n")
+    lines = [f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in rows.items())
+             for group, rows in points.items()]  # fmt: skip
+    (home / "entry_points.txt").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(folder))
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    folder = tmp_path / "site"
+    folder.mkdir()
+    install(folder, tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"], monkeypatch)
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    yield
+    sys.modules.pop("stepline_example_plugin", None)
+    OUTPUTS.pop("csv", None)
+
+
+def test_a_writer_plugin_cites_its_sentences_and_gives_no_times(example):
+    said = tuple(Sentence(text=text, span=Span(i, i + 1.0)) for i, text in enumerate(["Fold it.", "Press it."]))
+    transcript = Transcript(sentences=said)
+    written = write_steps(transcript, WritingSettings(writer="every-sentence"))
+    assert [step.sources for step in written.steps] == [(0,), (1,)]
+    assert all(not step.spans and step.at is None and step.status is None for step in written.steps)
+    assert write_steps(transcript, WritingSettings(writer="every-sentence")) == written
+
+
+def test_a_recogniser_plugin_keeps_its_words_inside_the_window(example):
+    recogniser = load_plugin("recognisers", AsrSettings(recogniser="sound").recogniser)(AsrSettings())
+    loud, quiet = (AudioWindow(5.0, np.zeros(32000, np.float32), np.full(62, voice, np.float32), True)
+                   for voice in (0.9, 0.0))  # fmt: skip
+    found, none = recogniser.read_many([loud, quiet])
+    assert all(5.0 <= word.span.start < word.span.end <= 7.0 for word in found.words)
+    assert found.words
+    assert none.words == ()
+    assert recogniser.read(loud) == found
+
+
+def test_a_backbone_plugin_gives_unit_rows_whatever_the_batch(example):
+    backbone = load_backbone(VisionSettings(backbone="colours"))
+    pictures = np.random.default_rng(0).integers(0, 256, (5, 32, 48, 3), np.uint8)
+    rows, texts = backbone.encode_images(pictures), backbone.encode_texts(["fold", "press"])
+    assert (rows.shape, texts.shape, rows.dtype, texts.dtype) == ((5, 13), (2, 13), np.float32, np.float32)
+    np.testing.assert_allclose(np.linalg.norm(np.concatenate([rows, texts]), axis=1), 1.0, atol=1e-6)
+    np.testing.assert_allclose(backbone.encode_images(pictures[2:3]), rows[2:3], atol=1e-6)
+    assert backbone.encode_texts([]).shape == (0, 13)
+
+
+def test_an_output_plugin_is_written_and_known_again_by_the_command(
+    example, small_video, captions_file, tmp_path, stepline
+):
+    job = ("steps", small_video, "--captions", captions_file, "--format", "csv", "--writer", "every-sentence",
+           "--backbone", "colours", "--out", tmp_path)  # fmt: skip
+    result = stepline(*job)
+    assert result.exit_code == 0, result.output
+    record = package.read_record(tmp_path / "small.json")
+    rows = list(csv.reader(io.StringIO((tmp_path / "small.csv").read_text(encoding="utf-8"))))
+    assert [row[-1] for row in rows] == [step.text for step in record.steps]
+    assert (record.models["writer"], record.models["vision"]) == ("every-sentence", "colours")
+    assert list(OUTPUTS)[-1] == "json"
+    assert "done before" in stepline(*job).stderr
+    (tmp_path / "small.csv").unlink()
+    assert "done before" not in stepline(*job).stderr
+
+
+def test_a_name_that_is_nobodys_lists_the_plugins_too(example, stepline):
+    assert plugin_names("writers") == ("every-sentence",)
+    with pytest.raises(ValueError, match="'extractive', 'llm' or 'every-sentence'"):
+        WritingSettings(writer="nobody")
+    assert stepline("steps", "v.mp4", "--writer", "nobody").exit_code == 2
+    with pytest.raises(SettingsError, match="'nobody': no plugin of stepline.outputs has that name \\(csv\\)"):
+        load_plugin("outputs", "nobody")
+
+
+def test_a_broken_plugin_is_an_error_that_names_it(tmp_path, monkeypatch, stepline):
+    points = {"stepline.outputs": {"broken": "no_such_module:X", "odd": "math:pi"}}
+    install(tmp_path, points, monkeypatch)
+    with pytest.raises(SettingsError, match=r"'broken': the plugin no_such_module:X cannot be imported \(ModuleNot"):
+        load_plugin("outputs", "broken")
+    result = stepline("steps", "v.mp4", "--format", "odd")
+    assert result.exit_code == 1
+    assert "'odd': the plugin is a float, no Output" in result.stderr
+
+
+def test_a_batch_goes_on_past_a_bad_video_and_counts(small_video, captions_file, tmp_path):
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    (folder / "a.mp4").write_bytes(b"no video")
+    (folder / "b.mp4").write_bytes(small_video.read_bytes())
+    settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
+    seen = []
+    job = {"texts": ["move the square"], "settings": settings, "out": tmp_path / "out", "formats": ["vtt"]}
+    bad, good = package.batch([folder], device="cpu", progress=lambda *stage: seen.append(stage[0]), **job)
+    assert (bad.record, bad.number, bad.total, good.number, good.error) == (None, 1, 2, 2, None)
+    assert "a.mp4: not a video" in str(bad.error)
+    assert good.record.recipe == ("move the square",)
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.*") if path.name[0] != ".") == ["b.json", "b.vtt"]
+    assert "listening" in seen
+
+
+def test_a_record_gives_its_outputs_as_text(small_video, captions_file):
+    settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
+    record = package.steps(small_video, captions=captions_file, settings=settings, device="cpu")
+    assert record.to_vtt().startswith("WEBVTT")
+    assert record.to_markdown().startswith("# small\n\n## 1. ")
+    assert "<!doctype html>" in record.to_html()[:40].lower()
+    assert record.to_text("json") == record.to_text("json")
+    with pytest.raises(SettingsError, match="'docx' is no text"):
+        record.to_text("docx")
+    with pytest.raises(SettingsError, match="unknown output format 'nonsense'"):
+        record.to_text("nonsense")
