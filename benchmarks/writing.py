@@ -1,6 +1,7 @@
 """How well a step writer finds the actions of marked transcripts, and how fast it is.
 
     python benchmarks/writing.py
+    python benchmarks/writing.py --halves    # which actions do annotators put into one step?
 
 A written step matches a marked action when it cites the action's sentence and shares its verb's lemma and its main
 object's lemma; a step that joins two actions may match two, any other one. `optional` actions count neither for nor
@@ -15,12 +16,16 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing import WritingSettings, write_steps
-from stepline.writing.extractive.english import parser, verbs
+from stepline.writing.extractive.clauses import find_clauses
+from stepline.writing.extractive.english import parse, parser, verbs
+from stepline.writing.extractive.segments import split_into_segments
+from stepline.writing.extractive.writer import CONTINUING
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared"
@@ -274,8 +279,43 @@ def _pooled(scores: Sequence[Score]) -> Score:
     )
 
 
+def halves(videos: int = 300) -> dict[str, tuple[int, int]]:
+    """Return, of neighbouring actions in YouCook2's captions, how many stand in one caption and in two.
+
+    By what the later acts on: nothing, nothing but a place, a pronoun, a thing that the earlier names, a new thing.
+    """
+    with gzip.open(SHARED / "data" / "youcook2" / "val.json.gz", "rt", encoding="utf-8") as file:
+        told = [video["sentences"] for video in json.load(file).values()][:videos]
+    lines = [(v, s, text) for v, sentences in enumerate(told) for s, text in enumerate(sentences)]
+    pieces = [(v, s, piece) for v, s, text in lines for piece in split_into_segments(text, 1)]
+    read = zip(pieces, parse([piece.text for _, _, piece in pieces]), strict=True)
+    actions = [(v, s, clause.verb) for (v, s, p), doc in read for clause in find_clauses(doc, ordered=p.ordered)]
+    counts: dict[str, tuple[int, int]] = {}
+    for (video, one, before), (same, two, verb) in pairwise(actions):
+        if video == same:
+            kind = _acts_on(verb, {token.lemma_ for token in before.subtree if token.pos_ in ("NOUN", "PROPN")})
+            together, apart = counts.get(kind, (0, 0))
+            counts[kind] = (together + (one == two), apart + (one != two))
+    return counts
+
+
+def _acts_on(verb: Any, named: set[str]) -> str:
+    after = [child for child in verb.children if child.i > verb.i]
+    things = [child for child in after if child.dep_ in ("dobj", "dative")]
+    if not things:
+        placed = any(deep.dep_ == "pobj" for child in after if child.dep_ == "prep" for deep in child.children)
+        return "a place" if placed else "nothing"
+    if all(thing.lower_ in CONTINUING for thing in things):
+        return "a pronoun"
+    return "a thing named before" if {thing.lemma_ for thing in things} & named else "a new thing"
+
+
 def main() -> None:
     """Print the table and write benchmarks/results/writing.json; arguments choose transcripts and write nothing."""
+    if "--halves" in sys.argv:
+        for kind, (together, apart) in sorted(halves().items()):
+            print(f"{kind:22s} {together:5d} in one step, {apart:5d} in two: {together / (together + apart):.2f}")
+        return
     names = [name for name in sys.argv[1:] if not name.startswith("-")]
     verbose = "--verbose" in sys.argv
     start = time.perf_counter()

@@ -179,7 +179,7 @@ def _joined(before: "_Action | Rejected", action: _Action) -> _Action | None:
     """Return both as one step where the later continues the earlier: "push the bar up and carry it out".
 
     Of the actions that follow each other in YouCook2's captions, annotators put into one step 82 % of those that act on
-    a pronoun and 79 % of those without an object, 9 % of those with a new object (benchmarks/writing.py --halves).
+    a pronoun and 79 % of those without an object, 9 % of those with a new object (`benchmarks/writing.py --halves`).
     """
     if not isinstance(before, _Action) or before.sentence != action.sentence or not action.continues:
         return None
