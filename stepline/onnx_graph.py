@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.device import cpu_threads
+from stepline.progress import trim_memory
 
 Array: TypeAlias = npt.NDArray[Any]
 Message: TypeAlias = list[bytes | memoryview]  # in pieces, so that weights are copied but once
@@ -68,7 +69,7 @@ class OnnxGraph:
         return b"".join([*_field(1, IR_VERSION), *sets, *_field(7, graph)])
 
     def compile(self, output: str) -> Callable[..., Array]:
-        """Return a function that takes the inputs by name and returns the output."""
+        """Return a function that takes the inputs by name and returns the output; the graph is used up."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -76,7 +77,11 @@ class OnnxGraph:
         # Threads that wait would take the core that recognition runs on; the arena keeps memory for the largest run.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.enable_cpu_mem_arena = False
-        session = onnxruntime.InferenceSession(self.serialize(output), options, providers=["CPUExecutionProvider"])
+        model = self.serialize(output)
+        self._constants.clear()  # they are in the model, and soon in the session: what is held twice is freed
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        del model
+        trim_memory()
 
         def run(**inputs: Array) -> Array:
             result: Array = session.run([output], inputs)[0]

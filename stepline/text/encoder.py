@@ -11,19 +11,18 @@ sentence_bert_config.json    the longest input, in tokens
 tokenizer.json, model.safetensors
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, deserialize
 from tokenizers import Tokenizer
 
 from stepline.device import Device, current_device
 from stepline.errors import ModelError
-from stepline.limits import parse_json
+from stepline.limits import HEADER, parse_json
 from stepline.onnx_graph import OnnxGraph
 from stepline.records import Matrix
 
@@ -155,7 +154,7 @@ class SentenceEncoder:
         self._tokenizer.enable_truncation(self.config.longest)
         self._tokenizer.no_padding()
 
-    def _compile(self, weights: Mapping[str, Array]) -> "Transformer":
+    def _compile(self, weights: dict[str, Array]) -> "Transformer":
         if not self.device.needs_torch:
             return compile_transformer(self.config, weights)
         from stepline.text.torch_encoder import TorchTransformer
@@ -188,22 +187,23 @@ class SentenceEncoder:
 Transformer: TypeAlias = Callable[..., Array]
 
 
-def compile_transformer(config: EncoderConfig, weights: Mapping[str, Array]) -> Transformer:
+def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Transformer:
     """Return the layers as ONNX Runtime runs them: each attends, then feeds forward, added and normalised (post-norm).
 
     By its own kernels for transformers: attention of all heads at once, a sum with its LayerNorm, GELU with its bias.
+    weights: taken out one by one, so that they are not held twice.
     """
     graph = OnnxGraph()
     fused: dict[str, Any] = {"domain": "com.microsoft"}
 
     def matrix(name: str) -> str:
-        return graph.constant(weights[f"{name}.weight"].T)
+        return graph.constant(weights.pop(f"{name}.weight").T)
 
     def bias(name: str) -> str:
-        return graph.constant(weights[f"{name}.bias"])
+        return graph.constant(weights.pop(f"{name}.bias"))
 
     def norm(name: str) -> tuple[str, str]:
-        return graph.constant(weights[f"{name}.weight"]), bias(name)
+        return graph.constant(weights.pop(f"{name}.weight")), bias(name)
 
     def add_norm(given: str, before: str, linear: str, then: str) -> str:
         narrow = graph.add("MatMul", given, matrix(linear))
@@ -217,8 +217,8 @@ def compile_transformer(config: EncoderConfig, weights: Mapping[str, Array]) -> 
     for layer in range(config.layers):
         part = {ours: f"encoder.layer.{layer}.{theirs}" for ours, theirs in PARTS[config.kind].items()}
         taken = [part[name] for name in ("query", "key", "value")]
-        into = graph.constant(np.concatenate([weights[f"{name}.weight"] for name in taken]).T)  # (D, 3 D)
-        biases = graph.constant(np.concatenate([weights[f"{name}.bias"] for name in taken]))
+        into = graph.constant(np.concatenate([weights.pop(f"{name}.weight") for name in taken]).T)  # (D, 3 D)
+        biases = graph.constant(np.concatenate([weights.pop(f"{name}.bias") for name in taken]))
         mixed = graph.add("Attention", hidden, into, biases, keep, "", distances, num_heads=config.heads, **fused)
         hidden = add_norm(mixed, hidden, part["mix"], part["mix_norm"])
         inner = graph.add("MatMul", hidden, matrix(part["widen"]))
@@ -246,14 +246,14 @@ def distance_buckets(length: int, buckets: int) -> Array:
 
 # How safetensors names the numbers that a checkpoint may have; bfloat16 is the upper half of a float32.
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
+HEADER_LENGTH = 8  # bytes that tell it
 
 
 def _load(path: Path, config: EncoderConfig) -> dict[str, Array]:
     """Return the weights as float32, after every name and shape was checked."""
     try:
-        tensors = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
-        weights = {name.removeprefix(f"{config.kind}."): _numbers(tensor) for name, tensor in tensors}
-    except (OSError, SafetensorError, KeyError) as error:
+        weights = {name.removeprefix(f"{config.kind}."): values for name, values in _map_tensors(path)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); install the model again") from error
     weights = {name: value for name, value in weights.items() if not name.startswith(UNUSED)}
     shapes = _weight_shapes(config)
@@ -267,9 +267,19 @@ def _load(path: Path, config: EncoderConfig) -> dict[str, Array]:
     return {name: value.astype(np.float32, copy=False) for name, value in weights.items()}
 
 
-def _numbers(tensor: Mapping[str, Any]) -> Array:
-    numbers = np.frombuffer(tensor["data"], DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
-    return (numbers.astype(np.uint32) << 16).view(np.float32) if tensor["dtype"] == "BF16" else numbers
+def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
+    """Yield the tensors of a safetensors file with their names, each read from disk where it is looked at."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(HEADER_LENGTH), "little")
+        header = parse_json(file.read(min(length, HEADER)))
+    for name, entry in header.items():
+        if name != "__metadata__":
+            start, end = entry["data_offsets"]
+            values = np.memmap(path, DTYPES[entry["dtype"]], "r", HEADER_LENGTH + length + start, tuple(entry["shape"]))
+            if values.nbytes != end - start:
+                raise ValueError(f"{name}: {end - start} bytes for {values.nbytes}")
+            wide = (values.astype(np.uint32) << 16).view(np.float32) if entry["dtype"] == "BF16" else values
+            yield name, wide.view(np.ndarray)
 
 
 def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
