@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -92,9 +93,10 @@ def test_one_who_waits_says_for_whom_and_goes_on_when_that_one_is_killed(tmp_pat
     first = holder(lock)
     noticed = threading.Event()
     caplog.handler.addFilter(lambda record: noticed.set() or True)
-    threading.Thread(target=lambda: (noticed.wait(60), first.kill())).start()
-    with caplog.at_level(logging.WARNING), lock_output(lock, "out/v", wait=True) as killed:
-        assert killed
+    with ThreadPoolExecutor(1) as thread, caplog.at_level(logging.WARNING):
+        thread.submit(lambda: (noticed.wait(120), first.kill()))
+        with lock_output(lock, "out/v", wait=True) as killed:
+            assert killed
     assert [record.getMessage() for record in caplog.records] == [
         f"out/v: process {first.pid} on {os.uname().nodename} works on it; waiting for its end"
     ]
@@ -111,11 +113,9 @@ def test_of_many_at_once_each_has_its_turn_alone(tmp_path):
                 most.append(len(inside))
                 inside.pop()
 
-    threads = [threading.Thread(target=turns) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(turns) for _ in range(4)]:
+            done.result()
     assert most == [1] * 40
     assert not lock.exists()
 
@@ -153,7 +153,7 @@ def test_a_disk_without_locks_holds_nothing_and_says_so(tmp_path, monkeypatch, c
 
 def test_two_runs_over_one_video_make_it_once(small_video, captions_file, tmp_path, stepline, caplog):
     common = ("--captions", captions_file, "--backbone", "none", "--format", "json", "--out", tmp_path / "out")
-    results, begun = {}, threading.Event()
+    begun = threading.Event()
     caplog.handler.addFilter(lambda record: ("waiting" in record.getMessage() and begun.set()) or True)
 
     def second():
@@ -163,18 +163,16 @@ def test_two_runs_over_one_video_make_it_once(small_video, captions_file, tmp_pa
 
         settings = load_settings(StepsSettings, None, ['vision.backbone="none"'])
         request = Request(small_video, "small", captions_file)
-        results["second"] = run_video(request, settings, OutputOptions(tmp_path / "out", ("json",)))
+        return run_video(request, settings, OutputOptions(tmp_path / "out", ("json",)))
 
-    with lock_output(tmp_path / "out" / ".small.lock", "out/small"):
-        waiting = threading.Thread(target=second)
-        waiting.start()
-        assert begun.wait(60)
+    with ThreadPoolExecutor(1) as thread, lock_output(tmp_path / "out" / ".small.lock", "out/small"):
+        waiting = thread.submit(second)
+        assert begun.wait(120)
         (tmp_path / "first").mkdir()
         made = stepline("steps", small_video, *common[:-1], tmp_path / "first")
         assert made.exit_code == 0, made.stderr
         shutil.copy(tmp_path / "first" / "small.json", tmp_path / "out")
-    waiting.join()
-    assert results["second"].earlier
+    assert waiting.result().earlier
 
 
 def test_a_video_of_the_same_name_that_another_run_wrote_meanwhile_is_not_overwritten(

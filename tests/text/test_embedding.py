@@ -1,4 +1,4 @@
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -45,13 +45,8 @@ def test_a_text_is_cut_at_the_longest_input():
 
 def test_threads_share_one_model(monkeypatch):
     monkeypatch.setattr(embedding, "_loaded", {})
-    encoders = []
-    threads = [threading.Thread(target=lambda: encoders.append(embedding.load_encoder())) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(encoders) == 4
+    with ThreadPoolExecutor(4) as threads:
+        encoders = [done.result() for done in [threads.submit(embedding.load_encoder) for _ in range(4)]]
     assert len(set(map(id, encoders))) == 1
 
 
