@@ -14,6 +14,7 @@ import io
 import json
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ LINES = 64 * MIB  # bytes of a user's own lines; a million have some 40 MiB
 CAPTIONS = 256 * MIB  # bytes of a caption file
 RECORD = 256 * MIB  # bytes of one record; an hour of speech with word times is some 2 MiB
 ANNOTATIONS = 4096 * MIB  # bytes of a dataset's file, unpacked; HowTo100M's captions are read as a stream instead
+DEVICE = 16 * MIB  # bytes after which a device, such as /dev/zero, counts as endless: nobody types more
 HEADER = 100 * MIB  # bytes of the header of a safetensors file, as its own library allows
 DEPTH = 100  # lists and objects inside each other; a record has 8, pydantic and json.dumps follow some 200
 WORDS = 1_000_000  # of one transcript; 12 hours of fast speech are 150,000
@@ -51,8 +53,10 @@ class LimitError(ValueError):
 def read_limited(path: Path, most: int) -> bytes:
     """Return the bytes of a file. Raises LimitError where it has more than `most`, OSError where it cannot be read."""
     with path.open("rb") as file:
-        data = _read_up_to(file, most + 1, os.fstat(file.fileno()).st_size + 1)
-    if len(data) > most:
+        status = os.fstat(file.fileno())
+        within = min(most, DEVICE) if stat.S_ISCHR(status.st_mode) else most
+        data = _read_up_to(file, within + 1, status.st_size + 1)
+    if len(data) > within:
         raise LimitError(f"larger than {most / MIB:g} MiB")
     return data
 

@@ -40,6 +40,17 @@ def test_a_file_is_read_up_to_its_limit_however_endless_it_is(tmp_path):
         read_limited(Path("/dev/zero"), 1000)
 
 
+def test_an_endless_device_costs_no_more_than_it_takes_to_know_it():
+    """Where a dataset's file may have 4 GiB, /dev/zero took as much memory, twice, before it was refused."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(LimitError, match="larger than 256 MiB"):
+            read_limited(Path("/dev/zero"), 256 * MIB)
+        assert tracemalloc.get_traced_memory()[1] < 64 * MIB
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_gzip_is_unpacked_up_to_its_limit():
     packed = gzip.compress(bytes(10_000_000))
     assert len(packed) < 20_000
