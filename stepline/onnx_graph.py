@@ -9,7 +9,8 @@ Source: onnx.proto, IR version 8; the few messages that a graph needs are writte
 """
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +18,16 @@ import numpy.typing as npt
 from stepline.device import cpu_threads
 from stepline.progress import trim_memory
 
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
 Array: TypeAlias = npt.NDArray[Any]
 Message: TypeAlias = list[bytes | memoryview]  # in pieces, so that weights are copied but once
 
 IR_VERSION: Final = 8
 OPERATORS: Final = (("", 17), ("com.microsoft", 1))  # ONNX's own set, and ONNX Runtime's kernels for transformers
 TYPES: Final = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7}  # TensorProto.DataType
-FLOAT, INT, INTS = 1, 2, 7  # AttributeProto.AttributeType
+FLOAT, INT, STRING, INTS = 1, 2, 3, 7  # AttributeProto.AttributeType
 
 
 class OnnxGraph:
@@ -52,7 +56,7 @@ class OnnxGraph:
         self._constants += _field(5, tensor + _field(9, [np.ascontiguousarray(values).reshape(-1).view(np.uint8).data]))
         return name
 
-    def add(self, operator: str, *inputs: str, domain: str = "", **attributes: int | float | list[int]) -> str:
+    def add(self, operator: str, *inputs: str, domain: str = "", **attributes: int | float | str | list[int]) -> str:
         """Return the name of an operator's only output. inputs: "" where an optional one is left out."""
         output = self._name()
         node = [piece for name in inputs for piece in _field(1, name)]
@@ -70,16 +74,9 @@ class OnnxGraph:
 
     def compile(self, output: str) -> Callable[..., Array]:
         """Return a function that takes the inputs by name and returns the output; the graph is used up."""
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = cpu_threads()
-        # Threads that wait would take the core that recognition runs on; the arena keeps memory for the largest run.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.enable_cpu_mem_arena = False
         model = self.serialize(output)
         self._constants.clear()  # they are in the model, and soon in the session: what is held twice is freed
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = start_session(model)
         del model
         trim_memory()
 
@@ -88,6 +85,19 @@ class OnnxGraph:
             return result
 
         return run
+
+
+def start_session(model: bytes | Path) -> "InferenceSession":
+    """Return a session of ONNX Runtime that runs a model, its bytes or its file, on the CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = cpu_threads()
+    # Threads that wait would take the core that recognition runs on; the arena keeps memory for the largest run.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.enable_cpu_mem_arena = False
+    given = str(model) if isinstance(model, Path) else model
+    return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
 
 
 def _varint(number: int) -> bytes:
@@ -106,12 +116,14 @@ def _field(number: int, value: int | str | Message) -> Message:
     return [_varint(number << 3 | 2), _varint(sum(map(len, pieces))), *pieces]
 
 
-def _attribute(name: str, value: int | float | list[int]) -> Message:
+def _attribute(name: str, value: int | float | str | list[int]) -> Message:
     content: Message
     if isinstance(value, float):
         kind, content = FLOAT, [_varint(2 << 3 | 5), np.float32(value).tobytes()]
     elif isinstance(value, int):
         kind, content = INT, _field(3, value)
+    elif isinstance(value, str):
+        kind, content = STRING, _field(4, value)
     else:
         kind, content = INTS, [piece for item in value for piece in _field(8, item)]
     return _field(1, name) + content + _field(20, kind)

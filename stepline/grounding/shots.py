@@ -51,6 +51,10 @@ LONG = 1.5  # a shot longer than so many pieces is cut into pieces
 JOIN = 0.5  # cosine of contrasted features above which two shots next to each other show one action
 JOINED = 8.0  # seconds that such a pair lasts at most (WhenAct: the median of shown spans)
 
+FACE, COMPANY, ALONE = -3.6, 1.3, 1.0  # weights of `doing_odds`, fitted on 31 real clips, each class weighed the same
+COMPANY_REACH, COMPANY_END = 4.0, 20  # seconds; what is said 4 s farther off counts e times less, beyond 20 s nothing
+FACE_REACH = 1  # seconds to either side over which a face is averaged
+
 ROUNDS = 200  # of messages, each half the way; they settle in far fewer
 ORDERINGS = 4  # how often the order is looked at again
 CERTAIN = 4.0  # nats that the picture may say for or against doing
@@ -102,6 +106,26 @@ def talking_heads(odds: LookOdds, shots: Sequence[slice]) -> Array:
     Of all that speaks for or against doing, this alone holds on real clips (docs/real_clips.md).
     """
     return np.repeat(odds.again, [shot.stop - shot.start for shot in shots])
+
+
+def doing_odds(presenter: Array, told: Array, chat: Array) -> Array:
+    """Return (T,): log odds that something is done in a second, against someone talking to the camera.
+
+    presenter: (T,) how surely someone looks at the camera, 0 to 1, NaN where nobody looked. told, chat: (T,) seconds of
+    speech that steps rest on, and of other speech. On the seconds of real clips that are marked "doing" or "talk", by
+    weights of other makers' clips: AUC .91 [.81, .98], .87 by the face alone, .81 by the words alone.
+    """
+    seen = np.nan_to_num(presenter)
+    width = np.ones(2 * FACE_REACH + 1)
+    face = _convolve(seen, width) / _convolve(np.ones_like(seen), width)
+    near = np.exp(-np.abs(np.arange(-COMPANY_END, COMPANY_END + 1)) / COMPANY_REACH)
+    return FACE * face + COMPANY * np.log((_convolve(told, near) + 1) / (_convolve(chat, near) + 1)) + ALONE
+
+
+def _convolve(row: Array, kernel: Array) -> Array:
+    """Return (T,): each second with what is around it, weighed by a kernel of odd length."""
+    reach = len(kernel) // 2
+    return np.asarray(np.convolve(row, kernel, "full")[reach : reach + len(row)])
 
 
 def shot_units(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stepline.media import MediaInfo
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.nasva.predict import AlignerGrounding
-    from stepline.vision import Activity, Backbone
+    from stepline.vision import Activity, Backbone, PictureCues
     from stepline.writing import WrittenSteps
     from stepline.wys2.predict import LoadedDetector
 
@@ -81,7 +81,7 @@ class SpeechInVideo(FrozenModel):
 class VisualFeatures:
     """What the picture shows: features (T, D), motion and cuts, the backbone that saw it, the last second decoded.
 
-    All None where there is no picture to use.
+    cues: what small detectors see beside it. All None where there is no picture to use.
     """
 
     features: FeatureSequence | None = None
@@ -89,6 +89,7 @@ class VisualFeatures:
     backbone: "Backbone | None" = None
     end: float = 0.0
     warnings: tuple[str, ...] = ()
+    cues: "PictureCues | None" = None
 
 
 def understand(
@@ -259,11 +260,13 @@ def extract_features(
         return VisualFeatures()
     from stepline.media import Frame, MediaReader
     from stepline.vision import ActivityMeter, PrecomputedBackbone, VideoEncoder, frames_per_row, load_backbone
+    from stepline.vision.cues import start_cues
 
     backbone = backbone or load_backbone(vision)
     ready = backbone.features(request.id) if isinstance(backbone, PrecomputedBackbone) else None
     encoder = VideoEncoder(backbone, rate=vision.rate, batch=current_device().batch(vision.batch))
     meter = ActivityMeter(rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor)
+    cues, unseen = start_cues(vision) if motion else (None, ())
     rate, measured = vision.rate * max(FRAMES_A_ROW, frames_per_row(backbone)), 0
     reader = MediaReader(
         request.path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=settings.media
@@ -273,12 +276,15 @@ def extract_features(
         if motion and frame.time * vision.rate * FRAMES_A_ROW >= measured:
             meter.add(frame)
             measured = math.floor(frame.time * vision.rate * FRAMES_A_ROW) + 1
+        if cues is not None:
+            cues.add(frame)
         if ready is None:
             encoder.add(frame)
     features = ready or encoder.finish()
     repeated = f"{len(encoder.repeated)} seconds have no picture; the one before stands for them"
-    warnings = (*reader.warnings, repeated) if encoder.repeated else reader.warnings
-    return VisualFeatures(features, meter.finish() if motion else None, backbone, reader.end, warnings)
+    warnings = (*reader.warnings, *([repeated] if encoder.repeated else []), *unseen)
+    activity = meter.finish() if motion else None
+    return VisualFeatures(features, activity, backbone, reader.end, warnings, cues.finish() if cues else None)
 
 
 def drop_speech_past_end(

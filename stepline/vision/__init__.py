@@ -11,8 +11,10 @@ from stepline.errors import SettingsError
 from stepline.plugins import load_plugin
 from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
+from stepline.vision.cues import CueMeter, PictureCues
 from stepline.vision.encode import Backbone, VideoClipBackbone, VideoEncoder, encode_video, frames_per_row
 from stepline.vision.motion import Activity, ActivityMeter, measure_activity
+from stepline.vision.on_screen_text import ScreenText
 from stepline.vision.precomputed import PrecomputedBackbone, load_precomputed
 from stepline.vision.settings import VisionSettings
 
@@ -21,7 +23,10 @@ __all__ = [
     "Activity",
     "ActivityMeter",
     "Backbone",
+    "CueMeter",
+    "PictureCues",
     "PrecomputedBackbone",
+    "ScreenText",
     "VideoClipBackbone",
     "VideoEncoder",
     "VisionSettings",

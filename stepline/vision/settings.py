@@ -28,6 +28,9 @@ class VisionSettings(Settings):
     text_model: str = "minilm"  # conse: the space of names and texts, as `text.embed` takes it
     cut_ratio: Annotated[float, Field(gt=1.0, le=1e6)] = 4.0  # a cut changes colour so much more than neighbours do
     cut_floor: Fraction = 0.2  # and at least this fraction of the pixels' colours
+    faces: bool = True  # whether faces that look at the camera are looked for, which tell talk from doing
+    hands: bool = False  # the same of hands; they do not tell it (docs/real_clips.md)
+    screen_text: bool = True  # whether text in the picture is found and read
 
     @property
     def text_space(self) -> str:

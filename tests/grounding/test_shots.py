@@ -5,6 +5,7 @@ from stepline.grounding.shots import (
     ShotUnits,
     average_linkage,
     cut_into_pieces,
+    doing_odds,
     expected_inversions,
     matching_marginals,
     move_to_starts,
@@ -70,3 +71,14 @@ def test_groups_by_average_linkage_are_those_of_scipy(count, tied):
         ours = average_linkage(distances, most)
         theirs = fcluster(linkage(points, "average", "cityblock"), most, "distance")
         assert len(set(zip(ours, theirs, strict=True))) == len(set(ours)) == len(set(theirs))
+
+
+def test_a_face_at_the_camera_and_chat_speak_against_doing():
+    seconds = np.zeros(9)
+    face, told, chat = seconds.copy(), seconds.copy(), seconds.copy()
+    face[:3], chat[1], told[7] = 1.0, 1.0, 1.0
+    odds = doing_odds(face, told, chat)
+    # At 1: all three seconds with a face, chat in it, the step e**-1.5 away.
+    assert odds[1] == pytest.approx(-3.6 + 1.3 * np.log((np.exp(-1.5) + 1) / 2) + 1.0)
+    assert odds[7] == pytest.approx(1.3 * np.log(2 / (np.exp(-1.5) + 1)) + 1.0)
+    assert np.isfinite(doing_odds(np.full(9, np.nan), told, chat)).all()

@@ -20,6 +20,7 @@ from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.pipeline.understand import VisualFeatures
 from stepline.records import Alignment, FeatureSequence, FrozenModel, Rejected, Step, Transcript
+from stepline.vision.on_screen_text import ScreenText
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from stepline.nasva.predict import AlignerGrounding
 
 METADATA = "stepline"  # the one key of metadata
+CUES = ("presenter", "hands", "letters")  # arrays of PictureCues
 
 Array = npt.NDArray[np.generic]
 Result = TypeVar("Result")
@@ -65,6 +67,7 @@ class FeatureHeader(FrozenModel):
     cuts: tuple[float, ...] | None = None  # None: no motion was measured
     end: float = 0.0
     warnings: tuple[str, ...] = ()
+    lines: tuple[ScreenText, ...] | None = None  # of text in the picture; None: no cue was looked for
 
 
 class GroundedSteps(FrozenModel):
@@ -145,13 +148,19 @@ def pack_features(visual: VisualFeatures) -> bytes:
         arrays |= {"motion": visual.activity.motion, "peaks": visual.activity.peaks}
         arrays["looks"] = visual.activity.looks.astype(np.float16)
         cuts, rate = tuple(float(cut) for cut in visual.activity.cuts), visual.activity.rate
-    header = FeatureHeader(backbone=backbone, rate=rate, cuts=cuts, end=visual.end, warnings=visual.warnings)
+    lines = None
+    if visual.cues is not None:
+        arrays |= {name: getattr(visual.cues, name) for name in CUES}
+        lines, rate = visual.cues.lines, visual.cues.rate
+    header = FeatureHeader(
+        backbone=backbone, rate=rate, cuts=cuts, end=visual.end, warnings=visual.warnings, lines=lines
+    )
     return pack(header, arrays)
 
 
 def unpack_features(data: bytes) -> VisualFeatures:
     """Return the visual features of a video, without a backbone."""
-    from stepline.vision import Activity
+    from stepline.vision import Activity, PictureCues
 
     header, arrays = unpack(FeatureHeader, data)
     features, activity = None, None
@@ -160,7 +169,10 @@ def unpack_features(data: bytes) -> VisualFeatures:
     if header.cuts is not None:
         motion, peaks, looks = (arrays[name].astype(np.float32) for name in ("motion", "peaks", "looks"))
         activity = Activity(motion, header.cuts, header.rate, peaks, looks)
-    return VisualFeatures(features, activity, None, header.end, header.warnings)
+    cues = None
+    if header.lines is not None:
+        cues = PictureCues(header.rate, **{name: arrays[name].astype(np.float32) for name in CUES}, lines=header.lines)
+    return VisualFeatures(features, activity, None, header.end, header.warnings, cues)
 
 
 def pack_grounding(grounding: "Grounding | AlignerGrounding") -> bytes:

@@ -1,0 +1,78 @@
+"""Text in the picture: lines, when they stand, and what they say."""
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from stepline.records import Span
+from stepline.vision.on_screen_text import TextDetector, TextMeter, TextReader, line_boxes
+from stepline.weights import find_weights, weights_fetched
+
+
+def test_connected_letters_are_one_box_with_a_margin():
+    letters = np.zeros((20, 40), bool)
+    letters[4:8, 10:30] = True
+    letters[4:6, 20] = False  # two strokes that meet below
+    letters[15, 3:7] = True  # too small
+    assert line_boxes(letters, 2.0, 2.0) == [((10 - 2) * 2, (4 - 2) * 2, (30 + 2) * 2, (8 + 2) * 2)]
+
+
+def test_a_box_ends_at_the_border():
+    letters = np.zeros((10, 30), bool)
+    letters[:4, :20] = True
+    assert line_boxes(letters, 1.0, 1.0) == [(0, 0, 22, 6)]
+
+
+class Bar:
+    """Finds one line, 40 x 20 px, where the picture is not black."""
+
+    def __call__(self, picture):
+        letters = np.zeros((60, 120), bool)
+        letters[25:35, 40:80] = picture.any()
+        return letters
+
+
+class Reading:
+    """Reads the grey level of a line; counts."""
+
+    def __init__(self, sure=0.95):
+        self.count, self.sure = 0, sure
+
+    def __call__(self, line):
+        self.count += 1
+        return f"level {line.mean():.0f}", self.sure
+
+
+def look(meter, *levels):
+    """Show pictures of two seconds each."""
+    for number, level in enumerate(levels):
+        meter.add(np.full((60, 120, 3), level, np.uint8), Span(2.0 * number, 2.0 * number + 2))
+    return [(line.text, line.span.start, line.span.end) for line in meter.finish()]
+
+
+def test_a_line_that_stands_is_read_once():
+    reading = Reading()
+    assert look(TextMeter(Bar(), reading), 0, 90, 92, 0, 0, 200) == [("level 90", 2.0, 6.0), ("level 200", 10.0, 12.0)]
+    assert reading.count == 2
+
+
+def test_other_pixels_at_the_same_place_are_another_line():
+    assert look(TextMeter(Bar(), Reading()), 90, 200) == [("level 90", 0.0, 2.0), ("level 200", 2.0, 4.0)]
+
+
+def test_what_is_read_unsurely_is_no_line():
+    assert look(TextMeter(Bar(), Reading(sure=0.5)), 90, 200) == []
+
+
+def test_a_caption_is_found_and_read():
+    if not weights_fetched("pp-ocr"):
+        pytest.skip("needs `stepline weights get pp-ocr`")
+    folder = find_weights("pp-ocr")
+    picture = Image.new("RGB", (456, 256), (30, 60, 90))
+    ImageDraw.Draw(picture).text((60, 200), "Stir the soup slowly", fill="white", font=ImageFont.load_default(28))
+    meter = TextMeter(TextDetector(folder), TextReader(folder))
+    covered = meter.add(np.asarray(picture), Span(0.0, 2.0))
+    (line,) = meter.finish()
+    assert line.text == "Stir the soup slowly"
+    assert 0.01 < covered < 0.2
+    assert 0.08 < line.height < 0.2
