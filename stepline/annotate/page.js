@@ -77,4 +77,22 @@ part("answer").addEventListener("submit", guarded(async () => {
   const reason = part("reason").value.trim();
   await ask("/answer", { clip, annotator, shown: form.get("shown") === "yes", confidence: form.get("confidence"), reason });
   await next();
+  part("undo").hidden = false;
 }));
+part("undo").addEventListener("click", guarded(async () => {
+  await ask("/undo", { annotator });
+  part("undo").hidden = true;
+  await next();
+}));
+
+const KEYS = {
+  "y": "input[value=yes]", "n": "input[value=no]", "1": "input[value=very]", "2": "input[value=somewhat]",
+  "3": "input[value=not]", "Enter": "#questions button", "w": "#again", "u": "#undo",
+};
+document.addEventListener("keydown", (event) => {
+  const own = event.target.matches("input:not([type=radio]), button");
+  const target = document.querySelector(KEYS[event.key] || KEYS[event.key.toLowerCase()] || "#none");
+  if (own || event.ctrlKey || event.metaKey || event.altKey || !target || target.closest("[hidden]")) return;
+  event.preventDefault();
+  target.click();
+});

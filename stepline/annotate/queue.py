@@ -51,6 +51,8 @@ class AnnotationQueue:
         self._qualifying, self._right, self._asked = list(qualifying), right, asked
         self._answers, self._clock, self._lock = answers, clock, Lock()
         self._begun: dict[tuple[str, str], float] = {}
+        self._last: dict[str, str] = {}  # the clip that each annotator answered last
+        self._taken_back: dict[str, str] = {}  # the one whose answer they give anew
         self._given: dict[str, str] = {}  # the clip that each annotator has before them, whatever others answer
 
     def next(self, annotator: str) -> AnnotationTask:
@@ -65,6 +67,14 @@ class AnnotationQueue:
             return task
 
     def _next(self, annotator: str) -> AnnotationTask:
+        following = self._following(annotator)
+        again = self._taken_back.get(annotator)
+        if again is None:
+            return following
+        stage: Stage = "qualify" if any(clip.id == again for clip in self._qualifying) else "annotate"
+        return AnnotationTask(stage, self.clips[again], following.left + (following.clip is not None))
+
+    def _following(self, annotator: str) -> AnnotationTask:
         answers = list(self._answers)
         own = {answer.clip: answer.shown for answer in answers if answer.annotator == annotator}
         count = Counter(answer.clip for answer in answers)
@@ -104,6 +114,18 @@ class AnnotationQueue:
             if begun is None or watched < clip.span.duration - EARLY:
                 raise DatasetError(f"the clip was not watched to its end; it is {clip.span.duration:.1f} s long")
             self._answers.add(answer.model_copy(update={"seconds": round(watched, 2)}))
+            self._taken_back.pop(answer.annotator, None)
+            self._last[answer.annotator] = answer.clip
+
+    def undo(self, annotator: str) -> None:
+        """Ask an annotator anew about the clip that they answered last; the new answer takes the old one's place.
+
+        Raises DatasetError where they have answered none since the page was served, or taken it back already.
+        """
+        with self._lock:
+            if annotator not in self._last:
+                raise DatasetError("no answer can be taken back; only the last one can, once")
+            self._taken_back[annotator] = self._last.pop(annotator)
 
     def annotations(self) -> list[Answer]:
         """Return the answers about clips to annotate, by people who are qualified."""

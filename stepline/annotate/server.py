@@ -21,6 +21,12 @@ FILES = {
 }
 
 
+class Undo(FrozenModel):
+    """What the page sends to take the last answer back."""
+
+    annotator: AnnotatorName
+
+
 class ClipStart(FrozenModel):
     """What the page sends when an annotator starts to watch a clip."""
 
@@ -69,6 +75,7 @@ def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
         Route("/next", next_task),
         Route("/clip/{name:path}", clip),
         post("/begin", begin),
+        post("/undo", lambda body: queue.undo(Undo.model_validate_json(body).annotator)),
         post("/answer", lambda body: queue.answer(Answer.model_validate_json(body))),
     ]
     return LocalServer(local_application(routes, token="annotate", policy=POLICY), port)

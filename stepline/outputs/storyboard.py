@@ -19,14 +19,21 @@ class _Panel:
     number: int
     there: str
     here: str
+    in_video: str | None
+    in_film: str | None
     seconds: float
     steps: tuple[tuple[str, str | None], ...]
 
 
 def storyboard(
-    record: Record, segments: Sequence[SummarySegment], *, keyframes: Mapping[str, bytes], film: str | None = None
+    record: Record,
+    segments: Sequence[SummarySegment],
+    *,
+    keyframes: Mapping[str, bytes],
+    film: str | None = None,
+    media: str | None = None,
 ) -> str:
-    """Return the page as HTML. keyframes: a JPEG for a step's id. film: the summary's path as seen from the page."""
+    """Return the page as HTML. keyframes: a JPEG for a step's id. film, media: paths of summary and video from here."""
     kept = sum(segment.span.duration for segment in segments)
     whole = record.video.duration
     count = sum(len(segment.steps) for segment in segments)
@@ -40,7 +47,8 @@ def storyboard(
             for step in segment.steps
         )
         there = f"{clock(segment.span.start)} – {clock(segment.span.end)}"
-        panels.append(_Panel(number, there, clock(offset), segment.span.duration, texts))
+        links = (_link(media, segment.span.start), _link(film, offset))
+        panels.append(_Panel(number, there, clock(offset), *links, segment.span.duration, texts))
         offset += segment.span.duration
     return template(page).render(
         title=sentence_case(one_line(record.video.title or record.video.id)),
@@ -51,3 +59,8 @@ def storyboard(
         policy=policy(style),
         style=style,
     )
+
+
+def _link(path: str | None, second: float) -> str | None:
+    """Return a link to a second of a file; None without one."""
+    return None if path is None else f"{media_link(path)}#t={second:.2f}"

@@ -38,7 +38,7 @@ def _line(step: Step) -> str:
     best = shown_span(step)
     if best is not None:
         when = f"{clock(best.start)} – {clock(best.end)}"
-    score = "" if step.score is None else f"{step.score:4.0%}"
+    score = "" if step.score is None else "<1%" if 0.0 < step.score < 0.005 else f"{step.score:4.0%}"
     warning = WARNING if step.kind == "avoid" else ""
     return f"  {MARKS[step.status]} {when:<15} {score:>4}  {warning}{step.text}"
 

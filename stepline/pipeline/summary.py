@@ -62,7 +62,8 @@ def write_summary(
             raise SettingsError(f"{place}: the summary would be written over this file, which is none; {cure}")
     with atomic_files() as files:
         join_clips(path, [segment.span for segment in segments], files.partial(film))
-        shown = storyboard(record, segments, keyframes=keyframes(record, path), film=film.name)
+        media = os.path.relpath(path, out)
+        shown = storyboard(record, segments, keyframes=keyframes(record, path), film=film.name, media=media)
         files.partial(board).write_text(shown, encoding="utf-8")
     remove_partial_files(out, of=board)
     summary = Summary(segments, (film, board))

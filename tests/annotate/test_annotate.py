@@ -132,6 +132,21 @@ def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
     assert [answer.seconds for answer in Answers(tmp_path / "a.jsonl")] == [4.0]  # the server's clock, not the page's
 
 
+def test_the_last_answer_can_be_taken_back_once_and_given_anew(tmp_path, clock):
+    queue = AnnotationQueue([clip("a"), clip("b")], Answers(tmp_path / "answers.jsonl"), clock=clock)
+    watch(queue, clock, "ann", True)
+    assert queue.next("ann").clip.id == "b"
+    queue.undo("ann")
+    assert (queue.next("ann").clip.id, queue.next("ann").left) == ("a", 1)
+    with pytest.raises(DatasetError, match="only the last one can, once"):
+        queue.undo("ann")
+    watch(queue, clock, "ann", False)
+    assert queue.next("ann").clip.id == "b"
+    assert [(row.clip, row.shown) for row in queue.annotations()] == [("a", False)]
+    with pytest.raises(DatasetError, match="no answer can be taken back"):
+        queue.undo("bob")
+
+
 def test_only_the_clip_that_was_asked_about_can_be_answered(tmp_path, clock):
     queue = AnnotationQueue([clip("a"), clip("b")], Answers(tmp_path / "a.jsonl"), clock=clock)
     queue.begin("ann", "b")

@@ -173,15 +173,26 @@ def test_an_annotator_watches_answers_and_goes_on(server, tmp_path):
         page = browser.open(f"http://127.0.0.1:{server.port}/")
         page.run("document.getElementById('name').value = 'ann'")
         page.click("#who button")
-        for name in ("q", "a"):
+        assert "Keys" in page.run("document.getElementById('how').textContent")
+        for name, turn in (("q", 0), ("q", 1), ("a", 2)):
             page.wait_until(f"document.getElementById('text').textContent === '<b>{name}</b>'")
-            assert page.run("document.getElementById('questions').disabled")
+            if turn != 1:  # that clip is here already, and may have ended
+                assert page.run("document.getElementById('questions').disabled")
             page.wait_until("!document.getElementById('questions').disabled")
-            page.click("input[value=yes]")
-            page.click("input[value=somewhat]")
-            if name == "q":
+            if turn == 0:
+                page.click("input[value=no]")
+                page.click("input[value=very]")
                 page.screenshot(tmp_path / "page.png")
-            page.click("#questions button")
+                page.click("#questions button")
+                page.wait_until("!document.getElementById('undo').hidden")
+                assert "Too few" in page.run("document.getElementById('end').textContent")  # a wrong first answer
+                page.click("#undo")
+                page.wait_until("document.getElementById('end').hidden")
+            else:
+                for key in ("y", "2", "Enter"):
+                    page.run(
+                        f"document.body.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))"
+                    )
         page.wait_until("!document.getElementById('end').hidden")
         assert "That was all" in page.run("document.getElementById('end').textContent")
         assert not page.complaints()

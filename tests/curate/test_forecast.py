@@ -153,6 +153,13 @@ def test_the_run_after_a_dry_run_makes_nothing_of_the_sample_again(tmp_path):
     assert len(made) == 6
 
 
+def test_a_dry_run_of_one_video_tells_what_it_takes(tmp_path):
+    items = videos(tmp_path / "in", {"v0": "word"})
+    told = dry_run(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items, SETTINGS)
+    assert (told.videos, told.sampled) == (1, 1)
+    assert "1 videos, from 1 of them" in format_forecast(told)
+
+
 def test_a_forecast_reads_in_large_units():
     one = Interval(7200.0, 60.0, 9000.0)
     stage = StageForecast("hear", "video", one, one, Interval(2e9, 1e9, 3e9), Interval(0, 0, 0), load=3.0, failed=0.25)

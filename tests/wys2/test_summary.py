@@ -1,6 +1,7 @@
 """What a summary keeps and where it is cut; numbers by hand."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -130,5 +131,9 @@ def test_the_command_writes_a_film_and_a_storyboard(stepline, small_video, capti
     assert probe(film).duration == pytest.approx(told["seconds"], abs=0.1)
     board = film.with_suffix(".html").read_text()
     assert all(one["text"][1:] in board for segment in told["segments"] for one in segment["steps"])
+    first = told["segments"][0]
+    media = os.path.relpath(small_video, tmp_path)
+    assert f'href="{media}#t={first["start"]:.2f}"' in board
+    assert f'href="{film.name}#t=0.00"' in board
     shorter = stepline(*arguments, "--length", "2", "--json")
     assert json.loads(shorter.stdout)["seconds"] <= 2.0

@@ -37,7 +37,7 @@ def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], setting
     folder = f"{request.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
     sampled = replace(request, out=folder, limit=None)
     third = max(2, -(-len(items) // 3))
-    for part in (items[:third], items, items[third : 2 * third]):
+    for part in (part for part in (items[:third], items, items[third : 2 * third]) if part):
         run_recipe(sampled, [*part, *collection.refused])
     out = RemotePath(sampled.out, recipe.places)
     # Video stages whose results do not hang on which other videos there are.

@@ -59,6 +59,8 @@ def fit_line(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 def size_predicts(x: Floats, y: Floats) -> bool:
     """Return whether a line through the other items predicts each item (n,) better than their mean (leave-one-out)."""
+    if len(x) < 2:
+        return False
     others = np.array([np.delete(np.arange(len(x)), item) for item in range(len(x))])
     fixed, slope = fit_line(x[others], y[others])
     by_line = y - fixed - slope * np.clip(x, x[others].min(axis=1), x[others].max(axis=1))
