@@ -93,7 +93,7 @@ def networks(group, prefix=()):
 
 WITHOUT = {  # commands that run no network
     *("datasets", "doctor", "evaluate", "excluded", "features check", "features import"),
-    *("curate status", "text-base show"),
+    *("completion", "curate status", "text-base show", "weights check", "weights get", "weights list"),
 }
 
 
@@ -169,6 +169,12 @@ class Recorded:
         return SimpleNamespace(
             supported_languages=["en"], model=SimpleNamespace(is_multilingual=False), transcribe=self.one
         )
+
+    def available_models(self):
+        return []
+
+    def download_model(self, name, **told):
+        raise AssertionError(f"{name} is no model of the hub's")
 
     def BatchedInferencePipeline(self, model):
         return SimpleNamespace(transcribe=self.many)
