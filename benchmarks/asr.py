@@ -2,6 +2,7 @@
 
     python benchmarks/asr.py [--clips FOLDER] [--base]
     python benchmarks/asr.py --add base memory     # these rows alone, beside those that the file has
+    python benchmarks/asr.py --labelled CLIPS [--words FILE]   # only this: labelled steps, and word errors
 
 The speech is made by espeak-ng from texts in this file, clean and under pink noise; Whisper never heard such a
 voice, so its errors are more than on people. Prints tables and writes benchmarks/results/asr.json.
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +137,7 @@ def measure(talks: Sequence[Talk], settings: AsrSettings) -> dict[str, float]:
         "dropped": sum(len(found.dropped) for found in heard),
         "start error median s": float(np.median(starts)),
         "start error mean s": float(np.mean(starts)),
+        "start error p90 s": float(np.quantile(starts, 0.9)),
     }
 
 
@@ -149,6 +152,50 @@ def clip(path: Path) -> dict[str, object]:
         "language": heard.transcript.language,
         "sentences": [f"[{s.span.start:.2f} {s.span.end:.2f}] {s.text}" for s in heard.transcript.sentences],
         "dropped": [f"{d.text}: {d.reason}" for d in heard.dropped],
+    }
+
+
+def labelled(clips: Path, references: dict[str, str]) -> dict[str, float]:
+    """Return how many labelled steps of real clips are heard, when they are said to begin, and the word error rate.
+
+    clips: holds labels.json, steps with the seconds in which they are spoken (docs/real_clips.md). A step is heard
+    where two fifths of its words stand, in order, within 6 s of its seconds; it begins with its first word.
+    references: what is said, by clip.
+    """
+    errors_made = count = steps = 0
+    starts: list[float] = []
+    began = time.process_time()
+    seconds = 0.0
+    for name, label in json.loads((clips / "labels.json").read_text(encoding="utf-8")).items():
+        spoken_steps = [step for step in label.get("steps", ()) if step.get("spoken")]
+        if not spoken_steps and name not in references:
+            continue
+        sound = list(read_sound(clips / name))
+        seconds += sum(len(block.samples) for block in sound) / RATE
+        sentences = transcribe(sound).transcript.sentences
+        said_words = [(part, word) for s in sentences for word in s.words for part in words(word.text)]
+        if name in references:
+            truth = words(references[name])
+            errors_made += errors(truth, [part for part, _ in said_words])
+            count += len(truth)
+        for step in spoken_steps:
+            first, last = step["spoken"]
+            near = [(part, w.span.start) for part, w in said_words if w.span and first - 6 < w.span.start < last + 6]
+            wanted = words(step["text"])
+            pairs = SequenceMatcher(None, wanted, [part for part, _ in near], autojunk=False).get_matching_blocks()
+            found = {block.a + k: near[block.b + k][1] for block in pairs for k in range(block.size)}
+            steps += 1
+            if len(found) >= max(1, 0.4 * len(wanted)):
+                starts.append(abs(found[0] - first) if 0 in found else np.nan)
+    known = np.array([start for start in starts if not np.isnan(start)])
+    return {
+        "word error rate %": 100 * errors_made / count if count else float("nan"),
+        "steps heard": len(starts),
+        "steps": steps,
+        "start error median s": float(np.median(known)),
+        "start error p90 s": float(np.quantile(known, 0.9)),
+        "starts over 1 s off %": 100 * float(np.mean(known > 1)),
+        "cpu s per minute": 60 * (time.process_time() - began) / seconds,
     }
 
 
@@ -179,9 +226,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clips", type=Path, help="a folder of real clips to transcribe as well")
     parser.add_argument("--base", action="store_true", help="measure Whisper base too")
-    parser.add_argument("--add", nargs="+", choices=("base", "memory"), help="only these, added to the results")
+    parser.add_argument("--add", nargs="+", choices=("tiny", "base", "memory"), help="only these, added to the results")
     parser.add_argument("--memory-of", nargs=2)
+    parser.add_argument("--labelled", type=Path, help="a folder of clips with labels.json; nothing else is measured")
+    parser.add_argument("--words", type=Path, help="JSON: what is said in each of those clips, word for word")
     options = parser.parse_args()
+    if options.labelled:
+        references = json.loads(options.words.read_text(encoding="utf-8")) if options.words else {}
+        print({key: round(value, 3) for key, value in labelled(options.labelled, references).items()})
+        return
     if options.memory_of:
         run_memory(options.memory_of[0], int(options.memory_of[1]))
         return

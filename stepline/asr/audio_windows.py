@@ -59,7 +59,7 @@ class AudioWindower:
         self._settings = settings
         self._size = int(settings.window * SAMPLE_RATE)
         self._start = 0.0
-        self._given = 0  # samples of the window given last
+        self._given = self._length = 0  # samples that the window given last leaves behind, and all of its samples
         self._samples = self._context = NO_SOUND
 
     def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
@@ -81,10 +81,10 @@ class AudioWindower:
     def resume(self, second: float) -> float:
         """Make the next window start at `second`, inside the window given last; return where it really will.
 
-        A quarter of the window is always left behind, so that the reading comes to an end.
+        A quarter of the window is always left behind, so that the reading comes to an end. The last call counts.
         """
         wanted = round((second - self._start) * SAMPLE_RATE)
-        self._given = min(self._given, max(wanted, int(ADVANCE * self._given)))
+        self._given = min(self._length, max(wanted, int(ADVANCE * self._length)))
         return self._start + self._given / SAMPLE_RATE
 
     def _rest(self) -> Iterator[AudioWindow]:
@@ -98,7 +98,7 @@ class AudioWindower:
         if not last or len(self._samples) > self._size:  # up to the middle of the longest silence near its end
             first = max(1, frames - int(self._settings.cut_within * SAMPLE_RATE / FRAME))
             frames = first + middle_of_longest_silence(voice[first:], self._settings.voice)
-        self._given = min(len(self._samples), frames * FRAME)
+        self._given = self._length = min(len(self._samples), frames * FRAME)
         ends = last and self._given == len(self._samples)
         yield AudioWindow(self._start, self._samples[: self._given], voice[:frames], ends)
         count = len(self._samples) if ends else self._given

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from stepline.asr.settings import AsrSettings
 from stepline.records import Sentence
 
-LONGEST_PHRASE = 12  # words of a phrase that may repeat
+LONGEST_PHRASE = 20  # words of a phrase that may repeat
 REPEATS = 4  # times in a row from which a phrase is a loop; people say a thing three times
 REPEATS_OF_A_WORD = 6  # times for a single word: "no, no, no, no" is speech
 
@@ -30,6 +30,13 @@ def find_repetitions(words: Sequence[str]) -> set[int]:
                 indices.update(range(start, index))
             start = index - phrase + 1
     return indices
+
+
+def repeated_sentences(sentences: Sequence[Sentence]) -> set[int]:
+    """Return the indices of the sentences that words of a loop belong to."""
+    owners = [index for index, sentence in enumerate(sentences) for _ in sentence.words]
+    words = [word.text for sentence in sentences for word in sentence.words]
+    return {owners[word] for word in find_repetitions(words)}
 
 
 # End cards of the videos that Whisper learned from; it writes them over music and silence.
@@ -55,9 +62,7 @@ def hallucination_reasons(
     sentences: Sequence[Sentence], evidence: Sequence[SpeechEvidence], settings: AsrSettings
 ) -> list[str | None]:
     """Return for each sentence of one window why it is not believed, or None when it is."""
-    owners = [index for index, sentence in enumerate(sentences) for _ in sentence.words]
-    words = [word.text for sentence in sentences for word in sentence.words]
-    repeated = {owners[word] for word in find_repetitions(words)}
+    repeated = repeated_sentences(sentences)
     reasons = [
         REPEATED if index in repeated else hallucination_reason(sentence, proof, settings)
         for index, (sentence, proof) in enumerate(zip(sentences, evidence, strict=True))

@@ -63,6 +63,10 @@ class RecogniserSwitch:
             return 1
         return self._recogniser.at_once
 
+    def read(self, window: AudioWindow) -> WindowTranscript:
+        """Return what is said in one window, as `read_many` does."""
+        return self.read_many([window])[0]
+
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
         """Return what is said in each window; a reading that repeats itself is tried once more with another beam."""
         self._recogniser = self._recogniser or _load_recogniser(self._settings)

@@ -1,7 +1,6 @@
 """Speech recognition of a stream of sound: windows, words, sentences, and which of them are believed."""
 
 import logging
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -9,8 +8,9 @@ from itertools import islice
 import numpy as np
 
 from stepline.asr.audio_windows import AudioWindow, AudioWindower, WindowTranscript
-from stepline.asr.hallucinations import SpeechEvidence, hallucination_reasons
+from stepline.asr.hallucinations import REPEATED, SpeechEvidence, hallucination_reasons, repeated_sentences
 from stepline.asr.recogniser import RecogniserSwitch
+from stepline.asr.second_reading import fit_to_voice, read_again
 from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
 from stepline.asr.vad import FRAME
@@ -47,14 +47,16 @@ def transcribe(blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS) -
     windows = windower.windows(blocks)
     while some := list(islice(windows, recogniser.at_once)):
         reads = recogniser.read_many(some)
-        unread = {k: rest for k, window in enumerate(some[:-1]) if (rest := _unread(window, reads[k], settings))}
-        for k, further in zip(unread, recogniser.read_many(list(unread.values())) if unread else (), strict=True):
-            reads[k] = replace(reads[k], words=(*reads[k].words, *further.words))
+        for k, window in enumerate(some):
+            tail = window.last or window is not some[-1]  # else the next window begins where this one was left unread
+            read = read_again(window, reads[k], recogniser.read, settings, tail=tail)
+            reads[k] = replace(read, words=tuple(fit_to_voice(window, read.words, settings)))
         words = [word for read in reads for word in read.words]
         sentences = split_sentences(words, pause=settings.pause, longest=settings.longest)
         resume = _resume([each for each in sentences if each.span.end > some[-1].start], some[-1], settings)
         if resume is not None:
-            sentences = [sentence for sentence in sentences if sentence.span.start < windower.resume(resume)]
+            second = windower.resume(resume)
+            sentences = [sentence for sentence in sentences if sentence.span.start < second]
         if sentences:
             language = next((read.language for read in reversed(reads) if read.language is not None), None)
         evidence = [_evidence(sentence, some, reads) for sentence in sentences]
@@ -64,22 +66,18 @@ def transcribe(blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS) -
                 kept.append(sentence)
             else:
                 advice = recogniser.advice if "unsure" in reason else ""
-                dropped.append(Rejected(what="sentence", text=sentence.text[:LONGEST_TEXT], reason=reason + advice))
+                dropped.append(_rejected(sentence, reason + advice))
     in_order = sorted(kept, key=lambda sentence: (sentence.span.start, sentence.span.end))
-    log.info("heard %d sentences, left out %d", len(kept), len(dropped))
+    looped = repeated_sentences(in_order)  # a loop may go on from window to window
+    dropped += [_rejected(in_order[index], REPEATED) for index in sorted(looped)]
+    in_order = [sentence for index, sentence in enumerate(in_order) if index not in looped]
+    log.info("heard %d sentences, left out %d", len(in_order), len(dropped))
     whole = Transcript(language=language, sentences=tuple(in_order), recogniser=recogniser.name)
     return TranscriptionResult(whole, tuple(dropped))
 
 
-def _unread(window: AudioWindow, read: WindowTranscript, settings: AsrSettings) -> AudioWindow | None:
-    """Return what follows the last word read, where so much is said in it that the reading must have ended early."""
-    if not read.words or read.words[-1].span is None:
-        return None
-    first = math.ceil((read.words[-1].span.end - window.start) * SAMPLE_RATE / FRAME)
-    voice = window.voice[first:]
-    if float((voice >= settings.voice).sum()) * FRAME / SAMPLE_RATE <= UNREAD_SPEECH:
-        return None
-    return AudioWindow(window.start + first * FRAME / SAMPLE_RATE, window.samples[first * FRAME :], voice, last=True)
+def _rejected(sentence: Sentence, reason: str) -> Rejected:
+    return Rejected(what="sentence", text=sentence.text[:LONGEST_TEXT], reason=reason)
 
 
 def _evidence(sentence: Sentence, windows: Sequence[AudioWindow], reads: Sequence[WindowTranscript]) -> SpeechEvidence:

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.media.audio import SAMPLE_RATE, Samples
 
@@ -45,9 +46,14 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
 
 def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
     """Return the middle of the longest run of frames without speech, the last of equals; else the least voiced."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], (voice < threshold).astype(np.int8), [0]))))
-    if not len(edges):
+    silences = runs_of(voice < threshold)
+    if not silences:
         return int(np.argmin(voice))
-    lengths = edges[1::2] - edges[::2]
-    best = int(len(lengths) - 1 - np.argmax(lengths[::-1]))
-    return int((edges[2 * best] + edges[2 * best + 1]) // 2)
+    first, last = max(silences, key=lambda run: (run[1] - run[0], run[0]))
+    return (first + last) // 2
+
+
+def runs_of(mask: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the runs of True as (first, last + 1) index pairs, in order."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], mask.astype(np.int8), [0]))))
+    return [(int(first), int(last)) for first, last in zip(edges[::2], edges[1::2], strict=True)]

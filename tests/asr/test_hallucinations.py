@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.asr.hallucinations import SpeechEvidence, find_repetitions, hallucination_reasons
+from stepline.asr.hallucinations import SpeechEvidence, find_repetitions, hallucination_reasons, repeated_sentences
 from stepline.asr.settings import AsrSettings
 from stepline.records import Sentence, Span, Word
 
@@ -74,3 +74,9 @@ def test_sentences_of_a_loop_are_left_out_and_others_stay() -> None:
     given = ["Cut it first.", "Fold that paper well.", "Turn it around.", *["I see."] * 4]
     found = reasons(*((sentence(text), CLEAR) for text in given))
     assert found == [None] * 3 + ["the recogniser repeated itself"] * 4
+
+
+def test_a_long_sentence_said_again_and_again_is_a_loop() -> None:
+    text = "I'm going to show you how to make a video on the video."
+    assert repeated_sentences([sentence("Hello."), *(sentence(text) for _ in range(4))]) == {1, 2, 3, 4}
+    assert repeated_sentences([sentence(text) for _ in range(3)]) == set()

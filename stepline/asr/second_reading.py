@@ -1,0 +1,181 @@
+"""Speech that the first reading of a window passes over, or spreads a word across, is read again by itself.
+
+A recogniser reads half a minute as a whole: where somebody else talks, or a pause is long, it may leave a sentence out,
+or stretch a word of the next one back over the silence. The voice detector shows both: voice that no word covers, and
+a long word that is mostly silence. The utterances around such a place are cut out at the silences beside them and read
+one by one; whichever reading covers the voice with surer words stays.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.asr.audio_windows import AudioWindow, WindowTranscript
+from stepline.asr.sentences import ends_sentence
+from stepline.asr.settings import AsrSettings
+from stepline.asr.vad import FRAME, HYSTERESIS, find_speech, runs_of
+from stepline.media.audio import SAMPLE_RATE, Samples
+from stepline.records import Span, Word
+
+FRAMES_A_SECOND = SAMPLE_RATE / FRAME
+UNREAD = 1.2  # s of voice between two words from which something was passed over; the pauses of speech hold up to 0.9
+TOUCHED = 0.3  # s of such voice for which an utterance is read again
+SILENCE = 0.5  # s without voice that part two utterances
+PAD = 0.3  # s of silence that an utterance keeps on either side
+LONGEST = 15.0  # s; of a longer utterance only the doubtful part is read again: the whole would be the same reading
+VOICED = 0.5  # fraction of its frames up to which a word of the longest length counts as stretched
+SURER = 0.05  # mean probability over the voice by which the second reading must be better
+CLEAR = 0.7  # mean word probability of a sentence that only the second reading has, and
+WORDS = 3  # its words, at least: what was passed over is often a call behind the speaker
+EDGE = 6  # frames, 0.2 s; silence in a word from which it is cut off, to half of it
+EARLY = 16  # frames, 0.5 s, by which a voice may begin before its first word
+
+Read: TypeAlias = Callable[[AudioWindow], WindowTranscript]
+Frames: TypeAlias = tuple[int, int]  # first, last + 1 frame of a window
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+def read_again(
+    window: AudioWindow, first: WindowTranscript, read: Read, settings: AsrSettings, *, tail: bool
+) -> WindowTranscript:
+    """Return the window's transcript with its doubtful parts as a second reading has them, where that is surer.
+
+    read: reads a piece of sound. tail: whether voice after the last word counts; not where the next window holds it.
+    """
+    words = list(first.words)
+    speech = window.voice >= settings.voice
+    for pieces in doubtful_utterances(window, words, settings, tail=tail):
+        span = slice(pieces[0][0], pieces[-1][1])
+        heard = [word for piece in pieces for word in read(_cut(window, piece)).words]
+        before, old, after = _divide(
+            words, *(window.start + frame / FRAMES_A_SECOND for frame in (span.start, span.stop))
+        )
+        surer = word_confidence(window, heard, settings) - word_confidence(window, old, settings)  # (F,)
+        if surer[span][speech[span]].mean() > SURER:
+            covered = word_confidence(window, old, settings) > 0.0
+            words = [*before, *_clear_sentences(window, heard, covered), *after]
+    return replace(first, words=tuple(words))
+
+
+def doubtful_utterances(
+    window: AudioWindow, words: Sequence[Word], settings: AsrSettings, *, tail: bool
+) -> list[list[Frames]]:
+    """Return the frames to read again, piece by piece: neighbours that are judged together in one list."""
+    timed = [word for word in words if word.span is not None]
+    if not timed:
+        return []
+    speech = window.voice >= settings.voice
+    doubtful = np.zeros(len(speech), bool)
+    covered = np.zeros(len(speech), bool)
+    for word, following in zip(timed, [*timed[1:], None], strict=False):
+        first, last = _frames(window, word)
+        covered[first:last] = True
+        if following and not ends_sentence(word.text) and _is_stretched(window, word, settings):
+            doubtful[first : _frames(window, following)[0]] = True
+    for first, last in runs_of(~covered):
+        unread = speech[first:last].sum() >= UNREAD * FRAMES_A_SECOND
+        doubtful[first:last] |= unread and (tail or last < len(speech))
+    doubtful &= speech
+    groups: list[list[Frames]] = [[]]
+    for first, last in find_speech(window.voice, threshold=settings.voice, gap=SILENCE, pad=PAD):
+        piece = first // FRAME, min(len(speech), -(-last // FRAME))
+        touched = np.flatnonzero(doubtful[slice(*piece)])
+        if len(touched) < TOUCHED * FRAMES_A_SECOND:
+            groups.append([])
+        elif piece[1] - piece[0] <= LONGEST * FRAMES_A_SECOND:
+            groups[-1].append(piece)
+        else:
+            groups += [[(piece[0] + int(touched[0]), piece[0] + int(touched[-1]) + 1)], []]
+    return [group for group in groups if group]
+
+
+def word_confidence(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> Samples:
+    """Return for each frame of the window the probability of the word that is said there, 0 without one; (F,).
+
+    A stretched word covers nothing: where it is said is not known.
+    """
+    confidence = np.zeros(len(window.voice), np.float32)
+    for word in words:
+        if word.span is not None and not _is_stretched(window, word, settings):
+            first, last = _frames(window, word)
+            confidence[first:last] = 1.0 if word.confidence is None else word.confidence
+    return confidence
+
+
+def _frames(window: AudioWindow, word: Word) -> Frames:
+    """Return the frames that a timed word covers, one at least."""
+    assert word.span is not None
+    first = max(0, int((word.span.start - window.start) * FRAMES_A_SECOND))
+    return first, max(first + 1, round((word.span.end - window.start) * FRAMES_A_SECOND))
+
+
+def _is_stretched(window: AudioWindow, word: Word, settings: AsrSettings) -> bool:
+    first, last = _frames(window, word)
+    longest = settings.longest_word * FRAMES_A_SECOND - 2  # frames, as rounded
+    return last - first >= longest and float((window.voice[first:last] >= settings.voice).mean()) <= VOICED
+
+
+def _cut(window: AudioWindow, frames: Frames) -> AudioWindow:
+    first, last = frames
+    samples = window.samples[first * FRAME : last * FRAME]
+    return AudioWindow(window.start + first / FRAMES_A_SECOND, samples, window.voice[first:last], last=True)
+
+
+def _divide(words: Sequence[Word], start: float, end: float) -> tuple[list[Word], list[Word], list[Word]]:
+    """Return the words before, in and after the seconds [start, end), by their middles; one without time goes along."""
+    parts: tuple[list[Word], list[Word], list[Word]] = [], [], []
+    side = 0
+    for word in words:
+        if word.span is not None:
+            side = max(side, 0 if word.span.center < start else 1 if word.span.center < end else 2)
+        parts[side].append(word)
+    return parts
+
+
+def _clear_sentences(window: AudioWindow, words: Sequence[Word], covered: Mask) -> list[Word]:
+    """Return the words of the sentences that are clear enough, or half covered by the first reading too."""
+    sentences: list[list[Word]] = [[]]
+    for word, following in zip(words, [*words[1:], None], strict=False):
+        sentences[-1].append(word)
+        if ends_sentence(word.text, following.text if following else None):
+            sentences.append([])
+    clear: list[Word] = []
+    for sentence in filter(None, sentences):
+        known = [word.confidence for word in sentence if word.confidence is not None]
+        frames = [_frames(window, word) for word in sentence if word.span is not None]
+        heard = bool(frames) and float(covered[frames[0][0] : frames[-1][1]].mean()) >= 0.5
+        if heard or (len(sentence) >= WORDS and float(np.mean(known or [1.0])) >= CLEAR):
+            clear += sentence
+    return clear
+
+
+def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> list[Word]:
+    """Return the words with edges where the voice has them: a recogniser's own lie some tenths of a second beside.
+
+    Silence at a word's ends is cut off; a word begins with the voice that begins shortly before it, after a silence.
+    """
+    voiced = window.voice >= settings.voice - HYSTERESIS
+    fitted: list[Word] = []
+    free = 0  # the first frame after the last word
+    for word in words:
+        if word.span is None:
+            fitted.append(word)
+            continue
+        first, last = _frames(window, word)
+        said = first + np.flatnonzero(voiced[first:last])
+        start, end = word.span.start, word.span.end
+        if len(said):
+            silence = np.flatnonzero(~voiced[max(free, said[0] - EARLY) : said[0]])
+            if len(silence) and said[0] == first:
+                start = window.start + (max(free, first - EARLY) + int(silence[-1]) + 1) / FRAMES_A_SECOND
+            elif said[0] - first >= EDGE:
+                start = window.start + (int(said[0]) - EDGE / 2) / FRAMES_A_SECOND
+            if last - 1 - said[-1] >= EDGE:
+                end = window.start + (int(said[-1]) + 1 + EDGE / 2) / FRAMES_A_SECOND
+            word = word.model_copy(update={"span": Span(round(start, 3), round(end, 3))})
+        free = last
+        fitted.append(word)
+    return fitted
