@@ -21,7 +21,7 @@ from stepline.limits import LATEST
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=LATEST)]
-Status: TypeAlias = Literal["shown", "said", "not found"]
+Status: TypeAlias = Literal["shown", "unclear", "said", "not found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
 
 VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other

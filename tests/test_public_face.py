@@ -53,7 +53,7 @@ def test_steps_and_transcribe_take_captions_texts_and_a_folder(small_video, capt
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     record = package.steps(str(small_video), captions=str(captions_file), settings=settings)
     assert isinstance(record, package.Record)
-    assert [step.status for step in record.steps] == ["shown"] * len(record.steps)
+    assert [step.status for step in record.steps] == ["unclear"] * len(record.steps)
     again = package.steps(small_video, captions=captions_file, settings=settings, out=tmp_path)
     assert again.steps == record.steps
     assert package.read_record(tmp_path / f"{small_video.stem}.json") == again

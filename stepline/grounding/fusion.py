@@ -1,7 +1,7 @@
 """Speech and pictures into one posterior of each step: P(shown at t), P(shown), then seconds, spans and a verdict.
 
 `fuse`          the prior of speech times the evidence of the picture, while steps compete for the same seconds
-`with_verdict`  from the posterior to spans, the likeliest second, and "shown", "said" or "not found"
+`with_verdict`  from the posterior to spans, the likeliest second, and "shown", "unclear", "said" or "not found"
 
 Letters: K steps, T seconds.
 """
@@ -128,18 +128,31 @@ def _probability_longer(length: float, median: float) -> float:
 
 
 def with_verdict(
-    step: Step, row: Array, score: float, shots: Sequence[slice], duration: float, settings: GroundSettings
+    step: Step,
+    row: Array,
+    score: float,
+    shots: Sequence[slice],
+    duration: float,
+    settings: GroundSettings,
+    *,
+    belong: float = 1.0,
+    earned: bool = True,
 ) -> Step:
-    """Return the step with spans, at, score and status; row: its occupancy (T,). One not shown has no spans."""
+    """Return the step with spans, at, score and status; row: its occupancy (T,). One not shown has no spans.
+
+    score: P(shown) if the pictures belong to the speech, which they do with P `belong`. earned: whether the pictures
+    themselves say so; a step that is said is "unclear" where they do not.
+    """
+    likely = score if step.said is None else belong * score
     if score < settings.shown_threshold:
         status: Status = "not found" if step.said is None else "said"
-        return step.model_copy(update={"spans": (), "at": None, "score": score, "status": status})
+        return step.model_copy(update={"spans": (), "at": None, "score": likely, "status": status})
     best = int(row.argmax())
     update = {
         "spans": tuple(shown_spans(row, shots, duration, settings)),
         "at": min(best + 0.5, (best + duration) / 2),  # the last second may be a short one
-        "score": score,
-        "status": "shown",
+        "score": likely,
+        "status": "shown" if earned or step.said is None else "unclear",
     }
     return step.model_copy(update=update)
 

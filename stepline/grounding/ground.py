@@ -13,13 +13,14 @@ import functools
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.grounding.evidence import contrast, pictured, shot_slices, similarity
+from stepline.grounding.correspondence import TimedText, correspondence
+from stepline.grounding.evidence import contrast, log_bayes_factor, pictured, shot_slices, similarity
 from stepline.grounding.fusion import Flags, ShownPosterior, fuse, occupancy, with_verdict
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
@@ -32,7 +33,7 @@ from stepline.grounding.windows import (
     cut_steps,
     to_video_time,
 )
-from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
+from stepline.records import Alignment, FeatureSequence, Matrix, Sentence, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility as visible_by_wording
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class GroundReport:
 
     likeness: to the step's words; motion: 1 where some step is placed by shots, whose hands at work then count, else 0.
     lag: seconds by which the pictures of those shots follow the words. moved: steps whose likeliest second is more than
-    2 s from that of speech alone.
+    2 s from that of speech alone. correspondence: log odds that the pictures belong to the speech, None where nothing
+    tells; earned: whether that is enough to call steps shown.
     """
 
     likeness: float
@@ -59,11 +61,15 @@ class GroundReport:
     moved: int
     shots: int
     note: str
+    correspondence: float | None = None
+    earned: bool = False
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What the user should know before trusting the steps: nothing here, the weights tell all."""
-        return ()
+        """What the user should know before trusting the steps: that pictures and speech may be of two films."""
+        if self.correspondence is None or self.earned:
+            return ()
+        return ("what is seen hardly fits what is said: steps stand where they are said, and may not be shown",)
 
 
 @dataclass(frozen=True)
@@ -83,13 +89,16 @@ def ground(
     features: FeatureSequence | None = None,
     step_vectors: Matrix | None = None,
     activity: "Activity | None" = None,
+    sentence_vectors: Matrix | None = None,
+    on_screen: Sequence[TimedText] = (),
     visible: Sequence[float] | None = None,
     settings: GroundSettings | None = None,
 ) -> Grounding:
     """Return the steps placed where they are shown; without features and activity, by speech alone.
 
     `said` of each step is where it is spoken, None where it is not; with a transcript, its `sources` say so more
-    finely. step_vectors: (K, D) in the space of the features. visible: P(shown) of each step by its wording alone
+    finely. step_vectors: (K, D), sentence_vectors: (S, D) in the space of the features. on_screen: what is written in
+    the picture. visible: P(shown) of each step by its wording alone
     (`visible.visible`). A long video is grounded in windows. Raises ShapeError when arrays do not fit together.
     """
     settings = settings or GroundSettings()
@@ -99,7 +108,22 @@ def ground(
         raise ShapeError(f"visible must hold one probability a step: {len(steps)}, not {len(visible)}")
     given = _Inputs(tuple(steps), duration, transcript, features, step_vectors, activity, visible)
     windows = cut_into_windows(steps, duration, settings)
-    return _ground(given, settings) if len(windows) == 1 else _ground_windows(given, windows, settings)
+    belong = None
+    if features is not None or activity is not None:
+        said = (Sentence(text=step.text, span=step.said) for step in steps if step.said is not None)
+        cuts = activity.cuts if activity else ()
+        tie = correspondence(
+            transcript.sentences if transcript else tuple(said),
+            duration,
+            cuts=cuts,
+            features=features,
+            sentence_vectors=sentence_vectors,
+            on_screen=on_screen,
+        )
+        belong = round(tie.log_odds(), 3) if tie.known else None
+    if len(windows) == 1:
+        return _ground(given, belong, settings)
+    return _ground_windows(given, windows, belong, settings)
 
 
 @dataclass(frozen=True)
@@ -129,13 +153,15 @@ class _Inputs:
         )
 
 
-def _ground_windows(given: _Inputs, windows: Sequence[GroundingWindow], settings: GroundSettings) -> Grounding:
+def _ground_windows(
+    given: _Inputs, windows: Sequence[GroundingWindow], belong: float | None, settings: GroundSettings
+) -> Grounding:
     """Ground every step in the window that decides it."""
     scores = np.zeros((len(given.steps), math.ceil(given.duration)), dtype=np.float32)
     steps = list(given.steps)
     reports = []
     for window in windows:
-        grounding = _ground(given.cut(window), settings)
+        grounding = _ground(given.cut(window), belong, settings)
         reports.append(grounding.report)
         start, width = int(window.context.start), grounding.alignment.scores.shape[1]
         for row, step, score in zip(window.steps, grounding.steps, grounding.alignment.scores, strict=True):
@@ -146,8 +172,11 @@ def _ground_windows(given: _Inputs, windows: Sequence[GroundingWindow], settings
     return Grounding(tuple(steps), alignment, _merge_reports(reports))
 
 
-def _ground(given: _Inputs, settings: GroundSettings) -> Grounding:
-    """Ground the steps of one window, or of a whole short video."""
+def _ground(given: _Inputs, belong: float | None, settings: GroundSettings) -> Grounding:
+    """Ground the steps of one window, or of a whole short video.
+
+    belong: log odds, of the whole video, that the pictures belong to the speech; None where nothing tells.
+    """
     steps, duration, activity = given.steps, given.duration, given.activity
     seconds = math.ceil(duration)
     passages = [_spoken_passages(step, given.transcript, duration) for step in steps]
@@ -169,15 +198,22 @@ def _ground(given: _Inputs, settings: GroundSettings) -> Grounding:
             moved, lag = _by_shots(given, likeness, passages, by_look, shots, settings)
             rows = np.where(sent[:, None], moved.occupancy, posterior.occupancy)
             posterior = ShownPosterior(rows, np.where(sent, moved.score, posterior.score), posterior.weight)
+    if posterior.weight and said.any():
+        agreed = log_bayes_factor(prior[said], posterior.weight * likeness[said]) - penalty * posterior.weight
+        belong = (belong or 0.0) + agreed
+    earned = belong is not None and belong > settings.belong_least
     if activity is not None and len(activity.looks) > 0:
         posterior = posterior.within(pictured(activity, seconds))
+    likely = 1.0 if belong is None else _posterior(settings.belong_rate, belong)
     grounded = tuple(
-        with_verdict(step, row, float(score), shots, duration, settings)
+        with_verdict(step, row, float(score), shots, duration, settings, belong=likely, earned=earned)
         for step, row, score in zip(steps, posterior.occupancy, posterior.score, strict=True)
     )
-    alignment = Alignment(tuple(step.text for step in steps), posterior.expected.astype(np.float32), 1.0, "probability")
+    expected = posterior.expected * np.where(said, likely, 1.0)[:, None]
+    alignment = Alignment(tuple(step.text for step in steps), expected.astype(np.float32), 1.0, "probability")
     looked = given.features is not None or activity is not None
-    return Grounding(grounded, alignment, _report(speech, posterior, lag, sent, len(shots), looked))
+    report = _report(speech, posterior, lag, sent, len(shots), looked)
+    return Grounding(grounded, alignment, replace(report, correspondence=belong, earned=earned))
 
 
 def _said_over_talk(talk: Array, passages: Sequence[Sequence[Span]], settings: GroundSettings) -> Flags:
@@ -264,6 +300,12 @@ def _shown_before_evidence(
     return np.where(said, 1 / (1 + np.exp(-spoken)), settings.unsaid_rate)
 
 
+def _posterior(prior: float, log_odds: float) -> float:
+    """Return the probability after evidence in nats."""
+    likelihood = math.exp(min(log_odds, 50.0))
+    return prior * likelihood / (prior * likelihood + 1 - prior) if prior else 0.0
+
+
 def _logit(p: Array) -> Array:
     return np.asarray(np.log(p / (1 - p)))
 
@@ -288,7 +330,9 @@ def _merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
     )
     moved, shots = sum(report.moved for report in reports), sum(report.shots for report in reports)
     note = f"{len(reports)} windows; in the first: {reports[0].note}"
-    return GroundReport(likeness, motion, lag, moved, shots, note)
+    told = [report.correspondence for report in reports if report.correspondence is not None]
+    earned = any(report.earned for report in reports)
+    return GroundReport(likeness, motion, lag, moved, shots, note, float(np.mean(told)) if told else None, earned)
 
 
 def _report(

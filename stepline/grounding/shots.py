@@ -7,7 +7,8 @@ fall on or before them. So, for each shot,
     log odds(doing) = 1.5 S - 0.3 C - 3.3 R + 4.8 M + 1
 
     S, C   log density of the steps' words, and of chat, in the shots that look like this one, against the whole video
-    R      log(1 + how often that look comes again) where at least as much chat as steps falls on it, else 0
+    R      log(1 + how often that look comes again), less that of the median look, where at least as
+           much chat as steps falls on it, else 0
     M      log of the change in the most changed spot, against the video's median
 
 The five numbers are a logistic regression over the shots of thirty drawn videos, rounded; everything they weigh is
@@ -88,14 +89,19 @@ def odds_by_look(activity: "Activity", shots: Sequence[slice], prior: Array, cha
     groups = _group_by_look(shots, known_mean_by_second(activity.looks, activity.rate, prior.shape[1]))
     steps = prior.sum(axis=0)
     doing, again = np.zeros(len(shots)), np.zeros(len(shots))
-    for n, group in enumerate(groups):
-        alike = [m for m, other in enumerate(groups) if other == group]
+    same = groups[:, None] == groups  # (C, C)
+    apart = np.abs(np.subtract.outer(np.arange(len(shots)), np.arange(len(shots)))) > 1
+    times = (same & apart).sum(axis=1)  # (C,) how often each look comes again
+    # In a film that repeats itself every look does: what counts is coming again more often than the median look.
+    looks = np.sort([times[groups == group].max() for group in np.unique(groups)])
+    more = np.log1p(times) - np.log1p(looks[(len(looks) - 1) // 2])
+    for n in range(len(shots)):
+        alike = np.flatnonzero(same[n]).tolist()
         members = np.concatenate([np.arange(shots[m].start, shots[m].stop) for m in alike])
         fraction = len(members) / prior.shape[1]
         log_steps = _density(steps[members].sum(), steps.sum(), FEW_STEPS, fraction)
         log_chat = _density(chat[members].sum() / UTTERANCE, chat.sum() / UTTERANCE, FEW_CHAT, fraction)
-        returns = np.log1p(sum(abs(m - n) > 1 for m in alike)) * np.clip(1 + 2 * (log_chat - log_steps), 0, 1)
-        again[n] = AGAIN * returns
+        again[n] = AGAIN * max(0.0, more[n]) * np.clip(1 + 2 * (log_chat - log_steps), 0, 1)
         doing[n] = STEPS * log_steps + CHAT * log_chat + again[n] + BASE
     return LookOdds(doing, again)
 

@@ -7,9 +7,9 @@ from stepline.outputs.text import WARNING, clock, from_pictures, one_line, shown
 from stepline.records import Record, Step
 from stepline.storage import to_json
 
-MARKS = {"shown": "●", "said": "○", "not found": "×", None: "·"}
+MARKS = {"shown": "●", "unclear": "◐", "said": "○", "not found": "×", None: "·"}
 
-LEGEND = "● shown  ○ said, but not shown  × not found"
+LEGEND = "● shown  ◐ placed by its words, the pictures do not tell  ○ said, but not shown  × not found"
 SEEN = "● told by a network, with its confidence, which is not calibrated"
 
 

@@ -58,8 +58,11 @@ def safe_stem(name: str) -> str:
 
 
 def shown_span(step: Step) -> Span | None:
-    """Return the best span of a step that is shown; None for one that is not, whatever candidates it carries."""
-    return step.spans[0] if step.spans and step.status in (None, "shown") else None
+    """Return the best span of a step that is shown, or by its words would be, the pictures being unclear.
+
+    None for one that is not, whatever candidates it carries.
+    """
+    return step.spans[0] if step.spans and step.status in (None, "shown", "unclear") else None
 
 
 def step_time(step: Step) -> str:

@@ -312,9 +312,10 @@ def keyframes(record: Record, path: Path) -> dict[str, bytes]:
     from PIL import Image
 
     from stepline.media import read_frames_at
+    from stepline.outputs.text import shown_span
 
     pictures: dict[float, bytes] = {}
-    at = {step.id: step.at for step in record.steps if step.status == "shown" and step.at is not None}
+    at = {step.id: step.at for step in record.steps if shown_span(step) is not None and step.at is not None}
     width = KEYFRAME_WIDTH if len(at) < MANY_STEPS else SMALL_WIDTH
     try:
         for still in read_frames_at(path, list(at.values()), width):

@@ -342,8 +342,11 @@ def ground_steps(
 
         options = settings.nasva.aligner
         return ground_by_aligner(steps, aligner, visual.features, vectors, settings=options, duration=duration)
+    from stepline.grounding.correspondence import load_weights
     from stepline.grounding.ground import ground
 
+    backbone, said = visual.backbone, [sentence.text for sentence in transcript.sentences]
+    known = backbone is not None and backbone.name in load_weights().mean_pictures
     return ground(
         steps,
         duration=duration,
@@ -351,6 +354,8 @@ def ground_steps(
         features=visual.features,
         step_vectors=vectors,
         activity=visual.activity,
+        sentence_vectors=backbone.encode_texts(said) if backbone is not None and known and said else None,
+        on_screen=visual.cues.lines if visual.cues is not None else (),
         settings=settings.nasva.ground,
     )
 

@@ -34,7 +34,7 @@ def summarize(
 ) -> tuple[SummarySegment, ...]:
     """Return the segments of a summary in the video's order: apart from each other, and together within the target.
 
-    Without a target every shown step is kept. Raises MediaError when no step is shown, ShapeError when `importance`
+    Without a target every step with a place is kept. Raises MediaError when none has one, ShapeError when `importance`
     is not one finite number a second.
     """
     settings = settings or SummarySettings()
@@ -43,7 +43,7 @@ def summarize(
         raise ShapeError(f"importance must be (T,) finite numbers, one a second, not {importance.shape}")
     candidates = []
     for step in record.steps:
-        if step.status == "shown" and step.spans:
+        if step.status in ("shown", "unclear") and step.spans:
             span = pauses.move_out_of_speech(step.spans[0], step.at)
             value = 1.0 if step.score is None else step.score
             if importance is not None:

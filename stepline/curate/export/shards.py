@@ -47,7 +47,7 @@ COLUMNS = (
     Column("step_starts", NUMBERS, "second from which each step is shown; none where it was not found"),
     Column("step_ends", NUMBERS, "second at which each step's span ends"),
     Column("step_scores", NUMBERS, "P(the step is shown at all); none where nothing judged it"),
-    Column("step_statuses", TEXTS, "shown, said or not found"),
+    Column("step_statuses", TEXTS, "shown, unclear, said or not found"),
     Column("step_licences", TEXTS, "licence of a text that people wrote; none where it was made here"),
     Column("sentence_texts", TEXTS, "what is said"),
     Column("sentence_starts", NUMBERS, "second at which each sentence begins"),

@@ -102,7 +102,7 @@ def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str 
         return IDLE
     if scores.support < settings.supported:
         return UNSAID
-    if step.status != "shown" or not step.spans or scores.shown < settings.shown:
+    if step.status not in ("shown", "unclear") or not step.spans or scores.shown < settings.shown:
         return UNSEEN
     return ASTRAY if scores.agreement < settings.placed else None
 

@@ -8,13 +8,14 @@ from pydantic import JsonValue
 
 from stepline.outputs.html import picture_link
 from stepline.outputs.text import clock, from_pictures, one_line, sentence_case, shown_span
-from stepline.records import Alignment, Record, Rejected, Sentence, Span, Step
+from stepline.records import Alignment, Record, Rejected, Sentence, Span, Status, Step
 
-Kind = Literal["shown", "said", "missing", "unplaced"]
+Kind = Literal["shown", "unclear", "said", "missing", "unplaced"]
 Mark = Literal["shown", "said", "none"]
 
 BADGES: dict[Kind, str] = {
     "shown": "Shown",
+    "unclear": "By its words; the pictures do not tell",
     "said": "Said, not shown",
     "missing": "Not found",
     "unplaced": "Not placed",
@@ -100,7 +101,13 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
     steps = tuple(
         _step(number, step, sentences, keyframes.get(step.id)) for number, step in enumerate(record.steps, start=1)
     )
-    names: dict[Kind, str] = {"shown": "shown", "said": "said only", "missing": "not found", "unplaced": "not placed"}
+    names: dict[Kind, str] = {
+        "shown": "shown",
+        "unclear": "by words alone",
+        "said": "said only",
+        "missing": "not found",
+        "unplaced": "not placed",
+    }
     counts = {kind: sum(step.kind == kind for step in steps) for kind in names}
     return PageView(
         title=_title(record),
@@ -135,7 +142,8 @@ def step_kind(step: Step) -> Kind:
     """Return how the page treats the step; one without a status is judged by the times it has."""
     if step.status is None:
         return "shown" if shown_span(step) is not None else "unplaced"
-    return {"shown": "shown", "said": "said", "not found": "missing"}[step.status]  # type: ignore[return-value]
+    kinds: dict[Status, Kind] = {"shown": "shown", "unclear": "unclear", "said": "said", "not found": "missing"}
+    return kinds[step.status]
 
 
 def sentence_mark(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> Mark:

@@ -1,0 +1,174 @@
+"""Do the pictures belong to the speech? Correspondence of sound and picture, pooled over the whole video.
+
+No network here knows actions, so one step alone can hardly be matched to a picture; a video as a whole can:
+
+    cuts    editors cut where a sentence begins
+    topic   the objects seen are near what is spoken of
+    text    what stands in the picture is being said (burned-in captions, titles, cards)
+
+    log odds = w_cuts cuts + w_topic (topic - usual) + w_text text     own pictures against those of another film
+
+cuts and text are log Bayes factors of coincidences: n chances, of which h fall together, by chance with probability c,
+in pictures of one's own with odds raised by a fixed gain. The four weights are a logistic regression over pairs of real
+clips, own pictures against all others (`benchmarks/correspondence.py`; docs/real_clips.md tells what holds on makers
+it was not fitted on). The question is that of Arandjelovic and Zisserman 2017, "Look, Listen and Learn"; no network
+answers it here. Letters: S sentences, T seconds, D width.
+"""
+
+import functools
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Protocol
+
+import numpy as np
+
+from stepline.grounding.said_to_shown import Array
+from stepline.records import FeatureSequence, Matrix, Sentence, Span
+
+BEFORE, AFTER = 0.8, 0.5  # seconds that a cut may come before or after the first word of a sentence
+CUT_GAIN = 2.0  # odds of such a cut in pictures of one's own, against chance
+LINE_CHANCE, LINE_GAIN = 0.03, 12.0  # P(a line of text is being said) over another film's words; odds against that
+SAID_PART = 0.6  # of a line's words, from which it counts as said
+SLACK = 4.0  # seconds around the time in which a line stands
+STANDING = 20.0  # seconds; what stands longer is a watermark
+LETTERS, WORDS = 3, 2  # of a word, and words of a line, that count
+COUNTED = 20  # chances at most: what one editor does alike is not independent
+LIMIT = 2.0  # nats that the cuts may say: another film can be cut alike
+
+
+class TimedText(Protocol):
+    """A line of text in the picture and the seconds in which it stands."""
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+
+    @property
+    def span(self) -> Span:
+        """When it stands."""
+
+
+@dataclass(frozen=True)
+class CorrespondenceWeights:
+    """The fitted weights; mean_pictures: the mean unit row (D,) of how-to pictures by the name of the backbone."""
+
+    cuts: float
+    topic: float
+    usual_topic: float  # the topic's cosine that says nothing
+    text: float
+    mean_pictures: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Correspondence:
+    """What ties the pictures to the speech; cuts, text: nats, 0 where nothing is known; topic: a cosine, or unknown."""
+
+    cuts: float
+    topic: float | None
+    text: float
+
+    @property
+    def known(self) -> bool:
+        """Whether anything at all ties them, or speaks against it."""
+        return bool(self.cuts or self.text or self.topic is not None)
+
+    def log_odds(self, weights: CorrespondenceWeights | None = None) -> float:
+        """Return the log odds that the pictures belong to the speech, against those of another film."""
+        w = weights or load_weights()
+        topic = 0.0 if self.topic is None else self.topic - w.usual_topic
+        return w.cuts * self.cuts + w.topic * topic + w.text * self.text
+
+
+def correspondence(
+    sentences: Sequence[Sentence],
+    duration: float,
+    *,
+    cuts: Sequence[float] = (),
+    features: FeatureSequence | None = None,
+    sentence_vectors: Matrix | None = None,
+    on_screen: Sequence[TimedText] = (),
+    weights: CorrespondenceWeights | None = None,
+) -> Correspondence:
+    """Return what ties the pictures of a video of `duration` seconds to its speech.
+
+    cuts: seconds. sentence_vectors: (S, D) in the space of the features. on_screen: what is written in the picture.
+    """
+    starts = np.array(sorted(s.span.start for s in sentences if s.span.start < duration))
+    centre = (weights or load_weights()).mean_pictures.get(features.backbone if features else "")
+    return Correspondence(
+        cuts=_cuts_at_sentences(np.array(cuts, dtype=np.float64), starts, duration),
+        topic=None
+        if features is None or sentence_vectors is None or centre is None
+        else _topic(features.values, sentence_vectors, np.array(centre)),
+        text=_said_lines(on_screen, sentences),
+    )
+
+
+def coincidence_log_bayes(hits: int, chances: int, chance: float, gain: float) -> float:
+    """Return the log Bayes factor of `hits` in so many chances: odds of a hit raised by `gain` against chance alone."""
+    if not chances or not 0 < chance < 1:
+        return 0.0
+    own = chance * gain / (1 - chance + chance * gain)
+    nats = hits * math.log(own / chance) + (chances - hits) * math.log((1 - own) / (1 - chance))
+    return nats * min(1.0, COUNTED / chances)
+
+
+def _cuts_at_sentences(cuts: Array, starts: Array, duration: float) -> float:
+    """Return in nats whether sentences begin at cuts more often than at any second."""
+    if not len(cuts) or not len(starts):
+        return 0.0
+    chance = float(_begins_near(np.arange(0.05, duration, 0.1), starts).mean())
+    hits = int(_begins_near(cuts, starts).sum())
+    return float(np.clip(coincidence_log_bayes(hits, len(cuts), chance, CUT_GAIN), -LIMIT, LIMIT))
+
+
+def _begins_near(times: Array, starts: Array) -> Array:
+    """Return (N,): whether a sentence begins near each of the times (N,); starts: ascending."""
+    first = np.searchsorted(starts, times - AFTER)
+    return np.asarray(np.append(starts, np.inf)[first] <= times + BEFORE)
+
+
+def _topic(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:
+    """Return the cosine of the mean sentence and the mean picture, the latter less that of all how-to pictures."""
+    known = np.isfinite(pictures).all(axis=1)
+    if not known.any() or not len(speech):
+        return None
+    seen, said = pictures[known].mean(axis=0) - centre, speech.mean(axis=0)  # (D,)
+    length = float(np.linalg.norm(seen) * np.linalg.norm(said))
+    return float(seen @ said) / length if length > 0 else None
+
+
+def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> float:
+    """Return in nats whether the lines that stand in the picture are being said."""
+    said: dict[int, set[str]] = defaultdict(set)  # second -> words that are said around it
+    for sentence in sentences:
+        spoken = _words(sentence.text)
+        for t in range(max(0, int(sentence.span.start - SLACK)), math.ceil(sentence.span.end + SLACK)):
+            said[t] |= spoken
+    seen: set[frozenset[str]] = set()
+    screens: dict[int, bool] = {}  # second at which lines come, together one chance -> whether one of them is said
+    for line in sorted(lines, key=lambda line: line.span.start):
+        words = frozenset(_words(line.text))
+        if len(words) < WORDS or line.span.duration > STANDING or words in seen:
+            continue
+        seen.add(words)
+        near = set[str]().union(*(said[t] for t in range(int(line.span.start), math.ceil(line.span.end))))
+        come = int(line.span.start)
+        screens[come] = screens.get(come, False) or len(words & near) >= SAID_PART * len(words)
+    return coincidence_log_bayes(sum(screens.values()), len(screens), LINE_CHANCE, LINE_GAIN)
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in re.findall(r"\w+", text.lower()) if len(word) >= LETTERS}
+
+
+@functools.cache
+def load_weights() -> CorrespondenceWeights:
+    """Return the weights that come with the package."""
+    text = resources.files("stepline.grounding").joinpath("correspondence.json").read_text(encoding="utf-8")
+    return CorrespondenceWeights(**json.loads(text)["weights"])

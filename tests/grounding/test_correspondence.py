@@ -1,0 +1,134 @@
+"""Do the pictures belong to the speech? Coincidences over chance, the topic, words in the picture; by hand."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from stepline.grounding.correspondence import (
+    Correspondence,
+    CorrespondenceWeights,
+    coincidence_log_bayes,
+    correspondence,
+)
+from stepline.grounding.ground import ground
+from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
+from stepline.vision import Activity
+
+WEIGHTS = CorrespondenceWeights(cuts=1.0, topic=2.0, usual_topic=0.1, text=0.5, mean_pictures={"test": [0.0, 1.0]})
+
+
+@dataclass(frozen=True)
+class Line:
+    text: str
+    span: Span
+
+
+def sentences(*starts: float, text: str = "press the wound firmly") -> tuple[Sentence, ...]:
+    return tuple(Sentence(text=text, span=Span(start, start + 2)) for start in starts)
+
+
+def test_a_coincidence_of_one_in_five_by_chance_and_one_in_three_in_own_pictures():
+    # odds 1 : 4 doubled are 1 : 2; a hit says log(1/3 : 1/5), a miss log(2/3 : 4/5)
+    assert coincidence_log_bayes(2, 3, 0.2, 2.0) == pytest.approx(2 * math.log(5 / 3) + math.log(5 / 6))
+    assert coincidence_log_bayes(0, 0, 0.2, 2.0) == 0.0
+    assert coincidence_log_bayes(3, 3, 1.0, 2.0) == 0.0  # what always happens says nothing
+
+
+def test_a_film_that_repeats_itself_says_no_more_than_twenty_chances():
+    assert coincidence_log_bayes(100, 100, 0.2, 2.0) == pytest.approx(coincidence_log_bayes(20, 20, 0.2, 2.0))
+
+
+def test_cuts_where_sentences_begin_speak_for_the_pictures_and_others_against():
+    said = sentences(10, 20, 30, 40)
+    own = correspondence(said, 60.0, cuts=[9.8, 20.1, 29.9])
+    other = correspondence(said, 60.0, cuts=[14.0, 25.0, 35.0])
+    assert own.cuts > 0 > other.cuts
+    assert (own.topic, own.text) == (None, 0.0)
+
+
+def test_the_topic_is_the_cosine_of_what_is_said_and_what_is_seen_less_the_mean_picture():
+    seen = FeatureSequence(np.array([[0.6, 1.8], [0.0, 1.0]], np.float32), 1.0, "test")  # mean less centre: .3, .4
+    found = correspondence(sentences(0), 2.0, features=seen, sentence_vectors=np.array([[1, 0]]), weights=WEIGHTS)
+    assert found.topic == pytest.approx(0.6)
+    assert found.log_odds(WEIGHTS) == pytest.approx(2.0 * (0.6 - 0.1))
+    other = FeatureSequence(seen.values, 1.0, "unknown")
+    assert correspondence(sentences(0), 2.0, features=other, sentence_vectors=np.array([[1, 0]])).topic is None
+
+
+def test_a_caption_that_is_being_said_speaks_for_the_pictures():
+    said = sentences(10)
+    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(10, 13))]).text > 1
+    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(40, 43))]).text < 0  # not then
+    assert correspondence(said, 60.0, on_screen=[Line("Lift your chin", Span(10, 13))]).text < 0
+    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(0, 60))]).text == 0  # a watermark
+
+
+def test_nothing_known_is_not_known():
+    assert not correspondence(sentences(5), 20.0).known
+    assert Correspondence(0.0, None, 0.0).log_odds(WEIGHTS) == 0.0
+
+
+def speech_and_steps() -> tuple[Transcript, list[Step]]:
+    said = sentences(5, 15, 25, 35, 45)
+    steps = [Step(id=str(n), text="press", said=s.span, sources=(n,)) for n, s in enumerate(said)]
+    return Transcript(sentences=said), steps
+
+
+def filmed(cuts: list[float], seconds: int = 60) -> Activity:
+    looks = np.random.default_rng(0).random((seconds, 192)).astype(np.float32)
+    return Activity(np.full(seconds, 0.01, np.float32), tuple(cuts), 1.0, np.full(seconds, 0.3, np.float32), looks)
+
+
+def test_words_over_pictures_of_another_film_keep_their_place_and_are_unclear():
+    transcript, steps = speech_and_steps()
+    alone = ground(steps, duration=60.0, transcript=transcript).steps
+    captions = [Line("Lift your chin", Span(t, t + 2)) for t in (5.0, 25.0)] + [Line("Smile now", Span(35.0, 38.0))]
+    other = ground(
+        steps, duration=60.0, transcript=transcript, activity=filmed([10.0, 20.0, 30.0, 40.0]), on_screen=captions
+    ).steps
+    assert [step.status for step in other] == ["unclear"] * 5
+    assert [step.at for step in other] == [step.at for step in alone]
+    assert all(step.spans and step.score < 0.9 for step in other)
+
+
+def test_pictures_cut_and_captioned_as_the_words_go_are_shown():
+    transcript, steps = speech_and_steps()
+    own = ground(
+        steps,
+        duration=60.0,
+        transcript=transcript,
+        activity=filmed([5.0, 15.0, 25.0, 35.0]),
+        on_screen=[Line("Press the wound", Span(5.0, 8.0))],
+    ).steps
+    assert [step.status for step in own] == ["shown"] * 5
+
+
+def test_a_film_that_repeats_itself_keeps_all_its_steps():
+    # eight shots, each its own look, and words all the time: no look is a presenter's, however often it comes again
+    said = tuple(Sentence(text="press", span=Span(start, start + 15)) for start in (0.0, 16.0))
+    steps = [Step(id=str(n), text="press", said=s.span, sources=(n,)) for n, s in enumerate(said)]
+    looks = np.random.default_rng(0).random((8, 192)).astype(np.float32).repeat(4, axis=0)
+    peaks, cuts = np.full(32, 0.3, np.float32), np.arange(4.0, 32.0, 4.0)
+    for times in (1, 3, 12):
+        shift = [32.0 * n for n in range(times)]
+        film = Activity(
+            np.full(32 * times, 0.01, np.float32),
+            tuple(np.concatenate([cuts + s if not s else np.append(s, cuts + s) for s in shift]).tolist()),
+            1.0,
+            np.tile(peaks, times),
+            np.tile(looks, (times, 1)),
+        )
+        again = [
+            step.model_copy(
+                update={"said": Span(step.said.start + s, step.said.end + s), "sources": (2 * n + int(step.id),)}
+            )
+            for n, s in enumerate(shift)
+            for step in steps
+        ]
+        heard = tuple(
+            x.model_copy(update={"span": Span(x.span.start + s, x.span.end + s)}) for s in shift for x in said
+        )
+        found = ground(again, duration=32.0 * times, transcript=Transcript(sentences=heard), activity=film).steps
+        assert [step.status for step in found] == ["shown"] * 2 * times
