@@ -127,7 +127,8 @@ class Step(FrozenModel):
     spans: where it is shown, best first, empty until placed; a reference may hold several.
     at: the most likely second. said: where it is spoken.
     score: P(it is shown at all). sources: indices of the sentences it rests on.
-    source_text, licence: where a swapped text comes from. alternatives: other wordings.
+    source_text, licence: where a swapped text comes from. alternatives: other wordings. seen: what the picture holds
+    meanwhile that speaks for or against, in plain words.
     """
 
     id: str
@@ -142,6 +143,7 @@ class Step(FrozenModel):
     source_text: str | None = None
     licence: str | None = None
     alternatives: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
 
 
 RejectedKind: TypeAlias = Literal[

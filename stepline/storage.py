@@ -363,6 +363,8 @@ def _flatten_step(step: dict[str, Any]) -> dict[str, Any]:
     best = spans[0] if spans else [None, None]
     said = [step["said"]["start"], step["said"]["end"]] if step["said"] else None
     first = {"id": step.pop("id"), "text": step.pop("text"), "start": best[0], "end": best[1]}
+    if not step["seen"]:  # stored only where something was seen
+        step.pop("seen")
     return first | step | {"spans": spans, "said": said}
 
 

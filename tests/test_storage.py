@@ -38,6 +38,7 @@ def record():
                 source_text="Cut.",
                 licence="CC0-1.0",
                 alternatives=("slice it",),
+                seen=("a face talks to the camera",),
             ),
             Step(id="2", text="not placed"),
         ),

@@ -20,10 +20,13 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pydantic import JsonValue
 
 from stepline.device import current_device
 from stepline.errors import MediaError, SettingsError
+from stepline.grounding.correspondence import AFTER, BEFORE, STANDING
+from stepline.outputs.text import one_line, shorten, shown_span
 from stepline.pipeline.describe import describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.request import Request, StepsSettings
@@ -45,6 +48,9 @@ if TYPE_CHECKING:
 BEYOND = 60.0  # s past the claimed end of a file up to which words are read; a file may be longer than it claims
 NO_SOUND = "it has no sound track"
 NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
+
+PRESENTER, HALF = 0.5, 0.5  # how surely a face looks at the camera, and in how many of a step's seconds, to be told
+MOST_LINES, LINE = 2, 80  # lines of text in the picture that are told of a step, the largest, and letters of each
 
 FRAMES_A_ROW = 3  # an odd number puts one frame on the middle of a feature row; the others measure motion
 ENGLISH = ("en", "english")  # what the judgement by wording knows
@@ -115,7 +121,8 @@ def understand(
     transcript, grounding, alignment, judge = inside.transcript, None, None, None
     if inside.steps and info.has_picture:
         grounding = ground_steps(inside.steps, duration, transcript, visual, settings, networks.aligner)
-        steps, alignment = grounding.steps, grounding.alignment
+        steps = tuple(describe_evidence(step, transcript, visual) for step in grounding.steps)
+        alignment = grounding.alignment
     else:  # no step of a sound without a picture is shown
         steps = tuple(
             step.model_copy(update={"status": "said" if step.said else "not found", "score": 0.0})
@@ -358,6 +365,32 @@ def ground_steps(
         on_screen=visual.cues.lines if visual.cues is not None else (),
         settings=settings.nasva.ground,
     )
+
+
+def describe_evidence(step: Step, transcript: Transcript, visual: VisualFeatures) -> Step:
+    """Return the step with `seen`: what the picture holds where it is shown, else while it is said, in plain words.
+
+    Speaks for it: a cut where its sentence begins, text that a person can compare. Against it: a presenter's face for
+    half of the time or longer, pictures that as a whole hardly fit the speech.
+    """
+    span = shown_span(step) or step.said
+    if span is None:
+        return step
+    seen = ["the pictures of the whole video hardly fit its words"] if step.status == "unclear" else []
+    cuts = visual.activity.cuts if visual.activity is not None else ()
+    starts = [transcript.sentences[index].span.start for index in step.sources]
+    if any(-BEFORE <= cut - start <= AFTER for start in starts for cut in cuts):
+        seen.append("a cut where the sentence begins")
+    if visual.cues is not None:
+        during = visual.cues.between(span.start, span.end)
+        faces = during.presenter[np.isfinite(during.presenter)]
+        if len(faces) and float((faces >= PRESENTER).mean()) >= HALF:
+            seen.append("a face talks to the camera")
+        lines = [line for line in visual.cues.lines if line.span.overlap(span) > 0 and line.span.duration < STANDING]
+        largest = sorted(lines, key=lambda line: -line.height)[:MOST_LINES]
+        texts = dict.fromkeys(shorten(one_line(line.text), LINE) for line in lines if line in largest)
+        seen += [f"text on screen: {text}" for text in texts]
+    return step.model_copy(update={"seen": tuple(seen)})
 
 
 def judge_sentences(

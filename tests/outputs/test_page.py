@@ -1,6 +1,7 @@
 import base64
 import hashlib
 import io
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -66,7 +67,7 @@ def test_every_step_is_listed_with_its_words_times_and_status(record):
     first, said, missing = (" ".join(steps[index]["text"].split()) for index in (0, 9, 11))
     assert "Bring a cup of water to the boil 0:06–0:10 Shown 91 %" in first
     assert "First bring a cup of water to the boil and stir in the sugar until it dissolves." in first
-    assert "0:51–0:55 Said, not shown 12 %" in said
+    assert "said 0:51–0:55 Said, not shown 12 %" in said
     assert "Not found 4 %" in missing
     assert (steps[0]["data-start"], steps[0]["data-end"]) == ("6.0", "10.0")
     assert "data-start" not in steps[9]
@@ -95,6 +96,46 @@ def test_a_sentence_is_marked_as_its_steps_are_and_else_as_judged():
 def test_a_step_shown_far_from_its_words_says_so(record):
     drifts = {step.number: step.drift for step in page_view(record, None, {}).steps if step.drift}
     assert drifts == {8: "shown 12 s after it is said"}  # 55.75 - 43.55 = 12.2
+
+
+def test_what_the_picture_says_of_a_step_stands_beside_it(record):
+    first = record.steps[0].model_copy(update={"seen": ("a face talks to the camera", "text on screen: <b>\nBOIL</b>")})
+    elements = read_page(page(record.model_copy(update={"steps": (first, *record.steps[1:])})))
+    (seen,) = elements.all("ul", "seen")
+    assert " ".join(seen["text"].split()) == "a face talks to the camera text on screen: <b> BOIL</b>"
+
+
+def test_a_page_without_steps_points_only_at_what_it_has(record):
+    (told,) = read_page(page(record.model_copy(update={"steps": ()}))).all("p", "empty")
+    assert told["text"] == "No step was found in this video. What was left out, and why, is listed below."
+    elements = read_page(page(Record(id="r", video=Video(id="r"))))
+    (told,) = elements.all("p", "empty")
+    assert told["text"] == "No step was found in this video. No speech was recognised in it."
+    for shown in (
+        page(record),
+        page(record.model_copy(update={"steps": ()})),
+        page(Record(id="r", video=Video(id="r"))),
+    ):
+        found = read_page(shown).found
+        links = {e["href"][1:] for e in found if e.get("href", "").startswith("#")} - {"t=0"}
+        assert links <= {e["id"] for e in found if "id" in e}
+
+
+def luminance(colour):
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_badges_can_be_read(record, scheme):
+    """Contrast of WCAG 2.1, level AA: 4.5 and more."""
+    (style,) = read_page(page(record)).all("style")
+    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", style["text"].split(":root {")[1 + scheme]))
+    pairs = (("shown", "shown-soft"), ("shown", "none-soft"), ("said", "said-soft"), ("none", "none-soft"))
+    for ink, paper in pairs:
+        dark, light = sorted((luminance(colours[ink]), luminance(colours[paper])))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, paper)
 
 
 def test_the_policy_names_exactly_the_pages_own_script_and_style(record):

@@ -148,11 +148,40 @@ def test_a_page_that_lost_its_video_says_so_and_takes_it_again(open_page, folder
     page.wait_until("!document.getElementById('unplayable').hidden")
     root = page.send("DOM.getDocument")["root"]["nodeId"]
     node = page.send("DOM.querySelector", nodeId=root, selector="#choose")["nodeId"]
+    assert ".avi" in page.run("document.getElementById('choose').accept").split(",")
+    (folder / "old.avi").write_bytes(b"RIFF")
+    page.send("DOM.setFileInputFiles", files=[str(folder / "old.avi")], nodeId=node)
+    page.wait_until("!document.getElementById('unplayable').hidden && unplayed.textContent.startsWith('old.avi')")
     page.send("DOM.setFileInputFiles", files=[str(folder / "my film #1.webm")], nodeId=node)
     page.wait_until("document.getElementById('player').readyState >= 1")
     assert page.run("document.getElementById('unplayable').hidden")
     page.click("#step-2 .go")
     page.wait_until(f"{TIME} >= 10")
+
+
+def test_a_link_opens_the_video_at_a_time_or_at_a_step(browser, folder):
+    (path,) = (folder / "out").glob("*.html")
+    for link, second in (("#t=33.5", 33.5), ("#t=0:20", 20), ("#step-6", 32), ("#step-10", 51.5)):
+        page = browser.open(path.resolve().as_uri() + link)
+        page.wait_until(f"Math.abs({TIME} - {second}) < 0.1")
+        assert page.run("document.getElementById('player').paused")
+    page.run("document.querySelector('#step-4 .permalink').click()")  # where it is: the page may still be scrolling
+    page.wait_until(f"Math.abs({TIME} - 19) < 0.1 && document.getElementById('now-link').hash == '#t=19'")
+    assert page.run("location.hash") == "#step-4"
+    page.run(f"{TIME} = 2")
+    page.run("document.querySelector('#step-4 .permalink').click()")
+    page.wait_until(f"Math.abs({TIME} - 19) < 0.1")
+    page.run("location.hash = '#t=broken'")
+    assert page.complaints() == []
+
+
+def test_beside_no_step_stands_no_empty_circle(open_page):
+    page = open_page()
+    page.run(f"{TIME} = 8")
+    page.wait_until("document.getElementById('now-number').offsetWidth > 0")
+    page.run(f"{TIME} = 1")
+    page.wait_until("document.getElementById('now-text').textContent == 'no step'")
+    assert page.run("document.getElementById('now-number').offsetWidth") == 0
 
 
 def test_the_dark_scheme_is_followed(open_page):

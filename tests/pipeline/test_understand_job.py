@@ -13,8 +13,9 @@ from stepline.media import AudioBlock, Frame
 from stepline.pipeline import understand as pipeline
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import Speech, drop_speech_past_end, understand
+from stepline.pipeline.understand import Speech, VisualFeatures, describe_evidence, drop_speech_past_end, understand
 from stepline.records import Sentence, Span, Step, Transcript
+from stepline.vision import Activity, PictureCues, ScreenText
 from stepline.writing import WrittenSteps
 
 
@@ -147,3 +148,28 @@ def test_a_line_of_the_users_own_stays(sources):
     (line,) = drop_speech_past_end(12.0, TRANSCRIPT, [spoken_step(*sources)], keep_all_steps=True).steps
     assert line.sources == ()
     assert (line.said is None) == (sources == (2,))
+
+
+def test_a_step_tells_what_the_picture_holds_meanwhile():
+    sentences = tuple(Sentence(text="cut it", span=Span(start, start + 3)) for start in (0.0, 10.0, 20.0))
+    faces = np.zeros(40, np.float32)
+    faces[10:14], faces[14:16], faces[21] = 0.9, np.nan, 0.9
+    lines = (
+        ScreenText("ROUGH CUT", Span(11, 13), 0.05), ScreenText("small print", Span(12, 13), 0.01),
+        ScreenText("THE CHANNEL", Span(0, 40), 0.1), ScreenText("CUT  NOW", Span(10, 12), 0.2),
+        ScreenText("later", Span(16, 18), 0.2),
+    )  # fmt: skip
+    activity = Activity(np.zeros(40, np.float32), (9.5, 23.0), 1.0)
+    visual = VisualFeatures(activity=activity, cues=PictureCues(1.0, presenter=faces, lines=lines))
+    transcript = Transcript(sentences=sentences)
+
+    def seen(**known):
+        return describe_evidence(Step(id="1", text="cut", **known), transcript, visual).seen
+
+    told = ("a cut where the sentence begins", "a face talks to the camera", "text on screen: ROUGH CUT",
+            "text on screen: CUT NOW")  # fmt: skip
+    assert seen(said=Span(10, 16), status="said", spans=(Span(30, 33),), sources=(1,)) == told
+    assert seen(said=Span(10, 16), status="shown", spans=(Span(20, 24),), sources=(2,)) == ()  # a face for 1 s of 4
+    unclear = "the pictures of the whole video hardly fit its words"
+    assert seen(said=Span(20, 23), status="unclear", spans=(Span(30, 33),)) == (unclear,)
+    assert seen(status="not found") == ()

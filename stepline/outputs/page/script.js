@@ -80,11 +80,13 @@
   });
 
   if (!player) return;
-  const now = document.getElementById("now");
+  const now = document.getElementById("now"), nowLink = document.getElementById("now-link");
   let current = null;
 
   const show = () => {
-    const time = player.currentTime;
+    const time = player.currentTime, whole = Math.floor(time);
+    nowLink.href = `#t=${whole}`;
+    nowLink.textContent = `link to ${clock(whole)}`;
     const x = `${Math.min(100, (100 * time) / axis)}%`;
     cursors.forEach((line) => { line.setAttribute("x1", x); line.setAttribute("x2", x); });
     const inside = timed.filter(({ start, end }) => start <= time && time < end);
@@ -105,6 +107,21 @@
     document.getElementById("now-number").hidden = !playing;
     document.getElementById("now-text").textContent = playing ? playing.querySelector(".text").textContent : "no step";
   };
+  /* Links into the video: #t=83 and #t=1:23, and #step-4, which also shows the step. */
+  const follow = () => {
+    const time = /^#t=((?:\d+:){0,2}\d+(?:\.\d+)?)$/.exec(location.hash);
+    const step = /^#step-\d+$/.test(location.hash) && document.querySelector(location.hash + " .go[data-seek]");
+    if (time) seek(time[1].split(":").reduce((sum, part) => 60 * sum + Number(part), 0), false);
+    else if (step) seek(Number(step.dataset.seek), false);
+  };
+  addEventListener("hashchange", follow);
+  document.addEventListener("click", (event) => {   /* a link to where the address is already changes no hash */
+    const link = event.target.closest("a");
+    if (link && link.hash === location.hash) follow();
+  });
+  player.addEventListener("loadedmetadata", follow, { once: true });
+  if (player.readyState >= 1) follow();
+
   let frame = 0;
   const tick = () => { show(); frame = player.paused ? 0 : requestAnimationFrame(tick); };
   player.addEventListener("play", () => { if (!frame) tick(); });
@@ -112,6 +129,7 @@
 
   /* A page that was moved away from its video can be given it again; nothing is uploaded. */
   const unplayable = document.getElementById("unplayable");
+  const unplayed = document.getElementById("unplayed");
   const failed = () => { unplayable.hidden = false; };
   player.addEventListener("error", failed);
   if (player.error) failed();
@@ -119,6 +137,7 @@
     const [file] = event.target.files;
     if (!file) return;
     unplayable.hidden = true;
+    unplayed.textContent = `${file.name}, which this browser cannot decode; convert it to mp4`;
     player.src = URL.createObjectURL(file);
   });
 })();

@@ -59,6 +59,7 @@ class StepView:
     sources: tuple[SourceView, ...]
     provenance: str | None
     alternatives: tuple[str, ...]
+    seen: tuple[str, ...]
     picture: str | None
 
 
@@ -188,13 +189,14 @@ def _step(number: int, step: Step, sentences: tuple[Sentence, ...], picture: byt
         end=best.end if best is not None else None,
         at=step.at if step.at is not None else best.center if best is not None else None,
         seek=where.start if where is not None else None,
-        times=_range(where) if where is not None else "",
+        times=_range(best) if best is not None else f"said {_range(where)}" if where is not None else "",
         also=_ranges(step.spans[1:]) if best is not None else (),
         percent=round(step.score * 100) if step.score is not None else None,
         drift=_drift(step),
         sources=sources,
         provenance=" · ".join(part for part in (step.source_text, step.licence) if part) or None,
         alternatives=step.alternatives,
+        seen=tuple(map(one_line, step.seen)),
         picture=picture_link(picture) if picture else None,
     )
 
@@ -246,6 +248,9 @@ def _facts(record: Record) -> tuple[str, ...]:
         facts.append(clock(record.video.duration))
     if record.transcript is not None and record.transcript.recogniser:
         facts.append(record.transcript.recogniser)
+    grounding = record.models.get("grounding")
+    if isinstance(grounding, dict) and grounding.get("earned"):
+        facts.append("pictures and words belong together")
     if record.id != _title(record):
         facts.append(record.id)
     return tuple(facts)
