@@ -68,9 +68,16 @@ def one_cue(folder: Path, size: int) -> None:
 
 
 def texts(folder: Path, size: int) -> None:
-    """Look for `size` * 100 lines in the demo."""
+    """Look for `size` * 100 lines in the demo and write the usual outputs, as `stepline steps --texts` does."""
+    from stepline.cli.steps import USUAL
+    from stepline.pipeline.batch import OutputOptions, run_video
+    from stepline.pipeline.request import Request, StepsSettings
+    from stepline.settings import load_settings
+
     (folder / "c.srt").write_text(captions(20))
-    _steps(captions=folder / "c.srt", texts=tuple(f"{STEPS[i % 5]} {i}" for i in range(size * 100)))
+    lines = tuple(f"{STEPS[i % 5]} {i}" for i in range(size * 100))
+    output = OutputOptions(folder / "out", USUAL, force=True)
+    run_video(Request(DEMO, "demo", folder / "c.srt", lines), load_settings(StepsSettings, None), output)
 
 
 def silence(_: Path, size: int) -> None:

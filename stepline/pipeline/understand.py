@@ -32,6 +32,7 @@ from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, StoppedError, trim_memory, with_progress
 from stepline.records import Alignment, FeatureSequence, FrozenModel, Record, Rejected, Span, Step, Transcript, Video
+from stepline.text.embedding import embedded_once
 from stepline.version import __version__
 from stepline.weights import sha256
 from stepline.wys2.settings import JudgeSettings
@@ -98,6 +99,7 @@ class VisualFeatures:
     cues: "PictureCues | None" = None
 
 
+@embedded_once()
 def understand(
     request: Request, settings: StepsSettings, *, networks: Networks | None = None, progress: Progress | None = None
 ) -> StepsResult:

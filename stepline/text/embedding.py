@@ -4,7 +4,9 @@ The library would add 5 s of imports and 200 MB for the same vectors (tested to 
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,24 +24,52 @@ _loaded: dict[tuple[Path, Device, int], "SentenceEncoder"] = {}
 _loading = threading.Lock()
 BATCH = 32  # texts at once, on a CPU
 
+# What `embedded_once` keeps: a call's encoder, batch and texts -> its vectors.
+_kept: ContextVar[dict[tuple[object, ...], Matrix] | None] = ContextVar("embedded_once", default=None)
+
+
+@contextmanager
+def embedded_once() -> Iterator[None]:
+    """Within it, and in its thread, the same list of texts is embedded once; its vectors are then read-only.
+
+    Whole lists are kept, not texts: which texts share a batch decides the last bits of a vector.
+    """
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
 
 def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = None) -> Matrix:
     """Return one unit vector a text: (N, D) float32, D = 384 for MiniLM; no texts give (0, D).
 
     model: a name that `find_weights` knows, or a folder in the sentence-transformers layout (BERT or MPNet).
     batch only trades memory for speed (None: 32, on a GPU more): texts of similar length go together, and padding
-    changes nothing.
+    changes nothing. Equal texts are encoded once.
     Raises ModelError when the model is missing, damaged or of another kind.
     """
     encoder = load_encoder(model)
     batch = batch or encoder.device.batch(BATCH)
-    vectors = np.empty((len(texts), encoder.dim), dtype=np.float32)
-    tokens = encoder.tokenize(texts)
+    kept = _kept.get()
+    if kept is None:
+        return _embed(texts, encoder, batch)
+    key = (encoder, batch, *texts)
+    if key not in kept:
+        kept[key] = _embed(texts, encoder, batch)
+        kept[key].flags.writeable = False
+    return kept[key]
+
+
+def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matrix:
+    rows_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    vectors = np.empty((len(rows_of), encoder.dim), dtype=np.float32)
+    tokens = encoder.tokenize(list(rows_of))
     longest_first = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
     for start in range(0, len(tokens), batch):
         rows = longest_first[start : start + batch]
         vectors[rows] = encoder.encode([tokens[row] for row in rows])
-    return vectors
+    return vectors if len(rows_of) == len(texts) else vectors[[rows_of[text] for text in texts]]
 
 
 def load_encoder(model: str = "minilm") -> "SentenceEncoder":

@@ -13,7 +13,7 @@ from stepline.grounding import fusion
 from stepline.grounding.settings import GroundSettings
 from stepline.limits import CUE
 from stepline.pipeline.batch import read_texts
-from stepline.records import Step
+from stepline.records import Span, Step
 from stepline.writing.extractive.pronouns import Mention, Mentions
 from stepline.writing.extractive.writer import merge_repeats
 
@@ -154,3 +154,43 @@ def test_more_lines_than_any_recipe_has_are_refused(tmp_path, monkeypatch):
         read_texts(tmp_path / "l.txt")
     with pytest.raises(SettingsError, match="larger than 64 MiB"):
         read_texts(tmp_path.joinpath("/dev/zero"))
+
+
+def test_each_line_of_a_video_is_embedded_once(small_video, tmp_path, monkeypatch):
+    from stepline.pipeline.batch import steps
+    from stepline.text.encoder import SentenceEncoder
+
+    encoded = []
+    tokenize = SentenceEncoder.tokenize
+    monkeypatch.setattr(SentenceEncoder, "tokenize", lambda self, texts: encoded.extend(texts) or tokenize(self, texts))
+    path = tmp_path / "c.srt"
+    path.write_text(srt(3))
+    lines = ("stir the soup", "cut the bread", "stir the soup")
+    record = steps(small_video, captions=path, texts=lines)
+    assert record.models["vision"] == "conse"  # whose space is that of the lines
+    assert [step.text for step in record.steps] == list(lines)
+    assert sorted(text for text in encoded if text in lines) == ["cut the bread", "stir the soup"]
+
+
+def test_equal_texts_have_equal_vectors_in_their_places():
+    from stepline.text import embed
+    from stepline.text.embedding import embedded_once
+
+    vectors = embed(["stir it", "cut the bread", "stir it"])
+    np.testing.assert_array_equal(vectors, embed(["stir it", "cut the bread"])[[0, 1, 0]])
+    with embedded_once():
+        assert embed(["stir it"]) is embed(("stir it",))
+    assert embed(["stir it"]) is not embed(["stir it"])
+
+
+def test_a_page_holds_the_picture_of_many_steps_once():
+    from stepline.outputs.page import page
+    from stepline.records import Record, Video
+
+    def length(count, picture):
+        found = tuple(Step(id=str(n), text="stir it", spans=(Span(0.0, 2.0),), at=1.0) for n in range(count))
+        record = Record(id="v", video=Video(id="v", duration=9.0), steps=found)
+        return len(page(record, keyframes={step.id: picture for step in found}))
+
+    large, small = b"\xff\xd8" + bytes(30_000), b"\xff\xd8"
+    assert length(100, large) - length(100, small) == length(2, large) - length(2, small) == 40_000

@@ -38,6 +38,10 @@ def page(
     """
     style, script = _file("style.css"), _file("script.js")
     shown = page_view(record, alignment, keyframes or {})
+    style += "".join(
+        f".step .thumb.picture-{number} {{ background: url({link}) center / cover; print-color-adjust: exact; }}\n"
+        for number, link in enumerate(shown.pictures)
+    )
     return template(_file("page.html")).render(
         view=shown,
         timeline=timeline(record, shown.total),

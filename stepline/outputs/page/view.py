@@ -1,5 +1,6 @@
 """What the page says of each step and sentence, ready for the template: words and seconds, no markup."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -40,7 +41,7 @@ class SourceView:
 class StepView:
     """A step: `start` and `end` are where it is highlighted, `at` where it is most itself, `seek` where a click goes.
 
-    None where it has no time.
+    None where it has no time. shared: the number, in the page's `pictures`, of a picture that other steps have too.
     """
 
     number: int
@@ -61,6 +62,7 @@ class StepView:
     alternatives: tuple[str, ...]
     seen: tuple[str, ...]
     picture: str | None
+    shared: int | None
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,10 @@ class SentenceView:
 
 @dataclass(frozen=True)
 class PageView:
-    """Everything the page says. total: seconds on every time axis; score: what its per cent are, long and short."""
+    """Everything the page says. total: seconds on every time axis; score: what its per cent are, long and short.
+
+    pictures: those that several steps have, held once.
+    """
 
     title: str
     language: str
@@ -87,6 +92,7 @@ class PageView:
     counts: tuple[tuple[Kind, str], ...]
     score: tuple[str, str]
     steps: tuple[StepView, ...]
+    pictures: tuple[str, ...]
     sentences: tuple[SentenceView, ...]
     reference: tuple[tuple[str, tuple[tuple[float, str], ...]], ...]
     captions: tuple[tuple[str, tuple[tuple[float, str], ...]], ...]
@@ -99,8 +105,11 @@ class PageView:
 def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]) -> PageView:
     """Return what the page says of the record."""
     sentences = record.sentences
+    seen = Counter(keyframes[step.id] for step in record.steps if step.id in keyframes)
+    shared = {picture: number for number, picture in enumerate(p for p, count in seen.items() if count > 1)}
     steps = tuple(
-        _step(number, step, sentences, keyframes.get(step.id)) for number, step in enumerate(record.steps, start=1)
+        _step(number, step, sentences, keyframes.get(step.id), shared)
+        for number, step in enumerate(record.steps, start=1)
     )
     names: dict[Kind, str] = {
         "shown": "shown",
@@ -118,6 +127,7 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
         counts=tuple((kind, f"{count} {names[kind]}") for kind, count in counts.items() if count),
         score=CONFIDENT if from_pictures(record) else LIKELY,
         steps=steps,
+        pictures=tuple(picture_link(picture) for picture in shared),
         sentences=tuple(_sentence(index, sentence, record.steps) for index, sentence in enumerate(sentences)),
         reference=_placed_texts(record.reference),
         captions=_placed_texts(record.captions),
@@ -172,7 +182,9 @@ def _plain(value: JsonValue) -> str:
     return "not set" if value is None else str(value)
 
 
-def _step(number: int, step: Step, sentences: tuple[Sentence, ...], picture: bytes | None) -> StepView:
+def _step(
+    number: int, step: Step, sentences: tuple[Sentence, ...], picture: bytes | None, shared: Mapping[bytes, int]
+) -> StepView:
     best = shown_span(step)
     where = best if best is not None else step.said
     sources = tuple(
@@ -197,7 +209,8 @@ def _step(number: int, step: Step, sentences: tuple[Sentence, ...], picture: byt
         provenance=" · ".join(part for part in (step.source_text, step.licence) if part) or None,
         alternatives=step.alternatives,
         seen=tuple(map(one_line, step.seen)),
-        picture=picture_link(picture) if picture else None,
+        picture=picture_link(picture) if picture and picture not in shared else None,
+        shared=shared.get(picture) if picture else None,
     )
 
 
