@@ -1,12 +1,12 @@
 """Do pictures belong to the speech? Own pictures of real clips against those of every other clip.
 
-    python benchmarks/correspondence.py CLIPS --cache DIR [--lines DIR] [--write]
+    python benchmarks/correspondence.py CLIPS --cache DIR [--write]
 
-CLIPS, DIR as for real_clips.py; DIR keeps the pictures' features beside the records. --lines: a folder with what is
-written in each clip, NAME.json as [[text, first second, last second], ...]. Words over another film are cut where it
-ends. Weights are fitted leaving out the makers (first word of the file's name) of both clips of a pair, centre of the
-pictures and all; AUC, and the share of steps that stay "shown" at `belong_least`, own against foreign, with bootstrap
-intervals over clips. --write: fits the weights to all pairs and writes stepline/grounding/correspondence.json.
+CLIPS, DIR as for real_clips.py; DIR keeps what is seen beside the records: features, cuts, what is written in the
+picture. Words over another film are cut where it ends. Weights are fitted leaving out the makers (first word of the
+file's name) of both clips of a pair, centre of the pictures and all; AUC, and the share of steps that stay "shown" at
+`belong_least`, own against foreign, with bootstrap intervals over clips. --write: fits the weights to all pairs and
+writes stepline/grounding/correspondence.json.
 """
 
 import argparse
@@ -54,20 +54,23 @@ class Pictures:
     lines: tuple[Line, ...]
 
 
-def pictures(clip: Path, cache: Path, lines: Path | None) -> Pictures:
+def pictures(clip: Path, cache: Path) -> Pictures:
     """Return what is seen of a clip, from the cache where it is there."""
-    store, written = cache / f"{clip.stem}.npz", lines / f"{clip.stem}.json" if lines else None
+    store = cache / f"{clip.stem}.npz"
     if not store.exists():
         settings = StepsSettings()
         seen = extract_features(Request(clip, id=clip.stem), probe(clip, settings.media), settings)
         assert seen.features is not None
         assert seen.activity is not None
-        np.savez(store, features=seen.features.values, cuts=np.array(seen.activity.cuts), end=seen.end)
-    texts = json.loads(written.read_text()) if written and written.exists() else []
+        assert seen.cues is not None
+        cuts = np.array(seen.activity.cuts)
+        written = np.array(json.dumps([[line.text, line.span.start, line.span.end] for line in seen.cues.lines]))
+        np.savez(store, features=seen.features.values, cuts=cuts, end=np.array(seen.end), lines=written)
     with np.load(store) as saved:
         features = FeatureSequence(np.nan_to_num(saved["features"]), 1.0, "conse")
-        cuts = tuple(float(cut) for cut in saved["cuts"])
-        return Pictures(features, cuts, float(saved["end"]), tuple(Line(t, Span(a, b)) for t, a, b in texts))
+        texts = json.loads(str(saved["lines"]))
+        lines = tuple(Line(text, Span(start, end)) for text, start, end in texts)
+        return Pictures(features, tuple(float(cut) for cut in saved["cuts"]), float(saved["end"]), lines)
 
 
 def maker(name: str) -> str:
@@ -116,13 +119,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("clips", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--lines", type=Path, default=None)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     labels = json.loads((args.clips / "labels.json").read_text())
     spoken = [name for name, truth in labels.items() if any(step.get("spoken") for step in truth["steps"])]
     known = {name: record for name, record in records(args.clips, spoken, args.cache).items() if record.steps}
-    seen = {name: pictures(args.clips / name, args.cache, args.lines) for name in labels}
+    seen = {name: pictures(args.clips / name, args.cache) for name in labels}
     names = list(known)
     means = {name: seen[name].features.values.mean(axis=0) for name in seen}
     vectors = {name: embed([sentence.text for sentence in known[name].sentences]) for name in names}
@@ -159,7 +161,7 @@ def main() -> None:
         cut, topic, text = (float(w) for w in model.coef_[0])
         usual = -float(model.intercept_[0]) / topic
         mean = {"conse": [round(float(x), 4) for x in centre]}
-        weights = {
+        weights: dict[str, Any] = {
             "cuts": round(cut, 2),
             "topic": round(topic, 1),
             "usual_topic": round(usual, 3),

@@ -76,8 +76,10 @@ def test_no_chat_of_the_money_clip_becomes_a_step(money, seen):
 @pytest.mark.parametrize("name", SPEECHLESS)
 def test_a_clip_without_speech_gives_no_sentence(clips, tmp_path, name):
     result, record = run(clips / name, tmp_path, "--backbone", "none")
-    assert result.exit_code == 1
-    assert record is None or (not record.transcript.sentences and not record.steps)
+    assert result.exit_code == 0
+    assert not record.transcript.sentences
+    assert not record.steps
+    assert any("give its words (--captions)" in warning for warning in record.warnings)
 
 
 def test_chat_about_hair_gives_no_step(clips, tmp_path):

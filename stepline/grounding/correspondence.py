@@ -37,6 +37,7 @@ SAID_PART = 0.6  # of a line's words, from which it counts as said
 SLACK = 4.0  # seconds around the time in which a line stands
 STANDING = 20.0  # seconds; what stands longer is a watermark
 LETTERS, WORDS = 3, 2  # of a word, and words of a line, that count
+LONG_WORD = 5  # letters of a word that is a line by itself: "REPEAT"
 COUNTED = 20  # chances at most: what one editor does alike is not independent
 LIMIT = 2.0  # nats that the cuts may say: another film can be cut alike
 
@@ -154,7 +155,8 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
     screens: dict[int, bool] = {}  # second at which lines come, together one chance -> whether one of them is said
     for line in sorted(lines, key=lambda line: line.span.start):
         words = frozenset(_words(line.text))
-        if len(words) < WORDS or line.span.duration > STANDING or words in seen:
+        few = len(words) < WORDS and not any(len(word) >= LONG_WORD for word in words)
+        if few or line.span.duration > STANDING or words in seen:
             continue
         seen.add(words)
         near = set[str]().union(*(said[t] for t in range(int(line.span.start), math.ceil(line.span.end))))

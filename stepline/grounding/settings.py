@@ -29,7 +29,9 @@ class GroundSettings(Settings):
     unsaid_rate: Fraction = 0.3  # the same for a step that nobody speaks of (a recipe's line); a guess
     shown_threshold: Fraction = 0.5  # P(shown) below which a step is only "said"
     belong_rate: Fraction = 0.95  # P(the pictures belong to the speech) before any evidence; a guess
-    belong_least: Offset = -0.7  # log odds that they belong from which a step is "shown", below it is "unclear": 1 to 2
+    belong_least: Offset = (
+        -0.85
+    )  # log odds that they belong from which a step is "shown", below it is "unclear": 3 to 7
     talk: NonNegative = 0.5  # nats against doing from which a talking head may send its steps elsewhere
     likeness_penalty: NonNegative = 2.0  # nats a unit of weight that likeness must earn
     likeness_penalty_conse: NonNegative = 4.0  # the same of ConSE's, which less lets carry steps away on real clips

@@ -14,6 +14,7 @@ from stepline.outputs.registry import (
     foreign_outputs,
     missing_outputs,
     output_path,
+    output_places,
     write_outputs,
 )
 from stepline.outputs.storyboard import SUMMARY_SUFFIX, storyboard
@@ -37,6 +38,7 @@ __all__ = [
     "jsonld",
     "missing_outputs",
     "output_path",
+    "output_places",
     "page",
     "plan_chapters",
     "remove_clips",

@@ -217,9 +217,9 @@ def missing_outputs(record: Record, folder: Path, formats: Sequence[str]) -> lis
 def _stands(record: Record, folder: Path, name: str) -> bool:
     path = output_path(record, folder, name)
     if not (OUTPUTS[name].remade or name == "html"):
-        inside = [file for place in _places(record, folder, name) for file in (place, *place.glob("*"))]
+        inside = [file for place in output_places(record, folder, name) for file in (place, *place.glob("*"))]
         on_disk = {file: file for file in inside if file.is_file()}
-        return _noted(record, folder).get(path.name, "").split()[:2] == _mark(record, path, on_disk).split()
+        return _notes(record, folder)[0].get(path.name, "").split()[:2] == _mark(record, path, on_disk).split()
     try:
         present = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -244,21 +244,24 @@ def _keep_ownership(record: Record, folder: Path, formats: Sequence[str], files:
     They are those of an earlier run in other formats than those written now, and of those written, which stand in
     `files`, the ones that the record alone does not give.
     """
-    note, earlier = _note(record, folder), _noted(record, folder)
+    note, earlier = _note(record, folder), _notes(record, folder)
     others = [name for name in OUTPUTS if name not in (*formats, "html")]
-    kept = {path.name: earlier.get(path.name) or sha256(path) for path in _own_outputs(record.id, folder, others)}
+    own = _own_outputs(record.id, folder, others)
+    kept = {
+        path.name: next((noted[path.name] for noted in earlier if path.name in noted), sha256(path)) for path in own
+    }
     for name in (name for name in formats if not (OUTPUTS[name].remade or name == "html")):
-        path, places = output_path(record, folder, name), _places(record, folder, name)
-        own = {file: partial for file, partial in files.partials.items() if {file, file.parent} & set(places)}
-        before = earlier.get(path.name, "").partition(" ")[0]  # what stands there until the new file takes its place
-        kept[path.name] = f"{_mark(record, path, own)} {before}"
+        path, places = output_path(record, folder, name), output_places(record, folder, name)
+        new = {file: partial for file, partial in files.partials.items() if {file, file.parent} & set(places)}
+        before = [noted.get(path.name, "").partition(" ")[0] for noted in earlier]  # what stands there until then
+        kept[path.name] = " ".join([_mark(record, path, new), *before]).strip()
     if kept:
         files.partial(note).write_text(json.dumps(kept), encoding="utf-8")
     else:
         files.remove(note)
 
 
-def _places(record: Record, folder: Path, name: str) -> list[Path]:
+def output_places(record: Record, folder: Path, name: str) -> list[Path]:
     """Return the file or folder of an output, and the folder of the pictures that it links."""
     path = output_path(record, folder, name)
     return [path, _pictures_folder(record, folder)] if OUTPUTS[name].keyframes == "beside" else [path]
@@ -274,10 +277,15 @@ def _mark(record: Record, path: Path, files: Mapping[Path, Path]) -> str:
     return f"{digests.get(path, 'none')} {hashlib.sha256(chr(10).join(lines).encode()).hexdigest()}"
 
 
-def _noted(record: Record, folder: Path) -> dict[str, str]:
-    """Return what an earlier run has noted of its files."""
+def _notes(record: Record, folder: Path) -> list[dict[str, str]]:
+    """Return what the last run that ended has noted of its files, and after it what killed ones have."""
+    note = _note(record, folder)
+    return [_read_note(path) for path in (note, *partial_files(note))]
+
+
+def _read_note(path: Path) -> dict[str, str]:
     with contextlib.suppress(OSError, ValueError):
-        noted = parse_json(_note(record, folder).read_bytes())
+        noted = parse_json(path.read_bytes())
         return {str(name): str(mark) for name, mark in noted.items()} if isinstance(noted, dict) else {}
     return {}
 
@@ -294,7 +302,7 @@ def _own_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
     for path in (places["json"], *partial_files(places["json"])):
         with contextlib.suppress(StoreError):
             earlier[path] = read_record(path)
-    noted = _noted(video, folder)
+    notes = _notes(video, folder)
     either = (OutputExtras(), OutputExtras(said_cues=False))
     found = [places["json"]] if places["json"] in earlier else []
     for name in (name for name in formats if name != "json" and places[name].is_file()):
@@ -302,7 +310,7 @@ def _own_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
         if name == "html":
             own = PAGE_MARK.encode() in path.read_bytes()
         else:
-            own = sha256(path) in noted.get(path.name, "").split()
+            own = any(sha256(path) in noted.get(path.name, "").split() for noted in notes)
         if not own and OUTPUTS[name].remade:
             texts = (write(record, extras) for record in earlier.values() for extras in either)
             data = path.read_bytes()

@@ -285,7 +285,7 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
 
 def write_files(request: Request, result: StepsResult, options: OutputOptions) -> tuple[Path, ...]:
     """Write every file that is asked for of one video, all or none, and return their paths."""
-    from stepline.outputs import OUTPUTS, missing_outputs, output_path, remove_clips, write_clips, write_outputs
+    from stepline.outputs import OUTPUTS, missing_outputs, output_places, remove_clips, write_clips, write_outputs
 
     record = result.record
     pictured = any(OUTPUTS[name].keyframes != "none" for name in options.formats)
@@ -303,7 +303,11 @@ def write_files(request: Request, result: StepsResult, options: OutputOptions) -
             files=files,
         )
     for name in options.formats:  # of a run that was killed; until now they told whose the files in place are
-        remove_partial_files(options.out, of=output_path(record, options.out, name))
+        for place in output_places(record, options.out, name):
+            if place.is_dir():
+                remove_partial_files(place)
+            else:
+                remove_partial_files(options.out, of=place)
     return (*clips, *outputs)
 
 
