@@ -63,6 +63,8 @@ def test_a_caption_that_is_being_said_speaks_for_the_pictures():
     assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(40, 43))]).text < 0  # not then
     assert correspondence(said, 60.0, on_screen=[Line("Lift your chin", Span(10, 13))]).text < 0
     assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(0, 60))]).text == 0  # a watermark
+    assert correspondence(said, 60.0, on_screen=[Line("PRESS", Span(10, 13))]).text > 1  # a long word alone
+    assert correspondence(said, 60.0, on_screen=[Line("the", Span(10, 13))]).text == 0
 
 
 def test_nothing_known_is_not_known():
