@@ -12,6 +12,7 @@ This is the only place that puts a Record together, and the only one that knows 
 each decoded once, side by side: while one core recognises speech and writes steps, the other sees.
 """
 
+import contextlib
 import math
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -114,7 +115,8 @@ def understand(
     networks = networks or load_networks(settings)
     # Before the reading: a file that is replaced meanwhile is then known by what was there first.
     digest, made_from = sha256(request.path), fingerprint(request, settings, networks)
-    speech, written, visual = _listen_and_look(request, info, settings, progress)
+    described = networks.describer is not None
+    speech, written, visual = _listen_and_look(request, info, settings, progress, described=described)
     trim_memory()
     duration = round(max(speech.end, visual.end) or info.duration, 3)
     if duration <= 0:
@@ -165,9 +167,15 @@ def understand(
 
 
 def _listen_and_look(
-    request: Request, info: "MediaInfo", settings: StepsSettings, progress: Progress | None
+    request: Request, info: "MediaInfo", settings: StepsSettings, progress: Progress | None, *, described: bool
 ) -> "tuple[Speech, WrittenSteps, VisualFeatures]":
-    """Recognise, write and look side by side; what fails on one side stops the other, as Ctrl-C stops both."""
+    """Recognise, write and look side by side; what fails on one side stops the other, as Ctrl-C stops both.
+
+    Hours of sound in which nobody speaks end the look too: no step is sought in the pictures then.
+    described: whether a network describes what is seen, spoken of or not.
+    """
+    from stepline.writing import WrittenSteps
+
     stop = Event()
 
     def stop_if_failed(done: "Future[VisualFeatures]") -> None:
@@ -180,6 +188,11 @@ def _listen_and_look(
         try:
             speech = recognise_speech(request, info, settings, progress=progress, stop=stop)
             trim_memory()  # the recogniser's memory, before the grammar is loaded
+            if speech.end > 0 and not (speech.transcript.sentences or request.texts or described):
+                stop.set()
+                with contextlib.suppress(StoppedError):
+                    looking.result()  # raises what went wrong there
+                return speech, WrittenSteps(), VisualFeatures()
             written = propose_steps(request, _near_the_video(speech.transcript, info.duration), settings)
             return speech, written, looking.result()
         except StoppedError:

@@ -12,7 +12,10 @@ from stepline.errors import CaptionError, SettingsError
 from stepline.grounding import fusion
 from stepline.grounding.settings import GroundSettings
 from stepline.limits import CUE
+from stepline.pipeline import understand
 from stepline.pipeline.batch import read_texts
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.progress import StoppedError
 from stepline.records import Span, Step
 from stepline.writing.extractive.pronouns import Mention, Mentions
 from stepline.writing.extractive.writer import merge_repeats
@@ -74,7 +77,6 @@ def test_more_words_than_any_video_says_are_refused(tmp_path, monkeypatch):
 def test_captions_hours_past_the_end_are_not_read_for_steps(small_video, tmp_path, monkeypatch):
     from stepline import writing
     from stepline.pipeline.batch import steps
-    from stepline.pipeline.request import StepsSettings
     from stepline.settings import load_settings
 
     given = []
@@ -154,6 +156,19 @@ def test_more_lines_than_any_recipe_has_are_refused(tmp_path, monkeypatch):
         read_texts(tmp_path / "l.txt")
     with pytest.raises(SettingsError, match="larger than 64 MiB"):
         read_texts(tmp_path.joinpath("/dev/zero"))
+
+
+def test_hours_in_which_nobody_speaks_are_not_looked_at_to_their_end(small_video, tmp_path, monkeypatch):
+    """Nothing is sought in the pictures then, and eyes cost more than ears."""
+
+    def look(request, info, settings, *, progress, stop):
+        assert stop.wait(120)
+        raise StoppedError
+
+    monkeypatch.setattr(understand, "extract_features", look)
+    record = understand.understand(Request(small_video, "small"), StepsSettings()).record
+    assert (record.steps, record.transcript.sentences) == ((), ())
+    assert record.video.duration == pytest.approx(16, abs=0.5)
 
 
 def test_each_line_of_a_video_is_embedded_once(small_video, tmp_path, monkeypatch):
