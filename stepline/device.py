@@ -91,8 +91,12 @@ class Device:
 def cpu_threads() -> int:
     """Return how many threads a network on the CPU uses: OMP_NUM_THREADS, else as many as the process has cores."""
     given = os.environ.get("OMP_NUM_THREADS", "")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(given) if given.isdecimal() and int(given) else cores
+    return int(given) if given.isdecimal() and int(given) else core_count()
+
+
+def core_count() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def choose_device(wanted: str = "auto", compute: ComputeType = "auto") -> Device:

@@ -24,7 +24,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from stepline.curate.dataset_stages import run_dataset_stage
-from stepline.curate.execution.local import core_count, run_locally, scratch_folder
+from stepline.curate.execution.local import run_locally, scratch_folder
 from stepline.curate.execution.scheduler import FinishedVideo, Phase
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.remote import RemotePath
@@ -41,6 +41,7 @@ from stepline.curate.stage import (
 from stepline.curate.store.lock import lock_run
 from stepline.curate.store.results import CELLS, FAILURES, STAGES, ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog, write_inventory
+from stepline.device import core_count
 from stepline.errors import DatasetError
 from stepline.records import Rejected
 from stepline.storage import PARTIAL, check_writable

@@ -59,11 +59,6 @@ def gpus_a_worker(asked: float) -> float:
     return asked or float(current_device().kind != "cpu")
 
 
-def core_count() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Yield a new folder in the cache; remove it at the end, with those of runs that were killed."""

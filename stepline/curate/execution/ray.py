@@ -15,7 +15,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from stepline.curate.execution.local import core_count, scratch_folder
+from stepline.curate.execution.local import scratch_folder
 from stepline.curate.execution.messages import LONGEST_REASON
 from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase, Scheduler
 from stepline.curate.plan import Plan
@@ -23,6 +23,7 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog, from_json_line, to_json_line
+from stepline.device import core_count
 from stepline.errors import ModelError, SettingsError, SteplineError
 
 ENVIRONMENT = {
