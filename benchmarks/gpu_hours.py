@@ -50,7 +50,7 @@ def jobs() -> list[Job]:
     paper, half = procx["paper, key-aware"], procx["peak_gflops"] * 1e9 / 2  # half of a core's peak is a guess
     found = paper["step"]["stepline"]["cpu_min_s"] / 8
     clips = load("s3d")["threads_1"]["fast"]["clips_a_cpu_second_best"]
-    s3d = 37e9 * clips  # docs/results.md: 37 GFLOP a clip
+    s3d = 37e9 * clips  # docs/results/wys2.md: 37 GFLOP a clip
     return [
         Job("A: 4,000 test videos answered", 4000, infer, core * nasva["infer_share_of_peak"]),
         Job("A: NaSVA trained, 710,000 samples x 12", 710_000 * 12, step, core * nasva["train_share_of_peak"]),

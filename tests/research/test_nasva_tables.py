@@ -209,7 +209,7 @@ def test_the_command_prints_the_tables_it_wrote(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_papers_orderings_hold_on_one_seed(tmp_path):
-    """About 2.5 CPU minutes: what docs/results.md reports of three seeds."""
+    """About 2.5 CPU minutes: what docs/results/nasva.md reports of three seeds."""
     trials = NasvaTrials(tmp_path)
     for claim in ASSERTED:
         outcomes = {trial: trials.outcome(sized(trial, NasvaSize(), 0)) for trial in claim.subjects}
