@@ -6,7 +6,8 @@ OUT: folders of finished runs of `stepline curate`, of which the first gives the
 of its own videos with its own workers is set beside what it really took: the model is believed only as far as that.
 The check runs on wall seconds, which a busy machine stretches alike on both sides; the large cluster on CPU seconds.
 Videos of half a minute say little of those of 6.5 minutes, so stages grow in proportion to duration: on a ten-minute
-video of 720p all stages together take 0.075 CPU seconds a second (docs/results/speed.md); the rate printed stands beside it.
+video of 720p all stages together take 0.075 CPU seconds a second (docs/results/speed.md);
+the rate printed stands beside it.
 Durations, failure rates and storage of the large cluster are the settings below; they are assumptions, and named so.
 """
 
