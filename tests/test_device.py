@@ -181,13 +181,14 @@ class Recorded:
 
     def one(self, sound, **told):
         self.alone += 1
-        return iter([self.segment(0.0)]), SimpleNamespace(language="en")
+        return iter([self.segment(0.0)]), SimpleNamespace(language="en", language_probability=1.0)
 
     def many(self, sound, **told):
         if self.fails:
             raise RuntimeError("CUDA failed with error out of memory")
         self.batches.append((len(told["clip_timestamps"]), told["batch_size"], told["beam_size"]))
-        return iter([self.segment(clip["start"]) for clip in told["clip_timestamps"]]), SimpleNamespace(language="en")
+        info = SimpleNamespace(language="en", language_probability=1.0)
+        return iter([self.segment(clip["start"]) for clip in told["clip_timestamps"]]), info
 
     @staticmethod
     def segment(begin):

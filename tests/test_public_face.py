@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import stepline as package
+from stepline.asr import TranscriptionResult
+from stepline.records import Rejected
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("numpy", "torch", "av", "pydantic", "spacy", "faster_whisper", "click", "scipy", "PIL")
@@ -73,6 +75,15 @@ def test_a_video_without_speech_has_no_step_and_says_what_would_help_with_and_wi
     (advice,) = [warning for warning in alone.warnings if warning.startswith("no speech to write steps from")]
     assert len(advice) < 150
     assert "--captions" in advice
+
+
+def test_speech_that_was_only_looped_over_is_not_called_silence(small_video, monkeypatch):
+    loop = Rejected(what="sentence", text="I was younger.", reason="the recogniser repeated itself")
+    heard = TranscriptionResult(package.Transcript(language="zh", recogniser="whisper-base"), (loop,))
+    monkeypatch.setattr("stepline.asr.transcribe", lambda *_: heard)
+    settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
+    advice = package.steps(small_video, settings=settings).warnings[-1]
+    assert advice.startswith("speech is heard (language 'zh'), but no word of it is believed (1 doubtful sentence left")
 
 
 def test_the_readme_example_runs(small_video, captions_file, tmp_path):

@@ -50,6 +50,11 @@ DOUBTED = 0.5  # fraction of a window's sentences not believed, from which the r
 REPEATED = "the recogniser repeated itself"
 
 
+def is_unsure(reason: str) -> bool:
+    """Whether a sentence was left out for words that somebody may have said, but not those: another language, noise."""
+    return reason == REPEATED or "unsure" in reason
+
+
 @dataclass(frozen=True)
 class SpeechEvidence:
     """What speaks for a sentence: mean P(voice) in its span; mean log-probability of its window, None = unknown."""

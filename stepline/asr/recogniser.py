@@ -54,7 +54,12 @@ class RecogniserSwitch:
     @property
     def advice(self) -> str:
         """What to add to a doubt about the words; empty when the model knows other languages already."""
-        return f"; {CURE}" if self.name == ENGLISH_ONLY and not weights_fetched(MULTILINGUAL) else ""
+        return CURE if self.english_only and not weights_fetched(MULTILINGUAL) else ""
+
+    @property
+    def english_only(self) -> bool:
+        """Whether the model in use is the fast one, which takes whatever it hears for English."""
+        return self.name == ENGLISH_ONLY
 
     @property
     def at_once(self) -> int:

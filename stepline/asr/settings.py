@@ -34,7 +34,7 @@ class AsrSettings(Settings):
     longest: Positive = 12.0  # s after which a sentence without punctuation is cut at its longest pause
     switch_below: LogProbability = -0.6  # mean log-probability under which Whisper base is asked for the language
     switch_voice: Positive = 2.0  # s of speech a window needs for that question
-    switch_above: Probability = 0.6  # P(language) that base needs to overrule tiny.en
+    switch_above: Probability = 0.6  # P(language) that base needs to overrule tiny.en, and any model to name one
     log_probability: LogProbability = -0.8  # a window whose mean log-probability is lower is not believed
     word_probability: Probability = 0.45  # nor a sentence whose mean word probability is lower
     voiced: Probability = 0.2  # nor a sentence whose mean voice probability is lower

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from stepline.asr.audio_windows import AudioWindow, AudioWindower, WindowTranscript
-from stepline.asr.hallucinations import REPEATED, SpeechEvidence, hallucination_reasons, repeated_sentences
+from stepline.asr.hallucinations import REPEATED, SpeechEvidence, hallucination_reasons, is_unsure, repeated_sentences
 from stepline.asr.recogniser import RecogniserSwitch
 from stepline.asr.second_reading import fit_to_voice, read_again
 from stepline.asr.sentences import ends_sentence, split_sentences
@@ -27,10 +27,11 @@ LONGEST_TEXT = 300  # characters of a dropped text that are kept
 
 @dataclass(frozen=True)
 class TranscriptionResult:
-    """The transcript, and each sentence that was left out with its reason."""
+    """The transcript, each sentence that was left out with its reason, and what would help where most was."""
 
     transcript: Transcript
     dropped: tuple[Rejected, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def transcribe(blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS) -> TranscriptionResult:
@@ -42,7 +43,7 @@ def transcribe(blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS) -
     """
     recogniser, windower = RecogniserSwitch(settings), AudioWindower(settings)
     kept: list[Sentence] = []
-    dropped: list[Rejected] = []
+    doubted: list[tuple[Sentence, str]] = []
     language: str | None = None
     windows = windower.windows(blocks)
     while some := list(islice(windows, recogniser.at_once)):
@@ -58,22 +59,35 @@ def transcribe(blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS) -
             second = windower.resume(resume)
             sentences = [sentence for sentence in sentences if sentence.span.start < second]
         if sentences:
-            language = next((read.language for read in reversed(reads) if read.language is not None), None)
+            language = next((read.language for read in reversed(reads) if read.language is not None), language)
         evidence = [_evidence(sentence, some, reads) for sentence in sentences]
         reasons = hallucination_reasons(sentences, evidence, settings)
         for sentence, reason in zip(sentences, reasons, strict=True):
             if reason is None:
                 kept.append(sentence)
             else:
-                advice = recogniser.advice if "unsure" in reason else ""
-                dropped.append(_rejected(sentence, reason + advice))
+                doubted.append((sentence, reason))
     in_order = sorted(kept, key=lambda sentence: (sentence.span.start, sentence.span.end))
     looped = repeated_sentences(in_order)  # a loop may go on from window to window
-    dropped += [_rejected(in_order[index], REPEATED) for index in sorted(looped)]
+    doubted += [(in_order[index], REPEATED) for index in sorted(looped)]
     in_order = [sentence for index, sentence in enumerate(in_order) if index not in looped]
-    log.info("heard %d sentences, left out %d", len(in_order), len(dropped))
+    log.info("heard %d sentences, left out %d", len(in_order), len(doubted))
+    # A word or two that is not understood, or less than what is, tells nothing of the language.
+    unsure = [sentence for sentence, reason in doubted if is_unsure(reason)]
+    most = max(settings.switch_voice, _seconds(in_order)) < _seconds(unsure)
+    advice = recogniser.advice if most else ""
+    if not in_order and recogniser.english_only and settings.language is None:
+        language = None  # nothing was understood by a model that takes whatever it hears for English
     whole = Transcript(language=language, sentences=tuple(in_order), recogniser=recogniser.name)
-    return TranscriptionResult(whole, tuple(dropped))
+    dropped = tuple(
+        _rejected(sentence, f"{reason}; {advice}" if advice and reason != REPEATED and is_unsure(reason) else reason)
+        for sentence, reason in doubted
+    )
+    return TranscriptionResult(whole, dropped, (f"most of the speech is not understood; {advice}",) if advice else ())
+
+
+def _seconds(sentences: Sequence[Sentence]) -> float:
+    return sum(sentence.span.duration for sentence in sentences)
 
 
 def _rejected(sentence: Sentence, reason: str) -> Rejected:

@@ -58,9 +58,11 @@ class Whisper:
         with self._gpu_errors():
             segments, info = self._model.transcribe(_join_runs(window, runs), **self._options(beam))
             segment = next(iter(segments), None)
-        if self.language is None:
-            self.language = str(info.language)
-        return self._transcript(window, runs, [] if segment is None else [segment], str(info.language))
+        language: str | None = str(info.language)
+        if info.language_probability < self._settings.switch_above and not self._settings.translate:
+            language = None  # a guess is no name, nor binds it the windows to come
+        self.language = self.language or language
+        return self._transcript(window, runs, [] if segment is None else [segment], language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
         """Return what is said in each window, the model reading `at_once` of them together; the language is known."""
@@ -101,7 +103,7 @@ class Whisper:
         }
 
     def _transcript(
-        self, window: AudioWindow, runs: Runs, segments: Sequence[Any], language: str, begin: int = 0
+        self, window: AudioWindow, runs: Runs, segments: Sequence[Any], language: str | None, begin: int = 0
     ) -> WindowTranscript:
         """Return a window's words. begin: seconds of the sound that was read at which its speech begins."""
         if not segments:

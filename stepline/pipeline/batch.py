@@ -275,9 +275,11 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
     left_out = f" ({count} doubtful sentence{'' if count == 1 else 's'} left out)" if count else ""
     if request.captions is not None:
         raise CaptionError(f"{request.captions}: holds no sentence to write steps from{left_out}; give other captions")
+    from stepline.asr.hallucinations import is_unsure
+
     language = record.transcript.language if record.transcript else None
     heard = NO_SPEECH
-    if any("unsure" in item.reason for item in record.dropped):
+    if any(is_unsure(item.reason) for item in record.dropped):
         heard = f"speech is heard{f' (language {language!r})' if language else ''}, but no word of it is believed"
     advice = f"{heard}{left_out}; give its words (--captions), your own lines (--texts), or --describe MODEL"
     return record.model_copy(update={"warnings": (*record.warnings, advice)})

@@ -239,7 +239,8 @@ def recognise_speech(
 
     reader = MediaReader(request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media)
     heard = transcribe(with_progress(reader, AudioBlock, "listening", info.duration, progress, stop), settings.asr)
-    return Speech(transcript=heard.transcript, dropped=heard.dropped, end=reader.end, warnings=reader.warnings)
+    warnings = (*reader.warnings, *heard.warnings)
+    return Speech(transcript=heard.transcript, dropped=heard.dropped, end=reader.end, warnings=warnings)
 
 
 def propose_steps(request: Request, transcript: Transcript, settings: StepsSettings) -> "WrittenSteps":

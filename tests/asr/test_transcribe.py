@@ -84,6 +84,70 @@ def test_without_whisper_base_the_doubt_names_the_extra(monkeypatch: pytest.Monk
     assert "stepline weights get whisper-base" in found.dropped[0].reason
 
 
+Spoken = list[tuple[str, float, float, float]]  # a text, its seconds, the probability of each of its words
+
+
+def read_by(monkeypatch: pytest.MonkeyPatch, spoken: Spoken, *languages: str, probability: float = 1.0) -> None:
+    """Let every model that is loaded hear this, window by window; it knows English, and the other languages given."""
+    words = [
+        SimpleNamespace(word=f" {word}", start=start + k * step, end=start + (k + 0.9) * step, probability=sure)
+        for text, start, end, sure in spoken
+        for k, word in enumerate(text.split())
+        for step in [(end - start) / len(text.split())]
+    ]
+    model = SimpleNamespace(
+        supported_languages=("en", *languages),
+        model=SimpleNamespace(is_multilingual=bool(languages)),
+        transcribe=lambda sound, **options: (
+            [SimpleNamespace(words=words, avg_logprob=-0.3)],
+            SimpleNamespace(language=(*languages, "en")[0], language_probability=probability),
+        ),
+    )
+    monkeypatch.setattr("faster_whisper.WhisperModel", lambda *_, **__: model)
+    monkeypatch.setattr("stepline.asr.whisper.find_weights", lambda name: Path(name))
+    monkeypatch.setattr("stepline.asr.recogniser.weights_fetched", lambda name: name == TINY)
+
+
+CLEAR = ("Cut the bread into four thin slices, and toast them.", 3.7, 7.3, 0.9)
+
+
+def demo_voice() -> list[AudioBlock]:
+    """Return the demo's first 8 s, in which somebody speaks from 0.7 to 3.1 and from 4.0 to 7.8 s."""
+    return [block for block in read_sound(DEMO) if block.start < 8]
+
+
+def test_a_few_words_not_understood_beside_clear_english_are_not_taken_for_another_language(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read_by(monkeypatch, [("What happened over there?", 0.4, 2.8, 0.2), CLEAR])
+    found = transcribe(demo_voice())
+    assert [sentence.text for sentence in found.transcript.sentences] == [CLEAR[0]]
+    (left_out,) = found.dropped
+    assert "unsure of the words" in left_out.reason
+    assert "English" not in left_out.reason
+    assert (found.transcript.language, found.warnings) == ("en", ())
+
+
+def test_where_most_is_not_understood_the_cure_is_told_once_and_no_language_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read_by(monkeypatch, [("I was younger then.", 0.4, 2.8, 0.2), ("I was like how to do it.", 3.7, 7.3, 0.2)])
+    found = transcribe(demo_voice())
+    assert found.transcript.sentences == ()
+    assert found.transcript.language is None
+    assert "perhaps it is not English" in found.dropped[0].reason
+    (advice,) = found.warnings
+    assert "`stepline weights get whisper-base`" in advice
+
+
+@pytest.mark.parametrize(("probability", "named"), [(0.9, "es"), (0.3, None)])
+def test_a_language_is_named_where_it_is_likely(
+    monkeypatch: pytest.MonkeyPatch, probability: float, named: str | None
+) -> None:
+    read_by(monkeypatch, [CLEAR], "es", probability=probability)
+    assert transcribe(demo_voice(), AsrSettings(model="whisper-base")).transcript.language == named
+
+
 @clips
 def test_speech_of_another_language_is_translated_and_the_record_says_from_which(
     monkeypatch: pytest.MonkeyPatch,
@@ -98,7 +162,8 @@ def test_speech_of_another_language_is_translated_and_the_record_says_from_which
             del sound
             asked.append(options)
             word = SimpleNamespace(word=" Stop.", start=0.2, end=0.6, probability=0.9)
-            return [SimpleNamespace(words=[word], avg_logprob=-0.2)], SimpleNamespace(language="es")
+            heard = SimpleNamespace(language="es", language_probability=0.9)
+            return [SimpleNamespace(words=[word], avg_logprob=-0.2)], heard
 
     monkeypatch.setattr("faster_whisper.WhisperModel", lambda *_, **__: Multilingual())
     monkeypatch.setattr("stepline.asr.whisper.find_weights", lambda name: Path(name))
