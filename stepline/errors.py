@@ -10,7 +10,7 @@
     ├── DatasetError            annotations that are missing or malformed
     └── ShapeError              arrays whose shapes or values do not fit together
 
-The command line prints the message in one line and ends with exit code 1. Whatever it prints passes `printable`.
+The command line prints the message and ends with exit code 1. Whatever it prints passes `printable`.
 """
 
 import re
@@ -27,6 +27,16 @@ def printable(text: str) -> str:
     return CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
+def error_line(text: str) -> str:
+    """Return a message as one printable line, whatever file names and other libraries' words it quotes."""
+    return printable(" ".join(filter(None, map(str.strip, text.splitlines()))))
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what another library says of its error, or the error's name where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 # What the main job does without, and the extra that brings it.
 EXTRAS = {"accelerate": "train", "pyarrow": "data", "scipy": "data", "tensorboard": "train", "torch": "train"}
 
@@ -40,7 +50,11 @@ def missing_extra(error: BaseException) -> str | None:
 
 
 class SteplineError(Exception):
-    """Base of every error that a user can cause and cure."""
+    """Base of every error that a user can cause and cure; as text it is one printable line."""
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return error_line(super().__str__())
 
 
 class MediaError(SteplineError):

@@ -17,7 +17,7 @@ from typing import IO, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stepline.errors import ModelError
+from stepline.errors import ModelError, first_line
 
 Array = npt.NDArray[Any]
 
@@ -61,7 +61,7 @@ def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
     try:
         tensors = read_state_dict(path)
     except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0][:200]
+        reason = first_line(error)[:200]
         raise ModelError(f"{path}: not {network}'s weights ({reason}); {cure}") from error
     return {name: value.astype(np.float32) if value.dtype.kind == "f" else value for name, value in tensors.items()}
 

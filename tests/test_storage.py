@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stepline import storage as store
-from stepline.errors import StoreError
+from stepline.errors import SteplineError, StoreError
 from stepline.records import Record, Rejected, Sentence, Span, Step, Transcript, Video, Word
 
 
@@ -99,6 +100,76 @@ def test_parquet_loses_nothing(record, tmp_path):
 def test_a_parquet_file_that_is_not_there_is_called_so(tmp_path):
     with pytest.raises(StoreError, match="none.parquet: no such file"):
         list(store.read_parquet(tmp_path / "none.parquet"))
+
+
+def write_bytes_table(path, columns, metadata=None):
+    """Write columns of bytes as what they are not checked to be: text."""
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    path.parent.mkdir(exist_ok=True)
+    arrays = {name: arrow.array(cells, arrow.binary()).view(arrow.string()) for name, cells in columns.items()}
+    parquet.write_table(arrow.table(arrays).replace_schema_metadata(metadata), path)
+    return path
+
+
+def parquet_readers():
+    """Return everything that turns somebody's Parquet into values, by name: (columns, reads a path)."""
+    from stepline.curate.sources.read import read_source
+    from stepline.features.store import KEY, LOCATION_COLUMNS, VERSION, read_index
+    from stepline.sieve_swap.content_words import _read
+    from stepline.sieve_swap.output import read_pairs
+    from stepline.sieve_swap.pairing import WordVocabulary
+    from stepline.text_base.base import _Table
+    from stepline.text_base.encoding import _texts
+    from stepline.text_base.read_sources import read_shard
+
+    def index(path):
+        folder = path.parent / "store"
+        write_bytes_table(folder / "shard-00000.parquet", {key: [b"\xff"] for key in LOCATION_COLUMNS}, {KEY: VERSION})
+        list(read_index(folder, 0))
+
+    return {
+        "records": ("record", lambda path: list(store.read_parquet(path))),
+        "source list": ("id", lambda path: list(read_source(str(path)))),
+        "feature index": ("id", index),
+        "pairs": ("id", read_pairs),
+        "words": ("title", lambda path: _read(path, WordVocabulary())),
+        "documents read": ("id", read_shard),
+        "text base": ("text", lambda path: list(_Table([path.parent], path.name, [1], 10))),
+        "lines to embed": ("text", lambda path: list(_texts(path, 10))),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(parquet_readers()))
+def test_text_that_is_not_utf8_in_anybodys_parquet_is_an_error_of_one_line(tmp_path, name):
+    column, read = parquet_readers()[name]
+    path = write_bytes_table(tmp_path / "x.parquet", {column: [b"caf\xe9"]})
+    with pytest.raises(SteplineError) as caught:
+        read(path)
+    assert ".parquet" in str(caught.value)
+    if name != "words":  # whose rows are read as a whole
+        assert f"column '{column}', row 0: text that is not UTF-8" in str(caught.value)
+
+
+def test_only_one_place_opens_parquet_for_reading(request):
+    package = request.config.rootpath / "stepline"
+    opens = [path for path in package.rglob("*.py") if re.search(r"\.(ParquetFile|read_table)\(", path.read_text())]
+    assert opens == [package / "storage.py"]
+
+
+def test_a_cell_that_python_has_no_value_for_names_its_column_after_the_rows_before_it(tmp_path):
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    when = arrow.array([0, 2**62], arrow.timestamp("us"))
+    parquet.write_table(arrow.table({"id": ["a", "b"], "when": when}), tmp_path / "x.parquet")
+    table = store.ParquetReader(tmp_path / "x.parquet")
+    rows = table.rows()
+    assert next(rows)["id"] == "a"
+    with pytest.raises(store.ParquetError, match="column 'when', row 1: "):
+        next(rows)
+    assert [*table.rows(["id"])] == [{"id": "a"}, {"id": "b"}]
 
 
 def test_a_damaged_parquet_file_is_an_error(tmp_path):

@@ -14,7 +14,7 @@ from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.settings import AsrSettings
 from stepline.asr.vad import find_speech
 from stepline.device import current_device
-from stepline.errors import ModelError, SettingsError
+from stepline.errors import ModelError, SettingsError, first_line
 from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.records import Span, Word
 from stepline.weights import find_weights
@@ -180,7 +180,7 @@ def find_model(name: str) -> Path:
     try:
         return Path(download_model(name))
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        reason = first_line(error)[:200]
         cure = "try again when the hub can be reached, or give a CTranslate2 folder"
         raise ModelError(f"{name}: cannot be fetched from the model hub ({reason}); {cure}") from error
 

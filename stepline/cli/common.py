@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stepline.errors import SteplineError, missing_extra, printable
+from stepline.errors import SteplineError, error_line, missing_extra, printable
 
 if TYPE_CHECKING:
     from stepline.annotate.local_server import LocalServer
@@ -292,19 +292,19 @@ def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
     if log.isEnabledFor(logging.DEBUG):
         say("".join(traceback.format_exception(error)).rstrip(), urgent=True)
     if isinstance(error, SteplineError):
-        say(f"stepline: {' '.join(str(error).split())}", urgent=True)
+        say(f"stepline: {error}", urgent=True)
         return 1
     if (lacking := missing_extra(error)) is not None:
         say(f"stepline: {lacking}", urgent=True)
         return 1
-    named = ", ".join(map(str, files))
+    named = error_line(", ".join(map(str, files)))
     if isinstance(error, OSError) and error.errno and error.errno not in OWN_FAULTS:
         # Without a file's name it is a stream's, most likely.
         output = named if named and error.errno != errno.ENOSPC else "the output"
-        place = error.filename if isinstance(error.filename, str) else output
+        place = error_line(error.filename) if isinstance(error.filename, str) else output
         say(f"stepline: {place}: {error.strerror}; free some space, correct the path or what it allows", urgent=True)
         return 1
-    what = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_ERROR]
+    what = error_line(f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
     if isinstance(error, MemoryError) or "OutOfMemory" in what or "can't allocate memory" in what:
         say(f"stepline: {named}: not enough memory; give less at once, or smaller sizes in the settings", urgent=True)
         return 1

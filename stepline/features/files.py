@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from stepline.errors import ShapeError, StoreError
+from stepline.errors import ShapeError, StoreError, first_line
 from stepline.limits import parse_json
 from stepline.records import VERSION, FeatureSequence, Matrix
 from stepline.storage import write_atomic
@@ -154,7 +154,7 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
             return _read_safetensors(source)
         return _read_torch(source), {}
     except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         if "pickle" in reason or "eights only" in reason:  # numpy and torch would advise to run it
             reason = "it holds objects that only running code could read"
         raise StoreError(f"{location}: cannot be read ({reason[:200]}); extract the features again") from error

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.errors import ShapeError, StoreError
+from stepline.errors import ShapeError, StoreError, first_line
 from stepline.limits import HEADER, parse_json
 from stepline.records import FeatureSequence, Matrix, Rejected
-from stepline.storage import atomic_path, check_writable, remove_partial_files
+from stepline.storage import ParquetError, ParquetReader, atomic_path, check_writable, remove_partial_files
 
 # Why features are rejected: fixed wordings, so that what was left out can be counted.
 UNREADABLE = "the file cannot be read"
@@ -126,21 +126,17 @@ def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
 
 
 def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, object]]:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
     path = index_path(folder, shard)
     try:
-        file = parquet.ParquetFile(path)
-        if (file.schema_arrow.metadata or {}).get(KEY.encode()) != VERSION.encode():
+        table = ParquetReader(path)
+        if (table.schema.metadata or {}).get(KEY.encode()) != VERSION.encode():
             raise StoreError(f"{path}: not the index of a feature shard of version {VERSION}; import it again")
-        lacking = [column for column in columns if column not in file.schema_arrow.names]
+        lacking = [column for column in columns if column not in table.columns]
         if lacking:
             raise StoreError(f"{path}: lacks the column {lacking[0]!r}; remove it and import the features again")
-        return list(file.read(columns=list(columns)).to_pylist())
-    except (OSError, arrow.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise StoreError(f"{path}: cannot be read ({reason}); remove it and import the features again") from error
+        return list(table.rows(columns))
+    except ParquetError as error:
+        raise StoreError(f"{path}: cannot be read ({error}); remove it and import the features again") from error
 
 
 Half: TypeAlias = npt.NDArray[np.float16]
@@ -171,7 +167,7 @@ def map_shard(path: Path) -> Half:
         mapped = np.memmap(path, np.float16, "r", HEADER_LENGTH + length, (rows, width))
         return mapped.view(np.ndarray)  # whose slices are cheap
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise StoreError(f"{path}: not a whole shard of features ({reason}); import the features again") from error
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from stepline.device import current_device
-from stepline.errors import ModelError
+from stepline.errors import ModelError, first_line
 from stepline.nasva.calibration import Calibration, calibration_path, read_calibration
 from stepline.nasva.model import Aligner, sine_positions
 from stepline.nasva.settings import AlignerNetworkSettings
@@ -210,7 +210,7 @@ def import_official(path: Path) -> tuple[AlignerNetworkSettings, dict[str, Tenso
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
+        reason = first_line(error)[:120]
         raise ModelError(f"{path}: cannot be read as weights ({reason}); download the released file again") from error
     given = content.get("model_state_dict", content) if isinstance(content, Mapping) else content
     if not isinstance(given, Mapping) or not all(isinstance(value, Tensor) for value in given.values()):
@@ -269,7 +269,7 @@ def _official_settings(weights: Mapping[str, Tensor], path: Path) -> AlignerNetw
             feature_scale="none",
         )
     except (KeyError, ValueError, IndexError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ModelError(f"{path}: not NaSVA's released network ({reason}); give the .pth of its authors") from error
 
 

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepline.errors import StoreError, first_line
 from stepline.sieve_swap.pairing import WordSets, WordVocabulary
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.storage import atomic_path
+from stepline.storage import ParquetError, ParquetReader, atomic_path
 from stepline.text_base.base import TextBase
 from stepline.text_base.documents import Document
 from stepline.writing.extractive.english import word_set
@@ -138,10 +139,12 @@ def _write(documents: Sequence[Document], file: Path, *, numerals: bool) -> None
 
 
 def _read(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSets]:
-    import pyarrow.parquet as parquet
-
-    table = parquet.read_table(file)
-    title, content = (_sets(table.column(name).chunk(0), vocabulary) for name in ("title", "content"))
+    try:
+        table = ParquetReader(file).table().combine_chunks()
+        title, content = (_sets(table.column(name).chunk(0), vocabulary) for name in ("title", "content"))
+    except (ParquetError, KeyError) as error:
+        reason = first_line(error)
+        raise StoreError(f"{file}: not a readable file of words ({reason}); remove it and run again") from error
     return title, content
 
 

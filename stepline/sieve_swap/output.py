@@ -16,13 +16,21 @@ from pathlib import Path
 
 from pydantic import Field
 
-from stepline.errors import StoreError
+from stepline.errors import StoreError, first_line
 from stepline.records import FrozenModel, Record, Rejected, Step
 from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.agreement.check import NEW
 from stepline.sieve_swap.content_words import content_words
 from stepline.sieve_swap.videos import length
-from stepline.storage import atomic_path, read_parquet, remove_file, remove_partial_files, to_json
+from stepline.storage import (
+    ParquetError,
+    ParquetReader,
+    atomic_path,
+    read_parquet,
+    remove_file,
+    remove_partial_files,
+    to_json,
+)
 
 TRAIN, VALIDATION, LEFT_OUT = "train", "validation", "left_out"
 PAIRS, PARTS = "pairs", "parts"
@@ -76,13 +84,10 @@ def write_pairs(rows: Sequence[PairedVideo], path: Path) -> None:
 
 def read_pairs(path: Path) -> list[PairedVideo]:
     """Return the rows of a file of pairs. Raises StoreError for a damaged one."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
     try:
-        return [PairedVideo(**row) for row in parquet.read_table(path).to_pylist()]
-    except (OSError, arrow.ArrowException, TypeError) as error:
-        reason = str(error).splitlines()[0]
+        return [PairedVideo(**row) for row in ParquetReader(path).rows()]
+    except (ParquetError, TypeError) as error:
+        reason = first_line(error)
         raise StoreError(f"{path}: not a readable file of pairs ({reason}); remove it and run again") from error
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from stepline.errors import ModelError, ShapeError, StoreError
 from stepline.records import Matrix
+from stepline.storage import ParquetError, ParquetReader
 from stepline.text_base.deduplicate import DOCUMENT_GROUP, STEP_GROUP
 from stepline.text_base.documents import Document, TextStep
 from stepline.text_base.encoding import encoder_facts
@@ -149,7 +150,7 @@ class _Table:
         self._paths = [part / name for part in parts]
         self._starts = np.cumsum([0, *counts])
         self._group = group
-        self._files: dict[int, Any] = {}
+        self._files: dict[int, ParquetReader] = {}
         self._kept: OrderedDict[tuple[int, int], list[dict[str, Any]]] = OrderedDict()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -170,18 +171,13 @@ class _Table:
         return self._kept[part, group][place]
 
     def _read(self, part: int, group: int) -> list[dict[str, Any]]:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-
         path = self._paths[part]
         try:
             if part not in self._files:
-                self._files[part] = parquet.ParquetFile(path)
-            rows: list[dict[str, Any]] = self._files[part].read_row_group(group).to_pylist()
-        except (OSError, arrow.ArrowException) as error:
-            reason = str(error).splitlines()[0]
-            raise StoreError(f"{path}: not readable ({reason}); build the text base again") from error
-        return rows
+                self._files[part] = ParquetReader(path)
+            return self._files[part].group(group)
+        except ParquetError as error:
+            raise StoreError(f"{path}: not readable ({error}); build the text base again") from error
 
 
 def _document(row: dict[str, Any]) -> Document:

@@ -1,6 +1,7 @@
 """The lines of a part embedded, block by block: what is embedded survives a kill."""
 
 import hashlib
+import itertools
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import StoreError
+from stepline.storage import ParquetError, ParquetReader
 from stepline.text import embed
 from stepline.text.embedding import load_encoder
 from stepline.text_base.settings import TextBaseSettings
@@ -48,17 +50,9 @@ def _pieces(blocks: list[Path]) -> Iterator[npt.NDArray[Any]]:
 
 def _texts(path: Path, block: int) -> Iterator[list[str]]:
     """Yield the lines, `block` at a time whatever the row groups are."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    waiting: list[str] = []
     try:
-        for batch in parquet.ParquetFile(path).iter_batches(batch_size=block, columns=["text"]):
-            waiting += batch.column(0).to_pylist()
-            while len(waiting) >= block:
-                yield waiting[:block]
-                waiting = waiting[block:]
-    except (OSError, arrow.ArrowException) as error:
-        raise StoreError(f"{path}: not readable ({str(error).splitlines()[0]}); build the text base again") from error
-    if waiting:
-        yield waiting
+        texts = (row["text"] for row in ParquetReader(path).rows(["text"], block))
+        while part := list(itertools.islice(texts, block)):
+            yield part
+    except ParquetError as error:
+        raise StoreError(f"{path}: not readable ({error}); build the text base again") from error

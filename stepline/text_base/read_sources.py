@@ -10,7 +10,7 @@ from typing import Any
 
 from stepline.errors import StoreError
 from stepline.limits import parse_json
-from stepline.storage import atomic_path, write_atomic
+from stepline.storage import ParquetError, ParquetReader, atomic_path, write_atomic
 from stepline.text_base.documents import Document, DocumentOrRejected
 from stepline.text_base.manifest import EXAMPLES
 from stepline.text_base.readers import read_source
@@ -67,14 +67,10 @@ def read_shards(
 
 def read_shard(path: Path) -> list[dict[str, Any]]:
     """Return the documents of a shard, as rows of FIELDS."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
     try:
-        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    except (OSError, arrow.ArrowException) as error:
-        raise StoreError(f"{path}: not readable ({str(error).splitlines()[0]}); remove it and build again") from error
-    return rows
+        return list(ParquetReader(path).rows())
+    except ParquetError as error:
+        raise StoreError(f"{path}: not readable ({error}); remove it and build again") from error
 
 
 def _items(

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from stepline.device import current_device
-from stepline.errors import ModelError
+from stepline.errors import ModelError, first_line
 from stepline.limits import parse_json
 from stepline.records import FeatureSequence
 from stepline.storage import atomic_path
@@ -109,7 +109,7 @@ class NetworkFile:
             with safe_open(path, framework="pt") as file:
                 yield file
         except (OSError, SafetensorError, ValueError, ValidationError, TypeError, KeyError) as error:
-            reason = str(error).splitlines()[0]
+            reason = first_line(error)
             cure = f"give one that {self.writer} wrote"
             raise ModelError(f"{path}: not {self.title} of Stepline ({reason}); {cure}") from error
 

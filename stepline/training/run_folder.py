@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from stepline.errors import ModelError, SettingsError, StoreError
+from stepline.errors import ModelError, SettingsError, StoreError, first_line
 from stepline.limits import parse_json
 from stepline.settings import Settings
 from stepline.storage import atomic_path, write_atomic
@@ -155,7 +155,7 @@ def resume_checkpoint(
         state = {number: _without_prefix(tensors, f"optimizer.{number}.") for number in range(count)}
         optimizer.load_state_dict({**saved, "state": {number: part for number, part in state.items() if part}})
     except (RuntimeError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ModelError(f"{path}: a checkpoint of another network ({reason}); give another --out") from error
     log.info("%s: resumed after step %d", path, header["step"])
     return TrainingState(int(header["step"]), header["best"])

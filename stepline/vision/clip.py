@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepline.device import current_device
-from stepline.errors import ModelError, SettingsError
+from stepline.errors import ModelError, SettingsError, first_line
 from stepline.records import Matrix
 from stepline.vision.encode import Pictures, check_pictures
 from stepline.vision.settings import VisionSettings
@@ -77,7 +77,7 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
         model, report = AutoModel.from_pretrained(source, local_files_only=offline, output_loading_info=True)
         processor = AutoProcessor.from_pretrained(source, local_files_only=offline)
     except Exception as error:  # transformers raises almost anything for a folder that is not what it expects
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         raise ModelError(f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint") from error
     whole = hasattr(model, "get_image_features") and hasattr(model, "get_text_features")
     if not whole or not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):

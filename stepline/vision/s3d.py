@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.device import current_device
-from stepline.errors import ModelError, SettingsError, ShapeError
+from stepline.errors import ModelError, SettingsError, ShapeError, first_line
 from stepline.records import Matrix
 from stepline.state_dict import read_tensors
 from stepline.storage import atomic_path, write_atomic
@@ -80,7 +80,7 @@ def read_dictionary(path: Path) -> WordDictionary:
     try:
         words = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ModelError(f"{path}: not S3D's dictionary ({reason}); give s3d_dict.npy") from error
     if not isinstance(words, np.ndarray) or words.ndim != 1 or words.dtype.kind != "U" or not len(words):
         raise ModelError(f"{path}: holds no list of words; give s3d_dict.npy")

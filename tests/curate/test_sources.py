@@ -138,6 +138,18 @@ def test_damaged_lists_are_errors_in_one_line(tmp_path):
         assert "\n" not in str(caught.value)
 
 
+def test_a_column_that_no_setting_names_is_not_read(tmp_path):
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    filled(tmp_path, videos__a_dot_mp4="aa")
+    notes = arrow.array([b"caf\xe9"], arrow.binary()).view(arrow.string())  # not UTF-8
+    parquet.write_table(arrow.table({"video": ["videos/a.mp4"], "notes": notes}), tmp_path / "list.parquet")
+    assert ids(read_source(str(tmp_path / "list.parquet"))) == [("a", "VideoItem")]
+    with pytest.raises(DatasetError, match="column 'notes', row 0: text that is not UTF-8"):
+        list(read_source(str(tmp_path / "list.parquet"), SourceSettings(columns={"title": "notes"})))
+
+
 def test_categories_ids_and_evaluation_videos_choose(tmp_path):
     path = written(tmp_path, "csv")
     ids_file = filled(tmp_path, ids_dot_txt="a\nb\n") / "ids.txt"

@@ -166,6 +166,15 @@ def _source(path: Path) -> None:
     _drained(read_source(str(path)))
 
 
+def _feature_store(path: Path) -> None:
+    """Read a store whose index the file is; its rows are not there."""
+    from stepline.features import FeatureStore
+
+    index = path.with_name("shard-00000.parquet")
+    path.replace(index)
+    _drained(iter(FeatureStore(path.parent).check()))
+
+
 def _how_to_texts(path: Path) -> None:
     from stepline.text_base.readers import read_source
     from stepline.text_base.settings import TextBaseSettings
@@ -248,6 +257,28 @@ def _parquet() -> dict[str, bytes]:
         return {"r.parquet": (Path(folder) / "r.parquet").read_bytes()}
 
 
+def _how_to_seeds() -> dict[str, bytes]:
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    buffer = io.BytesIO()
+    rows = [{"title": "Tea", "steps": ["Boil water.", "Pour it."], "id": str(number)} for number in range(3)]
+    parquet.write_table(arrow.Table.from_pylist(rows), buffer)
+    texts = corpus("recipes.json", "recipes.csv", "lines.txt", "recipes.jsonl")()
+    return {**texts, "recipes.parquet": buffer.getvalue()}
+
+
+def _feature_index() -> dict[str, bytes]:
+    from stepline.features import FeatureWriter
+
+    with tempfile.TemporaryDirectory() as folder:
+        with FeatureWriter(Path(folder)) as writer:
+            for name in ("a", "b"):
+                writer.add(name, np.ones((4, 3), np.float32), rate=1.0, backbone="clip")
+        [index] = Path(folder).glob("*.parquet")
+        return {index.name.replace("-", ""): index.read_bytes()}
+
+
 def _videos() -> dict[str, bytes]:
     """Six small files, drawn: containers and codecs that people have."""
     from small_video import draw_video
@@ -271,11 +302,12 @@ READERS: dict[str, Reader] = {
     "record table": Reader(_record_table, _parquet),
     "predictions": Reader(_predictions, corpus("predictions.json", "chapters.json", "predictions.csv")),
     "feature file": Reader(_feature_file, _arrays),
+    "feature store": Reader(_feature_store, _feature_index),
     "feature tar": Reader(_feature_tar, _tars),
     "source list": Reader(_source, corpus("list.csv", "list.jsonl")),
     "source table": Reader(_source, _parquet),
     "source tar": Reader(_source, _tars),
-    "how-to texts": Reader(_how_to_texts, corpus("recipes.json", "recipes.csv", "lines.txt", "recipes.jsonl")),
+    "how-to texts": Reader(_how_to_texts, _how_to_seeds),
     "lists": Reader(_lists, corpus("lines.txt", "excluded.txt", "order.json")),
     "network": Reader(_network, _networks),
     "video": Reader(_video, _videos),
@@ -296,12 +328,18 @@ class Failure:
     data: bytes
 
 
+def found_before(name: str) -> dict[str, bytes]:
+    """Return what once broke a reader, by the name of its file."""
+    """Yield the seeds of a reader, what once broke it, then `count` mutations of seeds; the same for the same seed."""
+
+
 def inputs(name: str, count: int, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Yield a reader's seeds as they are, then `count` of their mutations; the same for the same seed."""
+    """Yield a reader's seeds, what once broke it, then `count` mutations of seeds; the same for the same seed."""
     seeds = READERS[name].seeds()
     rng = random.Random(f"{name} {seed}")
     others = [*seeds.values()]
     yield from seeds.items()
+    yield from found_before(name).items()
     for number in range(count):
         chosen = rng.choice([*seeds])
         yield f"{number}-{chosen}", mutated(seeds[chosen], others, rng)
@@ -347,7 +385,8 @@ def _outcome(reader: Callable[[Path], object], path: Path, label: str) -> tuple[
         reader(path)
     except SteplineError as error:
         line = str(error)
-        return ("refused", label, "") if "\n" not in line else ("trace", label, f"an error of several lines: {line}")
+        bad = len(line.splitlines()) != 1
+        return ("trace", label, f"an error of several lines: {line}") if bad else ("refused", label, "")
     except TimeoutError as error:
         return "time", label, str(error)
     except MemoryError:
@@ -364,7 +403,7 @@ def fuzz(name: str, count: int, seed: int, ends: float = float("inf")) -> tuple[
     context = multiprocessing.get_context("fork")
     counts: Counter[str] = Counter()
     failures: list[Failure] = []
-    done, total = 0, len(READERS[name].seeds()) + count
+    done, total = 0, len(READERS[name].seeds()) + len(found_before(name)) + count
     while done < total and time.monotonic() < ends:
         mine, theirs = context.Pipe(duplex=False)
         worker = context.Process(target=_work, args=(name, count, seed, done, theirs))

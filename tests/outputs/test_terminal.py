@@ -1,7 +1,9 @@
 """No control character of a file, a name or an argument reaches the terminal, or an output, as itself."""
 
+import errno
 import json
 import logging
+import pickle
 import re
 import tarfile
 import unicodedata
@@ -13,8 +15,8 @@ from click.testing import CliRunner
 from output_samples import hostile_record
 
 from stepline.cli import COMMANDS, main
-from stepline.cli.common import LogLines
-from stepline.errors import printable
+from stepline.cli.common import LogLines, complain
+from stepline.errors import SteplineError, printable
 from stepline.outputs import OUTPUTS, OutputExtras
 from stepline.storage import from_json, to_json
 
@@ -60,6 +62,27 @@ def test_what_is_escaped_is_what_a_terminal_obeys_and_nothing_else():
     assert obeyed(shown) == set()
     assert obeyed(everything) == {sign for sign in everything if sign not in shown}
     assert printable("Zeile eins\n\tzweite – ünïcode 漢字 🍋") == "Zeile eins\n\tzweite – ünïcode 漢字 🍋"
+
+
+def test_an_error_is_one_line_whatever_it_quotes():
+    broken = "v\n1\r\n 2\x0b3\x1c4\x85 5\u20286\u20297.mp4\x1b[2J\u202e\n"
+    for kind in (SteplineError, *SteplineError.__subclasses__()):
+        assert str(kind(f"{broken}: two  spaces")) == "v 1 2 3 4 5 6 7.mp4\\u001b[2J\\u202e : two  spaces"
+    assert str(pickle.loads(pickle.dumps(SteplineError(broken)))) == str(SteplineError(broken))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SteplineError("a\nb"), 1),
+        (OSError(errno.EIO, "broken", "a\nb"), 1),
+        (MemoryError(), 1),
+        (RuntimeError("a\nb"), 70),
+    ],
+)
+def test_a_command_ends_with_one_line_whatever_its_error_and_files_are_called(capsys, error, code):
+    assert complain(error, ["a\nb.mp4"]) == code
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_json_says_the_same_after_escaping():

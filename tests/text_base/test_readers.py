@@ -186,6 +186,11 @@ def test_parquet_rows_are_read_and_a_file_that_is_none_is_an_error(tmp_path):
     assert (texts(tea), reasons) == (["Boil water.", "Pour it."], {"no steps": 1})
     with pytest.raises(DatasetError, match="not a Parquet file"):
         read(written(tmp_path, "b.parquet", b"junk"))
+    titles = pyarrow.array([b"Tea", b"caf\xe9"], pyarrow.binary()).view(pyarrow.string())  # the second not UTF-8
+    lines = pyarrow.table({"title": titles, "steps": [["Boil water."], ["Pour it."]]})
+    pyarrow.parquet.write_table(lines, tmp_path / "c.parquet")
+    [tea], [cut] = read(tmp_path / "c.parquet")
+    assert (tea.title, cut) == ("Tea", "file cut off")
 
 
 def test_a_source_of_no_known_form_says_which_there_are(tmp_path):

@@ -24,7 +24,7 @@ from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog, from_json_line, to_json_line
 from stepline.device import core_count
-from stepline.errors import ModelError, SettingsError, SteplineError
+from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 
 ENVIRONMENT = {
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
@@ -173,7 +173,7 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
         except Exception as error:
             ray.shutdown()
             if last or address != "local":
-                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                reason = first_line(error)
                 raise SteplineError(f"Ray at {address!r} cannot be reached ({reason}); see engine.address") from error
         else:
             return

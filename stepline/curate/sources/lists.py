@@ -5,7 +5,7 @@ import difflib
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import PurePosixPath
@@ -26,9 +26,10 @@ from stepline.curate.sources.files import (
 )
 from stepline.curate.sources.select import Entry, SourceFilter
 from stepline.curate.stage import VideoItem, rejected_video
-from stepline.errors import DatasetError
+from stepline.errors import DatasetError, first_line
 from stepline.limits import parse_json_text
 from stepline.sieve_swap.videos import seconds_of
+from stepline.storage import ParquetError, ParquetReader
 
 Row: TypeAlias = Mapping[str, object]
 Rows: TypeAlias = Iterator[Row]
@@ -49,7 +50,7 @@ def read_list(
     Raises DatasetError for a file that cannot be read, or that lacks a column that is needed, with the nearest name.
     """
     with ExitStack() as opened:
-        names, rows = _opened(source, opened)
+        names, rows = _opened(source, opened, columns.model_dump().values())
         known = _known(source, names, columns)
         for number, row in enumerate(rows, start=1):
             cells = {
@@ -105,12 +106,12 @@ def _known(source: RemotePath, names: Sequence[str], columns: ColumnsSettings) -
     return known
 
 
-def _opened(source: RemotePath, opened: ExitStack) -> tuple[Sequence[str], Rows]:
+def _opened(source: RemotePath, opened: ExitStack, wanted: Collection[str]) -> tuple[Sequence[str], Rows]:
     """Return the columns of a list and its rows; its file is closed with `opened`."""
     name = source.name.lower().removesuffix(".gz")
     file = opened.enter_context(source.open())
     if name.endswith(".parquet"):
-        return _parquet(source, file)
+        return _parquet(source, file, wanted)
     packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     plain = gzip.GzipFile(fileobj=file) if packed else file
@@ -118,18 +119,16 @@ def _opened(source: RemotePath, opened: ExitStack) -> tuple[Sequence[str], Rows]
     return _lines(source, text) if name.endswith((".jsonl", ".ndjson")) else _table(source, text)
 
 
-def _parquet(source: RemotePath, opened: BinaryIO) -> tuple[Sequence[str], Rows]:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
+def _parquet(source: RemotePath, opened: BinaryIO, wanted: Collection[str]) -> tuple[Sequence[str], Rows]:
+    """Return the columns of a list, and its rows, of which only the columns that are wanted are read."""
 
     def rows() -> Rows:
-        with _reading(source, OSError, arrow.ArrowException):
-            for batch in file.iter_batches(batch_size=ROWS):
-                yield from batch.to_pylist()
+        with _reading(source, ParquetError):
+            yield from table.rows([name for name in table.columns if name in wanted], ROWS)
 
-    with _reading(source, OSError, arrow.ArrowException):
-        file = parquet.ParquetFile(opened)
-        return list(file.schema_arrow.names), rows()
+    with _reading(source, ParquetError):
+        table = ParquetReader(opened)
+        return table.columns, rows()
 
 
 def _table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
@@ -173,5 +172,5 @@ def _reading(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
     try:
         yield
     except damage as error:
-        what = str(error).splitlines()[0][:200]
+        what = first_line(error)[:200]
         raise DatasetError(f"{source.display_url}: cannot be read ({what}); write the list again") from error

@@ -14,6 +14,7 @@ from typing import BinaryIO
 from stepline.errors import DatasetError
 from stepline.limits import parse_json
 from stepline.records import Rejected
+from stepline.storage import ParquetError, ParquetReader
 from stepline.text_base.documents import DocumentOrRejected
 from stepline.text_base.readers.item import (
     DAMAGE,
@@ -158,22 +159,16 @@ def read_parquet(path: Path, settings: TextBaseSettings, licence: str | None) ->
 
     Raises DatasetError when it is not Parquet or no column holds steps.
     """
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
     try:
-        file = parquet.ParquetFile(path)
-    except (OSError, arrow.ArrowException) as error:
-        raise DatasetError(f"{path}: not a Parquet file ({str(error).splitlines()[0]}); write it again") from error
+        table = ParquetReader(path)
+    except ParquetError as error:
+        raise DatasetError(f"{path}: not a Parquet file ({error}); write it again") from error
     known = {*TITLES, *STEPS, *INGREDIENTS, *IDS, *SOURCES, *LICENCES, *NESTED}
-    columns = [name for name in file.schema_arrow.names if name in known]
+    columns = [name for name in table.columns if name in known]
     if not set(columns) & {*STEPS, *NESTED}:
         raise DatasetError(f"{path}: no column of steps; name one of them {', '.join(STEPS[:4])}")
-    number = 0
     try:
-        for batch in file.iter_batches(batch_size=BATCH, columns=columns):
-            for item in batch.to_pylist():
-                yield from read_item(item, ItemLocation(path.name, stem(path), str(number), licence), settings)
-                number += 1
-    except (OSError, ValueError, arrow.ArrowException) as error:
-        yield Rejected("document", "file cut off", location=path.name, value=str(error).splitlines()[0][:200])
+        for number, item in enumerate(table.rows(columns, BATCH)):
+            yield from read_item(item, ItemLocation(path.name, stem(path), str(number), licence), settings)
+    except ParquetError as error:
+        yield Rejected("document", "file cut off", location=path.name, value=str(error)[:200])
