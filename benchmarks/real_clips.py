@@ -1,36 +1,60 @@
-"""The main job on real clips: python benchmarks/real_clips.py CLIPS --cache DIR
+"""The main job on real clips: python benchmarks/real_clips.py CLIPS --cache DIR [--table given|evidence|repeated|wrong]
 
 CLIPS holds clips and labels.json: steps with the seconds in which they are spoken and shown (docs/real_clips.md). DIR
-keeps the record of each clip; an empty one has every clip run anew. A written step and a labelled one are the same when
-their texts have a cosine (MiniLM) of .65, or of .45 and are spoken within 8 s of each other; pairs are one to one, the
-best total first. `at`: the second lies in a labelled span, 1 s of slack either way, of the found steps that are shown.
-`voice` takes the middle of the spoken words instead, `voice + 1 s` a second later. Intervals: bootstrap over clips.
+keeps the record of each clip and what is seen of it; an empty one has every clip run anew. A written step and a
+labelled one are the same when their texts have a cosine (MiniLM) of .65, or of .45 and are spoken within 8 s of each
+other; pairs are one to one, the best total first. `at`: the second lies in a labelled span, 1 s of slack either way,
+of the found steps that are shown. Beside it stand the middle of the spoken words and a second later, a second after
+the first word, and places spread evenly. ECE: of P(shown), ten bins, of found steps. Intervals: bootstrap over clips.
+
+    whole      the whole main job (the default)
+    given      the labelled steps as `--texts`: placing apart from writing
+    evidence   the written steps placed anew with each kind of evidence off, and each alone
+    repeated   each clip 3 and 26 times: how many of its "shown" steps stay so
+    wrong      black, noise, a still of the clip, and cards that bear its own steps instead of its pictures
 """
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+import math
+import textwrap
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw
 from scipy.optimize import linear_sum_assignment
 
+from stepline.evaluate.calibration import calibration_error
+from stepline.media import Frame, probe, read_frames
 from stepline.pipeline.networks import load_networks
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import understand
-from stepline.records import Record, Span, Step
+from stepline.pipeline.understand import VisualFeatures, extract_features, ground_steps, propose_steps, understand
+from stepline.records import FeatureSequence, Record, Span, Step, Transcript
 from stepline.storage import read_record, write_record
 from stepline.text import embed
+from stepline.vision import Activity, ActivityMeter, PictureCues, VisionSettings, load_backbone
+from stepline.vision.on_screen_text import ScreenText
 
 RESULTS = Path(__file__).resolve().parent / "results"
 ALIKE, NEARLY, NEAR, SLACK = 0.65, 0.45, 8.0, 1.0  # cosines; seconds
 DRAWS = 2000  # bootstrap samples
-PLACES: dict[str, Callable[[Step], float | None]] = {
-    "stepline": lambda step: step.at,
-    "voice": lambda step: None if step.said is None else (step.said.start + step.said.end) / 2,
-    "voice + 1 s": lambda step: None if step.said is None else (step.said.start + step.said.end) / 2 + 1,
+PLACES: dict[str, Callable[[Step, Record], float | None]] = {
+    "stepline": lambda step, _: step.at,
+    "voice": lambda step, _: step.said and step.said.center,
+    "voice + 1 s": lambda step, _: step.said and step.said.center + 1,
+    "first word + 1 s": lambda step, _: step.said and step.said.start + 1,
+    "uniform": lambda step, record: (
+        (record.steps.index(step) + 0.5) / len(record.steps) * (record.video.duration or 0.0)
+    ),
 }
+REPEATED = (3, 26)  # times
+WRONG = ("black", "noise", "still", "cards")
+CARD = 5.0  # seconds that a card stands
+SIDE = 224  # pixels of a picture that no clip has
 
 
 def records(clips: Path, names: Sequence[str], cache: Path) -> dict[str, Record]:
@@ -46,6 +70,28 @@ def records(clips: Path, names: Sequence[str], cache: Path) -> dict[str, Record]
             write_record(understand(request, settings, networks=networks).record, path)
         found[name] = read_record(path)
     return found
+
+
+def pictures(clip: Path, cache: Path) -> VisualFeatures:
+    """Return what is seen of a clip, by the settings of the main job, from the cache where it is there."""
+    store, settings = cache / f"{clip.stem}.pictures.npz", StepsSettings()
+    backbone = load_backbone(settings.vision)
+    if not store.exists():
+        seen = extract_features(Request(clip, id=clip.stem), probe(clip, settings.media), settings, backbone=backbone)
+        assert seen.features is not None
+        assert seen.activity is not None
+        assert seen.cues is not None
+        lines = json.dumps([[line.text, [line.span.start, line.span.end], line.height] for line in seen.cues.lines])
+        arrays = {name: getattr(seen.activity, name) for name in ("motion", "cuts", "peaks", "looks")}
+        arrays |= {"features": seen.features.values, "presenter": seen.cues.presenter}
+        np.savez(store, end=np.array(seen.end), lines=np.array(lines), **arrays)
+    with np.load(store) as saved:
+        cuts = tuple(saved["cuts"].tolist())
+        activity = Activity(saved["motion"], cuts, settings.vision.rate, saved["peaks"], saved["looks"])
+        lines = tuple(ScreenText(text, Span(*span), height) for text, span, height in json.loads(str(saved["lines"])))
+        cues = PictureCues(settings.vision.rate, saved["presenter"], lines=lines)
+        features = FeatureSequence(saved["features"], settings.vision.rate, backbone.name)
+        return VisualFeatures(features, activity, backbone, float(saved["end"]), cues=cues)
 
 
 def matched(labels: Sequence[dict[str, Any]], steps: Sequence[Step]) -> list[tuple[dict[str, Any], Step]]:
@@ -81,7 +127,7 @@ def counts(truth: dict[str, Any], record: Record) -> dict[str, int]:
     }  # fmt: skip
     shown = [(label["shown"], step) for label, step in pairs if label.get("shown")]
     for name, place in PLACES.items():
-        seconds = [(spans, place(step)) for spans, step in shown]
+        seconds = [(spans, place(step, record)) for spans, step in shown]
         row[f"at, {name}"] = sum(
             at is not None and any(a - SLACK <= at <= b + SLACK for a, b in spans) for spans, at in seconds
         )
@@ -102,27 +148,131 @@ def table(rows: Sequence[dict[str, int]]) -> dict[str, list[float]]:
     return found
 
 
-def main() -> None:
-    """Print a table of all narrated clips, and one row a maker."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clips", type=Path)
-    parser.add_argument("--cache", type=Path, required=True)
-    args = parser.parse_args()
-    labels = json.loads((args.clips / "labels.json").read_text())
-    narrated = {
-        name: truth
-        for name, truth in labels.items()
-        if not truth["steps"] or any(step.get("spoken") for step in truth["steps"])
-    }
-    known = records(args.clips, list(narrated), args.cache)
-    rows = {name: counts(truth, known[name]) for name, truth in narrated.items()}
+def calibration(truths: dict[str, Any], found: dict[str, Record]) -> float:
+    """Return the ECE of P(shown) over the found steps of all clips."""
+    pairs = [pair for name, truth in truths.items() for pair in matched(truth["steps"], found[name].steps)]
+    shown = np.array([bool(label.get("shown")) for label, _ in pairs])
+    return calibration_error(shown, np.array([step.score or 0.0 for _, step in pairs]))
+
+
+def placed_anew(record: Record, seen: VisualFeatures, texts: Sequence[str] = ()) -> Record:
+    """Return the record with its steps, or those of the texts, grounded in what is seen, as the main job does."""
+    settings = StepsSettings()
+    transcript = record.transcript or Transcript()
+    steps = tuple(Step(id=s.id, text=s.text, kind=s.kind, said=s.said, sources=s.sources) for s in record.steps)
+    if texts:
+        request = Request(Path(record.video.path or ""), record.id, texts=tuple(texts))
+        steps = propose_steps(request, transcript, settings).steps
+    if not steps:
+        return record
+    grounded = ground_steps(steps, record.video.duration or 0.0, transcript, seen, settings).steps
+    return record.model_copy(update={"steps": grounded})
+
+
+def without(seen: VisualFeatures, kinds: Collection[str]) -> VisualFeatures:
+    """Return what is seen less some kinds of evidence: likeness (and topic), looks, cuts, text."""
+    activity, features, cues = seen.activity, seen.features, seen.cues
+    assert activity is not None
+    if "looks" in kinds:
+        activity = replace(activity, looks=activity.looks[:0], peaks=activity.peaks[:0])
+    if "cuts" in kinds:
+        activity = replace(activity, cuts=())
+    return replace(
+        seen,
+        activity=activity,
+        features=None if "likeness" in kinds else features,
+        cues=None if "text" in kinds else cues,
+    )
+
+
+KINDS = ("likeness", "looks", "cuts", "text")
+EVIDENCE = {"all": (), "none": KINDS} | {f"without {kind}": (kind,) for kind in KINDS}
+EVIDENCE |= {f"{kind} alone": tuple(other for other in KINDS if other != kind) for kind in KINDS}
+
+
+def repeated(record: Record, seen: VisualFeatures, times: int) -> tuple[Record, VisualFeatures]:
+    """Return the record and the pictures of a clip that comes so many times on end, cut to whole seconds."""
+    activity, features, cues = seen.activity, seen.features, seen.cues
+    assert activity is not None
+    assert features is not None
+    assert cues is not None
+    length = min(len(activity.looks), len(features.values))
+    starts = [length * n for n in range(times)]
+
+    def later(span: Span, by: float) -> Span:
+        return Span(span.start + by, span.end + by)
+
+    sentences = [s for s in record.sentences if s.span.end <= length]
+    kept = [step for step in record.steps if step.said and step.said.end <= length]
+    spoken = [s.model_copy(update={"span": later(s.span, by), "words": ()}) for by in starts for s in sentences]
+    steps = [
+        step.model_copy(
+            update={
+                "id": f"{step.id} {n}",
+                "said": step.said and later(step.said, by),
+                "sources": tuple(i + n * len(sentences) for i in step.sources if i < len(sentences)),
+            }
+        )
+        for n, by in enumerate(starts)
+        for step in kept
+    ]
+    cuts = tuple(cut + by for by in starts for cut in (0.0, *activity.cuts) if cut + by > 0 and cut < length)
+    looked = Activity(
+        np.tile(activity.motion[:length], times), cuts, activity.rate,
+        np.tile(activity.peaks[:length], times), np.tile(activity.looks[:length], (times, 1)),
+    )  # fmt: skip
+    rows = FeatureSequence(np.tile(features.values[:length], (times, 1)), features.rate, features.backbone)
+    lines = tuple(replace(line, span=later(line.span, by)) for by in starts for line in cues.lines)
+    video = record.video.model_copy(update={"duration": float(length * times)})
+    transcript = Transcript(language=record.transcript and record.transcript.language, sentences=tuple(spoken))
+    longer = record.model_copy(update={"video": video, "transcript": transcript, "steps": tuple(steps)})
+    return longer, replace(seen, activity=looked, features=rows, cues=replace(cues, lines=lines))
+
+
+def wrong_pictures(kind: str, clip: Path, record: Record, seen: VisualFeatures) -> VisualFeatures:
+    """Return what would be seen if the clip were black, noise, one still of itself, or cards of its steps, all read."""
+    assert seen.backbone is not None
+    settings, rng, seconds = VisionSettings(), np.random.default_rng(0), math.ceil(seen.end)
+    stills = {
+        "black": lambda: [np.zeros((SIDE, SIDE, 3), np.uint8)],
+        "still": lambda: [next(iter(read_frames(clip, 1.0, SIDE))).image],
+        "noise": lambda: [rng.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8) for _ in range(3 * seconds)],
+        "cards": lambda: [_card(step.text) for step in record.steps],
+    }[kind]()
+    stands = {"noise": 1 / 3, "cards": CARD}.get(kind, math.inf)
+    meter = ActivityMeter(rate=1.0, cut_ratio=settings.cut_ratio, cut_floor=settings.cut_floor)
+    for n in range(3 * seconds):
+        meter.add(Frame(n / 3, stills[int((n / 3 + 1e-6) / stands) % len(stills)]))
+    looks = seen.backbone.encode_images(np.stack(stills[:: 3 if kind == "noise" else 1]))
+    rows = looks[[int((t + 1e-6) / max(1.0, stands)) % len(looks) for t in range(seconds)]]
+    starts = np.arange(0, seconds, CARD).tolist() if kind == "cards" else []
+    lines = [ScreenText(record.steps[n % len(stills)].text, Span(t, t + CARD), 0.1) for n, t in enumerate(starts)]
+    return replace(
+        seen,
+        features=FeatureSequence(rows, 1.0, seen.backbone.name),
+        activity=meter.finish(),
+        cues=PictureCues(1.0, lines=tuple(lines)),
+    )
+
+
+def _card(text: str) -> npt.NDArray[np.uint8]:
+    """Return a title card: the text in white on blue."""
+    image = Image.new("RGB", (SIDE, SIDE), (20, 40, 90))
+    ImageDraw.Draw(image).multiline_text((12, 60), "\n".join(textwrap.wrap(text, 16)), fill="white", font_size=22)
+    return np.asarray(image)
+
+
+def print_whole(truths: dict[str, Any], known: dict[str, Record]) -> dict[str, Any]:
+    """Print the table of all narrated clips, and one row a maker."""
+    rows = {name: counts(truth, known[name]) for name, truth in truths.items()}
     steps = [row for row in rows.values() if "found" in row]
     whole = table(steps)
     false = sum(row.get("shown in clips that show nothing", 0) for row in rows.values())
+    error = round(calibration(truths, known), 3)
     print("| | value [95 % interval] | of |\n|---|---|---|")
     for name, (value, low, high, of) in whole.items():
         print(f"| {name} | {value:.3f} [{low:.3f}, {high:.3f}] | {of} |")
-    print(f"| steps shown in clips that show nothing | {false} | |")
+    print(f"| steps shown in clips that show nothing | {false} | |\n| ECE of P(shown) | {error} | |")
     makers: dict[str, list[dict[str, int]]] = {}
     for name, row in rows.items():
         if "found" in row:
@@ -131,8 +281,67 @@ def main() -> None:
     for maker, of_maker in makers.items():
         hits = [sum(row[key] for row in of_maker) for key in ("at, stepline", "at, voice", "at, voice of")]
         print(f"| {maker} | {hits[0]} | {hits[1]} | {hits[2]} |")
-    result = {"table": whole, "shown in clips that show nothing": false, "clips": len(steps)}
-    (RESULTS / "real_clips.json").write_text(json.dumps(result, indent=2) + "\n")
+    return {"table": whole, "shown in clips that show nothing": false, "ece": error, "clips": len(steps)}
+
+
+def print_evidence(truths: dict[str, Any], known: dict[str, Record], seen: dict[str, VisualFeatures]) -> dict[str, Any]:
+    """Print one row for each choice of evidence."""
+    result: dict[str, Any] = {}
+    print("| evidence | best second right | shown or only said | shown in clips that show nothing |\n|---|---|---|---|")
+    for row_name, kinds in EVIDENCE.items():
+        placed = {name: placed_anew(record, without(seen[name], kinds)) for name, record in known.items()}
+        rows = [counts(truth, placed[name]) for name, truth in truths.items()]
+        figures = table([row for row in rows if "found" in row])
+        false = sum(row.get("shown in clips that show nothing", 0) for row in rows)
+        result[row_name] = {"at": figures["at, stepline"], "verdict": figures["verdict"], "false": false}
+        cells = (f"{v:.3f} [{a:.3f}, {b:.3f}]" for v, a, b, _ in (figures["at, stepline"], figures["verdict"]))
+        print(f"| {row_name} | " + " | ".join(cells) + f" | {false} |", flush=True)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("clips", type=Path)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--table", choices=("whole", "given", "evidence", "repeated", "wrong"), default="whole")
+    args = parser.parse_args()
+    labels = json.loads((args.clips / "labels.json").read_text())
+    truths = {
+        name: truth
+        for name, truth in labels.items()
+        if not truth["steps"] or any(step.get("spoken") for step in truth["steps"])
+    }
+    known = records(args.clips, list(truths), args.cache)
+    seen = {} if args.table == "whole" else {name: pictures(args.clips / name, args.cache) for name in truths}
+    result: dict[str, Any] = {}
+    if args.table == "whole":
+        result = print_whole(truths, known)
+    elif args.table == "given":
+        texts = {name: [step["text"] for step in truth["steps"]] for name, truth in truths.items() if truth["steps"]}
+        placed = {name: placed_anew(known[name], seen[name], lines) for name, lines in texts.items()}
+        result = print_whole({name: truths[name] for name in texts}, placed)
+    elif args.table == "evidence":
+        result = print_evidence(truths, known, seen)
+    else:
+        kinds: tuple[Any, ...] = REPEATED if args.table == "repeated" else WRONG
+        print("| pictures | steps shown | of |\n|---|---|---|")
+        for kind in kinds:
+            shown = of = 0
+            for name, record in known.items():
+                if not truths[name]["steps"] or not record.steps:
+                    continue
+                if args.table == "repeated":
+                    once = repeated(record, seen[name], 1)
+                    of += kind * sum(step.status == "shown" for step in placed_anew(*once).steps)
+                    other = placed_anew(*repeated(record, seen[name], kind))
+                else:
+                    other = placed_anew(record, wrong_pictures(kind, args.clips / name, record, seen[name]))
+                    of += len(other.steps)
+                shown += sum(step.status == "shown" for step in other.steps)
+            result[str(kind)] = [shown, of]
+            print(f"| {kind} | {shown} | {of} |", flush=True)
+    path = RESULTS / "real_clips.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {args.table: result}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

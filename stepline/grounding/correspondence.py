@@ -23,12 +23,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Protocol
 
 import numpy as np
 
+from stepline.grounding.evidence import TimedText
 from stepline.grounding.said_to_shown import Array
-from stepline.records import FeatureSequence, Matrix, Sentence, Span
+from stepline.records import FeatureSequence, Matrix, Sentence
 
 BEFORE, AFTER = 0.8, 0.5  # seconds that a cut may come before or after the first word of a sentence
 CUT_GAIN = 2.0  # odds of such a cut in pictures of one's own, against chance
@@ -40,18 +40,6 @@ LETTERS, WORDS = 3, 2  # of a word, and words of a line, that count
 LONG_WORD = 5  # letters of a word that is a line by itself: "REPEAT"
 COUNTED = 20  # chances at most: what one editor does alike is not independent
 LIMIT = 2.0  # nats that the cuts may say: another film can be cut alike
-
-
-class TimedText(Protocol):
-    """A line of text in the picture and the seconds in which it stands."""
-
-    @property
-    def text(self) -> str:
-        """What it says."""
-
-    @property
-    def span(self) -> Span:
-        """When it stands."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 `contrast`     how like the step a second looks. Similarity of a weak backbone is mostly about the video, not about the
                second: it is centred over time and over steps.
-`pictured`     the seconds whose picture could show anything: not a plain one, not noise, not a still film.
+`pictured`     the seconds whose picture could show anything: not a plain one, not noise, not a still film or slides.
 `fit_weight`   its weight, learned from the video itself: evidence that does not agree with the speech anywhere weighs
                nothing.
 
@@ -10,8 +10,9 @@ Letters: K steps, T seconds, D width, N rows of features or motion.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -26,7 +27,21 @@ PLAIN = 0.015  # spread of the parts of a thumbnail: black, a colour, noise lie 
 STILL = 0.01  # change of the most changed spot; a film that nowhere changes more is one picture
 LIMIT = 3.0  # standard deviations; evidence beyond is clipped, one odd frame must not decide
 GRID = 0.1  # step of the search for a weight
+SLIDES = 3  # seconds; what never changes for so long at a stretch, and bears text meanwhile, is slides
+WRITTEN = 0.75  # fraction of its seconds in which text stands in slides
 NOISE = 1e-6  # a spread of similarity below this is rounding
+
+
+class TimedText(Protocol):
+    """A line of text in the picture and the seconds in which it stands."""
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+
+    @property
+    def span(self) -> Span:
+        """When it stands."""
 
 
 def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) -> Array:
@@ -74,14 +89,20 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
     return np.clip(z / spread, -LIMIT, LIMIT) if spread > NOISE else np.zeros(z.shape)
 
 
-def pictured(activity: "Activity", seconds: int) -> Array:
-    """Return (T,): 0 in the seconds that can show nothing, for the picture is plain, noise, or a still; else 1.
+def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()) -> Array:
+    """Return (T,): 0 in the seconds that can show nothing, for the picture is plain, noise, a still or slides; else 1.
 
-    A second that was not looked at counts as 1.
+    on_screen: what is written in the picture. A second that was not looked at counts as 1.
     """
-    peaks = activity.peaks[np.isfinite(activity.peaks)]
-    if peaks.size > 1 and float(peaks.max()) < STILL and not activity.cuts:
+    known = np.isfinite(activity.peaks)
+    changes = np.flatnonzero(known & (activity.peaks >= STILL))  # rows
+    if known.sum() > 1 and not len(changes) and not activity.cuts:
         return np.zeros(seconds)
+    runs = np.split(changes, np.flatnonzero(np.diff(changes) > 1) + 1)
+    if known.sum() > 1 and max(map(len, runs)) < SLIDES * activity.rate:
+        written = {t for line in on_screen for t in range(int(line.span.start), math.ceil(line.span.end))}
+        if len(written & {*range(seconds)}) >= WRITTEN * seconds:
+            return np.zeros(seconds)
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
     spread = looks.reshape(seconds, -1, 3).std(axis=1).max(axis=1)  # NaN where no frame fell
     return np.where(spread < PLAIN, 0.0, 1.0)

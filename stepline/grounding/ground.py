@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.grounding.correspondence import TimedText, correspondence
-from stepline.grounding.evidence import contrast, log_bayes_factor, pictured, shot_slices, similarity
+from stepline.grounding.correspondence import correspondence
+from stepline.grounding.evidence import TimedText, contrast, log_bayes_factor, pictured, shot_slices, similarity
 from stepline.grounding.fusion import Flags, ShownPosterior, fuse, occupancy, with_verdict
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
@@ -106,7 +106,10 @@ def ground(
         raise ShapeError(f"step vectors must have one row a step: {len(steps)}, not {len(step_vectors)}")
     if visible is not None and len(visible) != len(steps):
         raise ShapeError(f"visible must hold one probability a step: {len(steps)}, not {len(visible)}")
-    given = _Inputs(tuple(steps), duration, transcript, features, step_vectors, activity, visible)
+    possible = np.ones(math.ceil(duration))
+    if activity is not None and len(activity.looks) > 0:
+        possible = pictured(activity, len(possible), on_screen)
+    given = _Inputs(tuple(steps), duration, transcript, features, step_vectors, activity, visible, possible)
     windows = cut_into_windows(steps, duration, settings)
     belong = None
     if features is not None or activity is not None:
@@ -137,6 +140,7 @@ class _Inputs:
     step_vectors: Matrix | None
     activity: "Activity | None"
     visible: Sequence[float] | None
+    possible: Array  # (T,), 0 in the seconds that can show nothing
 
     def cut(self, window: GroundingWindow) -> "_Inputs":
         """Return what belongs to one window, its times counted from the window's start."""
@@ -150,6 +154,7 @@ class _Inputs:
             None if self.step_vectors is None else self.step_vectors[rows],
             cut_activity(self.activity, window),
             None if self.visible is None else [self.visible[row] for row in rows],
+            self.possible[int(window.context.start) : int(window.context.end)],
         )
 
 
@@ -202,8 +207,7 @@ def _ground(given: _Inputs, belong: float | None, settings: GroundSettings) -> G
         agreed = log_bayes_factor(prior[said], posterior.weight * likeness[said]) - penalty * posterior.weight
         belong = (belong or 0.0) + agreed
     earned = belong is not None and belong > settings.belong_least
-    if activity is not None and len(activity.looks) > 0:
-        posterior = posterior.within(pictured(activity, seconds))
+    posterior = posterior.within(given.possible)
     likely = 1.0 if belong is None else _posterior(settings.belong_rate, belong)
     grounded = tuple(
         with_verdict(step, row, float(score), shots, duration, settings, belong=likely, earned=earned)

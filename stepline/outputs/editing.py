@@ -97,7 +97,8 @@ def edl(record: Record) -> str | None:
 def label_studio(record: Record, media: str | None = None) -> str:
     """Return a task with the steps as predictions, one region a shown span; `stepline datasets label-studio` reads it.
 
-    media: the video's link. The labels are "shown"; a text area of each region holds the step's text.
+    media: the video's link. The label of a region is its step's status, "shown" or "unclear"; a text area holds the
+    step's text.
     """
     result: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
@@ -105,7 +106,8 @@ def label_studio(record: Record, media: str | None = None) -> str:
             times = {"start": round(span.start, 3), "end": round(span.end, 3), "channel": 0}
             region: dict[str, JsonValue] = {"id": f"{number}.{rank}", "to_name": "audio", "original_length": None}
             region["original_length"] = record.video.duration
-            result.append({**region, "from_name": "status", "type": "labels", "value": {**times, "labels": ["shown"]}})
+            labels: list[JsonValue] = [step.status or "shown"]
+            result.append({**region, "from_name": "status", "type": "labels", "value": {**times, "labels": labels}})
             if step.kind == "avoid":
                 region["meta"] = {"text": [WARNING.strip()]}  # the text itself is read back as it is
             text: list[JsonValue] = [sentence_case(one_line(step.text))]

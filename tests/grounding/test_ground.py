@@ -1,5 +1,7 @@
 """Steps are placed where they are shown, and pictures never get a say that they have not earned."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -190,6 +192,23 @@ def filmed(picture: str, seconds: int = 30) -> Activity:
 def test_a_picture_that_shows_nothing_earns_no_step_a_place(picture: str):
     steps = ground(spoken(5.0, 15.0), duration=30.0, activity=filmed(picture)).steps
     assert [(step.status, step.at, step.spans) for step in steps] == [("said", None, ())] * 2
+
+
+@dataclass(frozen=True)
+class Line:
+    text: str
+    span: Span
+
+
+@pytest.mark.parametrize(("written", "status"), [(30.0, "said"), (10.0, "unclear")])
+def test_slides_that_say_the_steps_do_not_show_them(written: float, status: str):
+    # six stills of 5 s, whose changes are too small for cuts: with text throughout slides, without it stop motion
+    film = edited(["hands"], 30)
+    peaks = np.where(np.arange(30) % 5 == 0, 0.1, 0.001).astype(np.float32)
+    slides = Activity(film.motion, (), 1.0, peaks=peaks, looks=film.looks)
+    lines = [Line(f"step {n}", Span(t, min(t + 5, written))) for n, t in enumerate(np.arange(0, written, 5))]
+    steps = ground(spoken(5.0, 15.0), duration=30.0, activity=slides, on_screen=lines).steps
+    assert [step.status for step in steps] == [status] * 2
 
 
 def test_only_the_black_part_of_a_film_shows_nothing():
