@@ -330,11 +330,12 @@ class Failure:
 
 def found_before(name: str) -> dict[str, bytes]:
     """Return what once broke a reader, by the name of its file."""
-    """Yield the seeds of a reader, what once broke it, then `count` mutations of seeds; the same for the same seed."""
+    folder = CORPUS / "regressions" / name.replace(" ", "-")
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*"))}
 
 
 def inputs(name: str, count: int, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Yield a reader's seeds, what once broke it, then `count` mutations of seeds; the same for the same seed."""
+    """Yield a reader's seeds, what once broke it, then `count` mutations of seeds; the same for a seed."""
     seeds = READERS[name].seeds()
     rng = random.Random(f"{name} {seed}")
     others = [*seeds.values()]
