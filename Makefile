@@ -6,7 +6,7 @@ PIP    := $(BIN)/pip --disable-pip-version-check install --quiet -c constraints.
 TORCH  ?= torch   # how pip finds it; for the CPU build on Linux: make test TORCH="torch --index-url <PyTorch's CPU index>"
 export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a busy machine can be 6x slower
 
-.PHONY: demo test test-slow rehearsal check lint setup setup-dev bench docs clean
+.PHONY: demo test test-slow rehearsal check lint setup setup-dev bench docs site clean
 
 demo: setup            ## set up .venv, find the steps of the demo video, name the page
 	$(BIN)/stepline demo --out out
@@ -54,8 +54,11 @@ $(VENV)/.ready-dev: $(VENV)/.ready
 bench: setup-dev       ## every benchmark; minutes to an hour
 	$(BIN)/python benchmarks/run_all.py
 
-docs: setup            ## docs/cli.md and docs/settings.md from the code
-	$(BIN)/python docs/generate.py
+docs: setup-dev        ## the pages of docs/ that come from the code, and what the notebook prints
+	$(BIN)/python docs/generate.py --notebook
+
+site: setup-dev        ## docs/ as a site, in out/site: python -m http.server -d out/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean:
 	rm -rf $(VENV) out build *.egg-info

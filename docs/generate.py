@@ -1,20 +1,25 @@
-"""Write from the code: docs/cli.md, stepline.1, settings.md, the layout in design.md, the presets in reproduce.md.
+"""Write cli.md, api.md, settings.md, stepline.1, notebook.md, the layout in design.md, the presets in reproduce.md.
 
-With --check, end with 1 where they are out of date.
+With --check, end with 1 where they are out of date. With --notebook, run notebook.ipynb before, which takes seconds,
+and keep what it prints.
 """
 
 import ast
 import inspect
+import json
 import re
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+import stepline
 from stepline.cli import main
 from stepline.cli.common import preset_files
 from stepline.curate.stage import Recipe
@@ -164,6 +169,89 @@ def _comments(kind: type[BaseModel]) -> dict[str, str]:
     return found
 
 
+API_HEAD = """
+The names of `import stepline`, each imported when it is first used. Everything else is imported from its package, as
+`from stepline.features import FeatureStore`; [Design](design.md) says where what is. Times are seconds from the start
+of the video.
+"""
+
+
+def python_api() -> str:
+    """Return the public names of the package: signatures, fields and docstrings as they stand in the code."""
+    parts = [f"# Python\n\n{NOTE}{API_HEAD}"]
+    for name in sorted(set(stepline.__all__) - {"__version__"}, key=lambda name: (name[0].isupper(), name)):
+        source = inspect.getsource(sys.modules[getattr(stepline, name).__module__])
+        (node,) = (node for node in ast.parse(source).body if getattr(node, "name", "") == name)
+        parts.append(f"## stepline.{name}\n\n{_definition(node, source.splitlines())}")
+    return "\n".join(parts)
+
+
+def _definition(node: ast.stmt, lines: list[str]) -> str:
+    """Return how a function is called or what a class holds, then its docstring; of a class what it offers, too."""
+    assert isinstance(node, ast.FunctionDef | ast.ClassDef)
+    shown = lines[node.lineno - 1 : node.body[0].lineno - 1]
+    methods = []
+    for part in node.body if isinstance(node, ast.ClassDef) else ():
+        if isinstance(part, ast.AnnAssign):
+            shown += lines[part.lineno - 1 : part.end_lineno]
+        elif isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
+            called = part.name if part.decorator_list else f"{part.name}({ast.unparse(part.args)})"
+            methods.append(f"- `{re.sub(r'[(]self(?:, )?', '(', called)}`: {ast.get_docstring(part)}\n")
+    code = "\n".join(shown).rstrip(":")
+    return f"```python\n{code}\n```\n\n{ast.get_docstring(node)}\n" + "".join(methods and ["\n", *methods])
+
+
+def run_notebook(path: Path) -> list[str]:
+    """Run a notebook in a fresh kernel and folder; return what each cell prints."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(path, as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        NotebookClient(notebook, timeout=600, resources={"metadata": {"path": folder}}).execute()
+    return [printed(cell) for cell in notebook.cells]
+
+
+def printed(cell: dict[str, Any]) -> str:
+    """Return what a cell of a notebook printed on standard output."""
+    return "".join("".join(row["text"]) for row in cell.get("outputs", []) if row.get("name") == "stdout")
+
+
+def notebook(check: bool) -> int:
+    """Run notebook.ipynb and keep what it prints, or compare that with what is kept; return the exit code."""
+    path = DOCS / "notebook.ipynb"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    texts = run_notebook(path)
+    if check:
+        changed = [text for text, cell in zip(texts, content["cells"], strict=True) if text != printed(cell)]
+        for text in changed:
+            print(f"docs/notebook.ipynb prints something else; run `make docs`:\n{text}", file=sys.stderr)
+        return 1 if changed else 0
+    for text, cell in zip(texts, content["cells"], strict=True):
+        if cell["cell_type"] == "code":
+            lines = text.splitlines(keepends=True)
+            cell["outputs"] = [{"name": "stdout", "output_type": "stream", "text": lines}] if lines else []
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def notebook_page() -> str:
+    """Return notebook.ipynb as Markdown, what its cells printed under each."""
+    cells = json.loads((DOCS / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    parts = []
+    for cell in cells:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            text = f"```python\n{text}\n```" + (f"\n\n```text\n{printed(cell).rstrip()}\n```" if printed(cell) else "")
+        parts.append(text)
+    head, *rest = parts
+    opening, _, lead = head.partition("\n\n")
+    return (
+        "\n\n".join((opening, NOTE.rstrip(), lead, "To run it yourself: [notebook.ipynb](notebook.ipynb).", *rest))
+        + "\n"
+    )
+
+
 def tree() -> str:
     """Return the layout of the package: each folder with the first line of its docstring, then its modules."""
     lines = []
@@ -223,9 +311,11 @@ def generate(check: bool) -> int:
     stale = []
     pages = {
         "cli.md": command_line(),
+        "api.md": python_api(),
         "settings.md": settings(),
         "design.md": page_with("design.md", TREE, TREE_END, tree()),
         "stepline.1": man_page(),
+        "notebook.md": notebook_page(),
         "reproduce.md": page_with("reproduce.md", DEFAULTS, DEFAULTS_END, departures()),
     }
     for name, text in pages.items():
@@ -240,4 +330,6 @@ def generate(check: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(generate("--check" in sys.argv))
+    check = "--check" in sys.argv
+    failed = notebook(check) if "--notebook" in sys.argv else 0
+    sys.exit(generate(check) or failed)

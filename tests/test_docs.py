@@ -1,7 +1,10 @@
 """What the documents show must exist: every command line parses, every link leads to a file."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -95,6 +98,45 @@ def test_a_row_says_no_more_than_its_tests_hold():
             assert folder in tests or kind not in re.sub(r"\([^)]*\)", "", verified), (
                 f"{item}: {kind}, and no test of {folder}"
             )
+
+
+def run(*command, **environment):
+    """Run a program of this environment on the checkout; fail with what it said."""
+    known = os.environ | {"PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run([*map(str, command)], cwd=ROOT, env=known, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site of docs/, built strictly: a page outside of its menu and a link into nothing end the build."""
+    folder = tmp_path_factory.mktemp("site")
+    run(sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder, NO_MKDOCS_2_WARNING="1")
+    return folder
+
+
+def test_the_site_has_every_page_and_asks_nobody_else_for_anything(site):
+    pages = sorted(site.rglob("index.html"))
+    assert len(pages) == len([page for page in PAGES if page.parent != ROOT])
+    for page in pages:
+        loaded = re.findall(
+            r"<(?:link|script|img|iframe|source)\b[^>]*?\b(?:href|src)=[\"']?((?:https?:)?//[^\"'\s>]+)",
+            page.read_text(),
+        )
+        assert not loaded, page
+
+
+def test_the_site_shows_its_lists_as_lists(site):
+    """Unlike GitHub, Python-Markdown begins a list only after an empty line."""
+    for page in site.rglob("index.html"):
+        paragraphs = re.findall(r"<p>((?:(?!</p>).)*)</p>", page.read_text(), re.DOTALL)
+        assert not [text for text in paragraphs if re.search(r"\n(?:- |\d+\. |\|)", text)], page
+
+
+def test_the_notebook_prints_what_it_shows(tmp_path):
+    """Run in a fresh kernel."""
+    places = {name: str(tmp_path) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
+    run(sys.executable, ROOT / "docs" / "generate.py", "--notebook", "--check", **places)
 
 
 def test_the_readme_shows_commands():

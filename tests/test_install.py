@@ -42,9 +42,18 @@ def test_the_index_shows_the_readme_without_links_into_the_tree(readme_for_index
         readme_for_index("[here](#start), [there](https://example.org)")
         == "[here](#start), [there](https://example.org)"
     )
+    assert readme_for_index("![the page](docs/page.webp)") == "*the page*"
     text = readme_for_index((ROOT / "README.md").read_text())
     assert "docs/json.md" in text
     assert not re.findall(r"\]\((?!https?:|#)", text)
+
+
+def test_the_index_shows_the_readme_with_links_to_a_repository_that_is_known(readme_for_index):
+    here = "https://example.org/stepline"
+    assert (
+        readme_for_index("see [the format](docs/json.md)", here) == f"see [the format]({here}/blob/HEAD/docs/json.md)"
+    )
+    assert readme_for_index("![page](docs/page.webp)", here) == f"![page]({here}/raw/HEAD/docs/page.webp)"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +122,16 @@ def test_what_is_published_is_whole(published):
     assert metadata["Author"]
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"README.md", "CHANGELOG.md", "constraints.txt", "docs/design.md", "setup.py"} <= inside
+    assert {
+        "README.md",
+        "CHANGELOG.md",
+        "constraints.txt",
+        "docs/design.md",
+        "docs/pictures/page.webp",
+        "docs/notebook.ipynb",
+        "mkdocs.yml",
+        "setup.py",
+    } <= inside
 
 
 @pytest.mark.slow
