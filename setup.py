@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: the README as a package index shows it, away from the source tree.
 
-Where pyproject.toml has `[project.urls]` with `Source`, links and pictures lead there; else a link is its words, and the
-path where those differ, and a picture is its description.
+Where pyproject.toml has `[project.urls]` with `Source`, links and pictures lead there; else a link is its words, and
+the path where those differ, and a picture is its description.
 """
 
 import re
