@@ -2,6 +2,7 @@
 
 read_limited         the bytes of a file, however endless it is
 unpack_limited       what a gzip holds, however small the gzip is
+read_member          a file in a tar, however small the tar is
 parse_json           JSON to plain values, no deeper than the package can walk
 parse_toml           TOML to plain values, the same
 replace_surrogates   text that can be written: halves of surrogate pairs, which JSON can hold, become U+FFFD
@@ -15,6 +16,7 @@ import json
 import os
 import re
 import stat
+import tarfile
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +31,7 @@ LINES = 64 * MIB  # bytes of a user's own lines; a million have some 40 MiB
 CAPTIONS = 256 * MIB  # bytes of a caption file
 RECORD = 256 * MIB  # bytes of one record; an hour of speech with word times is some 2 MiB
 ANNOTATIONS = 4096 * MIB  # bytes of a dataset's file, unpacked; HowTo100M's captions are read as a stream instead
+FEATURES = 4096 * MIB  # bytes of one video's features in an archive; ten hours of 2,048 float32 a second are 282 MiB
 DEVICE = 16 * MIB  # bytes after which a device, such as /dev/zero, counts as endless: nobody types more
 HEADER = 100 * MIB  # bytes of the header of a safetensors file, as its own library allows
 DEPTH = 100  # lists and objects inside each other; a record has 8, pydantic and json.dumps follow some 200
@@ -76,6 +79,14 @@ def unpack_limited(data: bytes, most: int) -> bytes:
     if len(unpacked) > most:
         raise LimitError(f"unpacks to more than {most / MIB:g} MiB")
     return unpacked
+
+
+def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
+    """Return the bytes of a tar's member, those of a sparse one too. Raises LimitError, or as tarfile does."""
+    if member.size > most:
+        raise LimitError(f"larger than {most / MIB:g} MiB")
+    file = archive.extractfile(member)
+    return file.read() if file is not None else b""
 
 
 def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Tree]]], Tree] | None = None) -> Tree:

@@ -9,7 +9,10 @@ A plugin is named where one of Stepline's own is: writing.writer, asr.recogniser
 runs only when it is named. examples/plugin holds one of each.
 """
 
+import hashlib
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pydantic import AfterValidator
@@ -18,6 +21,13 @@ from pydantic_core import PydanticCustomError
 from stepline.errors import SettingsError
 
 Kind: TypeAlias = Literal["outputs", "writers", "recognisers", "backbones"]
+
+# What is Stepline's own of the kinds that a setting names.
+OWN: dict[Kind, tuple[str, ...]] = {
+    "recognisers": ("whisper", "whisperx"),
+    "writers": ("extractive", "llm"),
+    "backbones": ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none"),
+}
 
 
 def plugin_names(kind: Kind) -> tuple[str, ...]:
@@ -44,8 +54,37 @@ def load_plugin(kind: Kind, name: str) -> Any:
         raise SettingsError(f"{name!r}: the plugin {points[0].value} cannot be imported ({reason}); mend it") from error
 
 
-def choice(kind: Kind, *own: str) -> AfterValidator:
+def plugin_identities(named: dict[Kind, str]) -> dict[str, str]:
+    """Return what the results of the plugins among these depend on, by kind: package, version and code.
+
+    Of the code that is the sha256 of the Python files of the module, or of the package, that the entry point names.
+    """
+    found: dict[str, str] = {}
+    for kind, name in named.items():
+        points = [] if name in OWN.get(kind, ()) else [point for point in _points(kind) if point.name == name]
+        for point in points[:1]:
+            package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "no package"
+            digest = hashlib.sha256()
+            for file in _code(point.module.partition(".")[0]):
+                digest.update(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+            found[kind] = f"{package}, {point.value}, {digest.hexdigest()}"
+    return found
+
+
+def _code(module: str) -> list[Path]:
+    """Return the Python files of a top-level module or package, without importing it."""
+    spec = find_spec(module)
+    if spec is None:  # to load it tells
+        return []
+    folders = spec.submodule_search_locations
+    if folders is not None:
+        return sorted(file for folder in folders for file in Path(folder).rglob("*.py"))
+    return [Path(spec.origin)] if spec.origin is not None and spec.has_location else []
+
+
+def choice(kind: Kind) -> AfterValidator:
     """Return the validator of a setting that names one of Stepline's own or a plugin."""
+    own = OWN[kind]
 
     def known(name: str) -> str:
         if name in own or name in plugin_names(kind):

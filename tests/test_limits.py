@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import tarfile
 import tracemalloc
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pyarrow.parquet as parquet
 import pytest
 from small_video import draw_video
 
-from stepline.errors import DatasetError, StoreError
+from stepline.datasets.files import read_json_files
+from stepline.errors import DatasetError, SteplineError, StoreError
+from stepline.features import import_features
 from stepline.limits import (
     ANNOTATIONS,
     DEPTH,
@@ -23,6 +26,7 @@ from stepline.limits import (
     parse_json_text,
     parse_toml,
     read_limited,
+    read_member,
     unpack_limited,
 )
 from stepline.records import Span
@@ -208,3 +212,40 @@ def test_reading_a_small_file_takes_no_memory_for_the_largest_that_is_allowed(tm
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * MIB
+
+
+def sparse_tar(path, name, size):
+    """Write a tar whose one member is a hole of so many bytes (GNU's sparse form), in 2 KiB."""
+    header = tarfile.TarInfo(name)
+    header.type = tarfile.GNUTYPE_SPARSE
+    block = bytearray(header.tobuf(tarfile.GNU_FORMAT))
+    block[386:410] = b"%011o\0%011o\0" % (size, 0)  # one part: without bytes, at the end
+    block[483:495] = b"%011o\0" % size
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    path.write_bytes(bytes(block) + bytes(1024))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("a.json", lambda path, out: list(read_json_files(path))),
+        ("a.npy", lambda path, out: import_features(path, out)),
+    ],
+)
+def test_a_file_in_a_small_archive_that_is_larger_than_allowed_is_refused_by_name(tmp_path, monkeypatch, name, read):
+    path = sparse_tar(tmp_path / "x.tar", name, 5 * 1024 * MIB)
+    tracemalloc.start()
+    with pytest.raises(SteplineError, match=f"x.tar:{name}: larger than 4096 MiB, so no"):
+        read(path, tmp_path / "out")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * MIB  # modules among them
+    monkeypatch.setattr("stepline.limits.MIB", 1)  # in the message alone
+    sparse_tar(path, name, 1000)
+    with tarfile.open(path) as archive:
+        [member] = archive
+        assert read_member(archive, member, 1000) == bytes(1000)
+        with pytest.raises(LimitError, match="larger than 999 MiB"):
+            read_member(archive, member, 999)

@@ -12,10 +12,16 @@ import pytest
 import stepline as package
 from stepline.asr import AsrSettings
 from stepline.asr.audio_windows import AudioWindow
+from stepline.curate.stage import Recipe
+from stepline.curate.stages import cache_keys
 from stepline.errors import SettingsError
 from stepline.outputs import OUTPUTS
+from stepline.pipeline.extract import what_decides_features
+from stepline.pipeline.networks import Networks, fingerprint
+from stepline.pipeline.request import Request, StepsSettings
 from stepline.plugins import load_plugin, plugin_names
 from stepline.records import Sentence, Span, Transcript
+from stepline.settings import validate
 from stepline.vision import VisionSettings, load_backbone
 from stepline.writing import WritingSettings, write_steps
 
@@ -89,6 +95,41 @@ def test_an_output_plugin_is_written_and_known_again_by_the_command(
     assert "done before" in stepline(*job).stderr
     (tmp_path / "small.csv").unlink()
     assert "done before" not in stepline(*job).stderr
+
+
+def test_what_a_plugin_made_is_made_again_once_the_plugin_changed(
+    tmp_path, monkeypatch, small_video, captions_file, stepline
+):
+    site = tmp_path / "site"
+    site.mkdir()
+    install(site, tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"], monkeypatch)
+    code, facts = site / "stepline_example_plugin.py", site / "example-0.1.0.dist-info" / "METADATA"
+    code.write_text((EXAMPLE / code.name).read_text().replace("remade=True", "remade=False"))
+    named = {"asr": {"recogniser": "sound"}, "writing": {"writer": "every-sentence"}, "vision": {"backbone": "colours"}}
+    settings = validate(StepsSettings, named)
+    recipe = Recipe(stages=("write",), steps=settings)
+
+    def known():
+        """Each kind of key under which results are found again; that of `judge` holds no plugin."""
+        keys = [getattr(cache_keys, name)(recipe) for name in ("judge", "transcribe", "write", "encode", "ground")]
+        given = fingerprint(Request(small_video, "small"), settings, Networks())
+        return [str(key) for key in (*keys, given, what_decides_features(settings))]
+
+    common = ("steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path / "out")
+    try:
+        for job in ((*common, "--format", "csv"), (*common, "--writer", "every-sentence")):
+            assert "done before" not in stepline(*job).stderr
+            assert "done before" in stepline(*job).stderr
+            before = known()
+            code.write_text(code.read_text() + "# changed\n")
+            assert [one == two for one, two in zip(before, known(), strict=True)] == [True] + [False] * 6
+            assert "done before" not in stepline(*job).stderr
+        before = known()
+        facts.write_text(facts.read_text().replace("Version: 0.1.0", "Version: 0.1.1"))
+        assert [one == two for one, two in zip(before, known(), strict=True)] == [True] + [False] * 6
+    finally:
+        sys.modules.pop(code.stem, None)
+        OUTPUTS.pop("csv", None)
 
 
 def test_a_name_that_is_nobodys_lists_the_plugins_too(example, stepline):

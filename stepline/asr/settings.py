@@ -16,7 +16,7 @@ class AsrSettings(Settings):
     installed, base names the language, and hears the rest of a video that is not English.
     """
 
-    recogniser: Annotated[str, choice("recognisers", "whisper", "whisperx")] = "whisper"  # whisperx; or a plugin's
+    recogniser: Annotated[str, choice("recognisers")] = "whisper"  # whisperx; or a plugin's
     model: str | None = None  # a known name (whisper-tiny.en, whisper-base) or a CTranslate2 folder
     language: str | None = None  # ISO 639-1 code; None = English for tiny.en, else detected
     translate: bool = False  # write what is said in other languages in English, by Whisper base or a model named here

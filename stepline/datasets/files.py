@@ -22,12 +22,13 @@ from typing import Any, TypeAlias
 
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
-from stepline.limits import ANNOTATIONS, LimitError, read_limited, unpack_limited
+from stepline.limits import ANNOTATIONS, LimitError, read_limited, read_member, unpack_limited
 from stepline.limits import parse_json as json_tree
 from stepline.storage import TarHeader, files_below
 
 Tree: TypeAlias = Any  # a JSON value: the one place where no type is known yet
 
+WHICH = "so none of the files that are read; check which one it is"
 GZIP = b"\x1f\x8b"
 TAR = b"ustar"
 TAR_MARK = 257  # bytes from the start, POSIX tar
@@ -43,7 +44,7 @@ def read_bytes(path: Path) -> bytes:
         data = read_limited(path, ANNOTATIONS)
         return unpack_limited(data, ANNOTATIONS) if data[:2] == GZIP else data
     except LimitError as error:
-        raise DatasetError(f"{path}: {error}, so none of the files that are read; check which one it is") from error
+        raise DatasetError(f"{path}: {error}, {WHICH}") from error
     except IsADirectoryError as error:
         raise DatasetError(f"{path}: is a folder; give the annotation file in it") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -160,12 +161,14 @@ def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
         with tarfile.open(path, tarinfo=TarHeader) as archive:  # mode "r" finds the compression itself
             for member in archive:
                 if member.isfile() and member.name.endswith((".json", ".json.gz")):
-                    file = archive.extractfile(member)
-                    data = file.read(ANNOTATIONS) if file is not None else b""
-                    data = unpack_limited(data, ANNOTATIONS) if data[:2] == GZIP else data
                     name = f"{path}:{member.name}"
+                    try:
+                        data = read_member(archive, member, ANNOTATIONS)
+                        data = unpack_limited(data, ANNOTATIONS) if data[:2] == GZIP else data
+                    except LimitError as error:
+                        raise DatasetError(f"{name}: {error}, {WHICH}") from error
                     yield name, stem(Path(member.name).name), parse_json(name, _decode(Path(name), data))
-    except (tarfile.TarError, OSError, EOFError, LimitError, zlib.error) as error:
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         reason = " ".join(str(error).split())  # tarfile tells in several lines what it tried
         raise DatasetError(f"{path}: a damaged archive ({reason}); download it again") from error
 

@@ -25,7 +25,7 @@ import numpy as np
 from stepline.errors import StoreError
 from stepline.features.files import FEATURE_SUFFIXES, VALUES, read_arrays, stated_rate
 from stepline.features.store import OTHER_ID, SHARD_BYTES, TWICE, UNKNOWN, UNREADABLE, FeatureWriter, RowTexts
-from stepline.limits import parse_json
+from stepline.limits import FEATURES, LimitError, parse_json, read_member
 from stepline.records import Rejected
 from stepline.storage import TarHeader, files_below, write_atomic
 
@@ -115,9 +115,11 @@ def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
                     cure = f"give the one that is wanted, for example --ending {endings[-1]}"
                     raise StoreError(f"{path}: {key} holds several arrays, {', '.join(endings)}; {cure}")
                 for member in members:
-                    file = archive.extractfile(member)
-                    data = file.read() if file is not None else b""
                     location = f"{path}:{member.name}"
+                    try:
+                        data = read_member(archive, member, FEATURES)
+                    except LimitError as error:
+                        raise StoreError(f"{location}: {error}, so no features; leave it out") from error
                     yield FeatureFile(key, location, partial(read_arrays, location, data))
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         reason = " ".join(str(error).split())  # tarfile tells in several lines what it tried

@@ -19,7 +19,7 @@ from stepline.outputs.jsonld import jsonld, recipe_jsonld
 from stepline.outputs.page import page, record_digest
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.text import safe_stem
-from stepline.plugins import load_plugin, plugin_names
+from stepline.plugins import load_plugin, plugin_identities, plugin_names
 from stepline.records import Alignment, Record, Video
 from stepline.storage import FileSet, atomic_files, partial_files, read_record, to_json
 from stepline.weights import sha256
@@ -121,6 +121,7 @@ OUTPUTS: dict[str, Output] = {
     ),
     "json": Output(".json", lambda r, _: to_json(r), usual=True, remade=True),
 }
+OWN_OUTPUTS = frozenset(OUTPUTS)  # plugins join them when they are named
 USUAL = tuple(name for name, row in OUTPUTS.items() if row.usual)
 
 
@@ -219,7 +220,7 @@ def _stands(record: Record, folder: Path, name: str) -> bool:
     if not (OUTPUTS[name].remade or name == "html"):
         inside = [file for place in output_places(record, folder, name) for file in (place, *place.glob("*"))]
         on_disk = {file: file for file in inside if file.is_file()}
-        return _notes(record, folder)[0].get(path.name, "").split()[:2] == _mark(record, path, on_disk).split()
+        return _notes(record, folder)[0].get(path.name, "").split()[:2] == _mark(record, name, path, on_disk).split()
     try:
         present = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -254,7 +255,7 @@ def _keep_ownership(record: Record, folder: Path, formats: Sequence[str], files:
         path, places = output_path(record, folder, name), output_places(record, folder, name)
         new = {file: partial for file, partial in files.partials.items() if {file, file.parent} & set(places)}
         before = [noted.get(path.name, "").partition(" ")[0] for noted in earlier]  # what stands there until then
-        kept[path.name] = " ".join([_mark(record, path, new), *before]).strip()
+        kept[path.name] = " ".join([_mark(record, name, path, new), *before]).strip()
     if kept:
         files.partial(note).write_text(json.dumps(kept), encoding="utf-8")
     else:
@@ -267,13 +268,14 @@ def output_places(record: Record, folder: Path, name: str) -> list[Path]:
     return [path, _pictures_folder(record, folder)] if OUTPUTS[name].keyframes == "beside" else [path]
 
 
-def _mark(record: Record, path: Path, files: Mapping[Path, Path]) -> str:
-    """Return the sha256 of an output's file ("none" without one), and one over all its files and the record.
+def _mark(record: Record, name: str, path: Path, files: Mapping[Path, Path]) -> str:
+    """Return the sha256 of an output's file ("none" without one), and one over its files, the record and its plugin.
 
     files: where the bytes of each are now.
     """
     digests = {file: sha256(place) for file, place in files.items()}
-    lines = [record_digest(record), *sorted(f"{file.name} {digest}" for file, digest in digests.items())]
+    plugin = plugin_identities({"outputs": name}) if name not in OWN_OUTPUTS else {}
+    lines = [record_digest(record), *plugin.values(), *sorted(f"{file.name} {digests[file]}" for file in digests)]
     return f"{digests.get(path, 'none')} {hashlib.sha256(chr(10).join(lines).encode()).hexdigest()}"
 
 

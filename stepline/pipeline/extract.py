@@ -25,6 +25,7 @@ from stepline.features.store import SHARD_BYTES
 from stepline.pipeline.batch import find_videos, name_videos
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import NO_PICTURE, extract_features
+from stepline.plugins import plugin_identities
 from stepline.progress import Progress, trim_memory
 from stepline.records import FeatureSequence, Rejected, count_reasons
 from stepline.storage import remove_partial_files
@@ -116,6 +117,7 @@ def what_decides_features(settings: StepsSettings) -> JsonValue:
         "vision": vision.model_dump(mode="json", exclude=OF_NO_EFFECT),
         "media": settings.media.model_dump(mode="json"),
         "weights": file_digest(vision.path),
+        **plugin_identities({"backbones": vision.backbone}),
     }
 
 

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from stepline.errors import SettingsError
 from stepline.pipeline.request import Request, StepsSettings
+from stepline.plugins import Kind, plugin_identities
 from stepline.procx.settings import DescribeSettings
 from stepline.vision.settings import VisionSettings
 from stepline.weights import sha256
@@ -141,7 +142,10 @@ def fingerprint(request: Request, settings: StepsSettings, networks: Networks) -
     given = {"captions": _digest(request.captions), "texts": list(request.texts), "features": features}
     if settings.writing.llm.prompt_file is not None:
         given["prompt"] = _digest(settings.writing.llm.prompt_file)
-    return {**settings.model_dump(mode="json"), "inputs": {**given, **networks.digests}}
+    named: dict[Kind, str] = {"recognisers": settings.asr.recogniser, "writers": settings.writing.writer}
+    plugins = plugin_identities({**named, "backbones": vision.backbone})
+    identities: dict[str, JsonValue] = {"plugins": {**plugins}} if plugins else {}
+    return {**settings.model_dump(mode="json"), "inputs": {**given, **identities, **networks.digests}}
 
 
 def _digest(file: Path | None) -> str | None:

@@ -8,7 +8,7 @@ from pydantic import Field
 from stepline.plugins import choice
 from stepline.settings import Batch, Fraction, Settings
 
-BackboneName = Annotated[str, choice("backbones", "conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none")]
+BackboneName = Annotated[str, choice("backbones")]
 
 
 class VisionSettings(Settings):

@@ -55,7 +55,7 @@ class LlmSettings(Settings):
         return url
 
 
-WriterName = Annotated[str, choice("writers", "extractive", "llm")]
+WriterName = Annotated[str, choice("writers")]
 
 
 class WritingSettings(Settings):

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from stepline.errors import SettingsError
+from stepline.plugins import plugin_identities
 from stepline.settings import Settings
 from stepline.weights import file_digest
 
 if TYPE_CHECKING:
     from stepline.curate.stage import Recipe
+    from stepline.plugins import Kind
 
 ASKING = {"concurrency", "retries", "pause", "timeout", "deadline", "threads", "cache", "api_key_variable", "base_url"}
 SEEING = {"texts", "batch"}  # read where steps are encoded; for speed alone
@@ -33,7 +35,8 @@ def transcribe(recipe: "Recipe") -> JsonValue:
     """Return what decides `transcribe`."""
     asr = recipe.steps.asr
     model = Path(asr.model) if asr.model is not None and Path(asr.model).is_dir() else None
-    return {"asr": _plain(asr, {"threads"}), "media": _plain(recipe.steps.media), "model": file_digest(model)}
+    decides = {"asr": _plain(asr, {"threads"}), "media": _plain(recipe.steps.media), "model": file_digest(model)}
+    return decides | _plugin("recognisers", asr.recogniser)
 
 
 def write(recipe: "Recipe") -> JsonValue:
@@ -44,14 +47,16 @@ def write(recipe: "Recipe") -> JsonValue:
     files = {"gguf": file_digest(writing.llm.gguf), "chat_template": file_digest(writing.llm.chat_template)}
     if writing.llm.prompt_file is not None:
         files["prompt_file"] = file_digest(writing.llm.prompt_file)
-    return {"writer": writing.writer, "llm": _plain(writing.llm, ASKING | {*files, "prompt_file"}), **files}
+    decides = {"writer": writing.writer, "llm": _plain(writing.llm, ASKING | {*files, "prompt_file"}), **files}
+    return decides | _plugin("writers", writing.writer)
 
 
 def encode(recipe: "Recipe") -> JsonValue:
     """Return what decides `encode`."""
     vision = recipe.steps.vision
     seen = _plain(vision, SEEING | {"path", "dictionary"})
-    return {"vision": seen, "media": _plain(recipe.steps.media), "weights": file_digest(vision.path)}
+    decides = {"vision": seen, "media": _plain(recipe.steps.media), "weights": file_digest(vision.path)}
+    return decides | _plugin("backbones", vision.backbone)
 
 
 def coarse(recipe: "Recipe") -> JsonValue:
@@ -67,7 +72,7 @@ def ground(recipe: "Recipe") -> JsonValue:
     placing: JsonValue = {"ground": _plain(nasva.ground)}
     if nasva.aligner.path is not None:
         placing = {"aligner": _plain(nasva.aligner, {"path"}), "network": file_digest(nasva.aligner.path)}
-    return {"texts": texts, "tokens": vision.tokens, "placing": placing}
+    return {"texts": texts, "tokens": vision.tokens, "placing": placing} | _plugin("backbones", vision.backbone)
 
 
 def judge(recipe: "Recipe") -> JsonValue:
@@ -135,6 +140,12 @@ def text_source(recipe: "Recipe") -> str:
     if vision.backbone == "clip":
         return f"clip:{vision.path}" if vision.path is not None else "clip"
     return vision.text_space if vision.backbone == "conse" else "minilm"
+
+
+def _plugin(kind: "Kind", name: str) -> dict[str, JsonValue]:
+    """Return what decides the results of a plugin; nothing for Stepline's own."""
+    found = plugin_identities({kind: name})
+    return {"plugin": found[kind]} if found else {}
 
 
 def _plain(settings: Settings, without: set[str] | None = None) -> JsonValue:
