@@ -38,8 +38,10 @@ def shortened(name: str, longest: int = 40) -> str:
 WIDTH, HEIGHT = 460, 210  # pixels
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 22, 40
 TICKS = 4  # marks on an axis
-LINE = 17  # pixels a row of a list of bars
-NAME, NUMBER = 250, 60  # pixels for a row's name and number
+# A list of bars: pixels of its width, so that letters stay legible on a phone of 390; of a row, its words and a number.
+LIST, ROW, WORDS, NUMBER = 400, 30, 15, 62
+TEXT = 11.5  # pixels of letters, in plots.css
+LETTER = 0.6  # width of a letter over its height; wide for most fonts, so that words stay apart
 
 
 def histogram(counts: Mapping[str, int], unit: str, *, bar: float = 1.0, last: int | None = None) -> str:
@@ -123,26 +125,32 @@ def ranked_bars(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str
     if not rows:
         return NOTHING
     top = max(max(values) for _, values in rows) or 1.0
-    room = WIDTH + 120 - NAME - NUMBER * len(forms)
     out = []
     for index, (name, values) in enumerate(rows):
-        y = LINE * index
-        out.append(f'<text x="{NAME - 6}" y="{y + 12}" class="e">{escape(shortened(name))}</text>')
+        out.append(_list_row(index, name, [form.format(value) for form, value in zip(forms, values, strict=True)]))
+        thick = (ROW - WORDS - 3) / len(values)
         for number, value in enumerate(values):
-            thick = (LINE - 4) / len(values)
-            size = f'width="{room * value / top:.1f}" height="{thick:.1f}"'
-            mark = _series(number, len(values))
-            out.append(f'<rect class="{mark}" x="{NAME}" y="{y + 2 + thick * number:.1f}" {size}/>')
-            x = NAME + room + 8 + NUMBER * number
-            out.append(f'<text x="{x}" y="{y + 12}">{forms[number].format(value)}</text>')
-    return svg_picture(WIDTH + 120, LINE * len(rows) + 4, "bars", "".join(out))
+            size = f'width="{LIST * value / top:.1f}" height="{thick:.1f}"'
+            y = ROW * index + WORDS + thick * number
+            out.append(f'<rect class="{_series(number, len(values))}" x="0" y="{y:.1f}" {size}/>')
+    return svg_picture(LIST, ROW * len(rows), "bars", "".join(out))
+
+
+def _list_row(row: int, name: str, numbers: Sequence[str]) -> str:
+    """Return the words of a row above its bars: the name at the left, cut where the numbers at the right begin."""
+    y = ROW * row + WORDS - 4
+    shown = shortened(name, int((LIST - NUMBER * len(numbers)) / (LETTER * TEXT)))
+    columns = [
+        f'<text x="{LIST - NUMBER * (len(numbers) - 1 - column)}" y="{y}" class="e">{number}</text>'
+        for column, number in enumerate(numbers)
+    ]
+    return f'<text x="0" y="{y}">{escape(shown)}<title>{escape(name)}</title></text>{"".join(columns)}'
 
 
 # ---------------------------------------------------------------- a cloud of words
 
 CLOUD_WIDTH, CLOUD_HEIGHT = 580, 320  # pixels
 SMALLEST, LARGEST = 11.0, 46.0  # pixels of letters
-LETTER = 0.6  # width of a letter over its height; wide for most fonts, so that words stay apart
 TURN, GROW = 0.35, 1.1  # of the spiral a step: radians, pixels
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -189,10 +197,6 @@ def _free_box(wide: float, tall: float, taken: list[Box]) -> Box | None:
 
 # ---------------------------------------------------------------- a waterfall
 
-WATERFALL_NAME, WATERFALL_NUMBER, WATERFALL_BAR = 244, 66, 270  # pixels for a row's name, its number, its bar
-WATERFALL_LINE = 19  # pixels a row
-WATERFALL_LONGEST = 36  # characters of a name
-
 
 @dataclass(frozen=True)
 class WaterfallLevel:
@@ -218,24 +222,13 @@ def waterfall(levels: Sequence[WaterfallLevel]) -> str:
         for reason, count in level.lost:
             left -= count
             rows.append(_waterfall_row(len(rows), f"– {reason}", f"−{count:,}", left / top, count / top, "s2"))
-    return svg_picture(
-        WATERFALL_NAME + WATERFALL_BAR + WATERFALL_NUMBER,
-        WATERFALL_LINE * len(rows) + 4,
-        "what each stage kept and dropped",
-        "".join(rows),
-    )
+    return svg_picture(LIST, ROW * len(rows), "what each stage kept and dropped", "".join(rows))
 
 
 def _waterfall_row(row: int, name: str, number: str, start: float, fraction: float, series: str) -> str:
-    y = WATERFALL_LINE * row
-    full = f"<title>{escape(name)}</title>"
-    x, wide = WATERFALL_NAME + WATERFALL_NUMBER + WATERFALL_BAR * max(0.0, start), max(0.7, WATERFALL_BAR * fraction)
-    bar = f'x="{x:.1f}" y="{y + 3}" width="{wide:.1f}" height="{WATERFALL_LINE - 6}"'
-    named = f"{escape(shortened(name, WATERFALL_LONGEST))}{full}"
-    return (
-        f'<text x="{WATERFALL_NAME - 8}" y="{y + 14}" class="e">{named}</text><rect class="{series}" {bar}/>'
-        f'<text x="{WATERFALL_NAME + WATERFALL_NUMBER - 10}" y="{y + 14}" class="e">{number}</text>'
-    )
+    x, wide = LIST * max(0.0, start), max(0.7, LIST * fraction)
+    bar = f'x="{x:.1f}" y="{ROW * row + WORDS}" width="{wide:.1f}" height="{ROW - WORDS - 5}"'
+    return f'{_list_row(row, name, [number])}<rect class="{series}" {bar}/>'
 
 
 # ---------------------------------------------------------------- points in the plane

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from stepline.plots import NOTHING, WaterfallLevel, histogram, scatter, waterfall, word_cloud
+from stepline.plots import NOTHING, WaterfallLevel, histogram, ranked_bars, scatter, waterfall, word_cloud
 
 WIDTHS = re.compile(r'<rect class="(s\d)" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"')
 
@@ -20,6 +20,22 @@ def test_losses_begin_where_their_level_ends():
     assert silent_at == start + left
     assert "−30" in svg
     assert "too short" in svg
+
+
+def test_lists_of_bars_are_legible_on_a_phone():
+    """At 390 pixels a picture has some 330 for itself: letters of 11.5 are to be 9 or more there, and nothing cut."""
+    name = "w" * 80
+    for svg in (
+        waterfall([WaterfallLevel(name, 9, ((name, 3),))]),
+        ranked_bars([(name, (1.0, 2.0))], ("{:.1f} %",) * 2),
+    ):
+        width = float(re.search(r'width="([\d.]+)" height', svg)[1])
+        assert 11.5 * 330 / width >= 9
+        shown = re.findall(r'<text x="0" [^>]*>(w+…)<title>w{80}</title>', svg)
+        numbers = [float(x) for x in re.findall(r'<text x="([\d.]+)" [^>]*class="e">', svg)]
+        assert shown
+        assert all(0.6 * 11.5 * len(text) <= min(numbers) - 0.6 * 11.5 * len("100.0 %") for text in shown)
+        assert max(numbers) <= width
 
 
 def test_nothing_counted_draws_nothing():
