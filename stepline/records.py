@@ -73,6 +73,14 @@ class Span:
         return max(0.0, self.start - second, second - self.end)
 
 
+def covering_span(spans: Iterable[Span | None]) -> Span | None:
+    """Return the shortest span that covers all the known ones; None when none is known."""
+    known = [span for span in spans if span is not None]
+    if not known:
+        return None
+    return Span(min(span.start for span in known), max(span.end for span in known))
+
+
 class Video(FrozenModel):
     """A video file; `id` is the dataset's own (a YouTube id, a file stem) and keys every file about it.
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from stepline.records import Sentence, Span, Word
+from stepline.records import Sentence, Span, Word, covering_span
 
 # A full stop after these ends nothing.
 ABBREVIATIONS = frozenset(
@@ -25,7 +25,7 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
     a small letter ends nothing: "keep pressure ... on the wound". A sentence spans its timed words; one without any is
     left out. Words carry the space before them.
     """
-    timed = order_word_times([word for word in words if word.text.strip()])
+    timed = order_word_times(join_pieces([word for word in words if word.text.strip()]))
     pairs = list(zip(timed, [*timed[1:], None], strict=False))
     punctuated = any(ends_sentence(word.text, following.text if following else None) for word, following in pairs)
     groups: list[list[Word]] = [[]]
@@ -37,6 +37,27 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
             groups.append([])
     parts = [part for group in groups if group for part in _split_long(group, longest)]
     return [sentence for part in parts if (sentence := _sentence(part)) is not None]
+
+
+def join_pieces(words: Sequence[Word]) -> list[Word]:
+    """Return the words with what Whisper times apart from them put back: "pull", "-up." are one word, so are "10", "%".
+
+    A piece has no space before it and begins with no letter or digit; a language without spaces keeps its words.
+    """
+    joined: list[Word] = []
+    for word in words:
+        if joined and not word.text[0].isspace() and not word.text[0].isalnum():
+            before = joined.pop()
+            known = [piece.confidence for piece in (before, word) if piece.confidence is not None]
+            update = {
+                "text": before.text.rstrip() + word.text,
+                "span": covering_span((before.span, word.span)),
+                "confidence": min(known, default=None),
+            }
+            joined.append(before.model_copy(update=update))
+        else:
+            joined.append(word)
+    return joined
 
 
 def order_word_times(words: Sequence[Word]) -> list[Word]:

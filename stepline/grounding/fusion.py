@@ -2,10 +2,12 @@
 
 `fuse`          the prior of speech times the evidence of the picture, while steps compete for the same seconds
 `with_verdict`  from the posterior to spans, the likeliest second, and "shown", "unclear", "said" or "not found"
+`part_neighbours`  spans cut where they run into another step's likeliest second
 
 Letters: K steps, T seconds.
 """
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -168,3 +170,25 @@ def shown_spans(row: Array, shots: Sequence[slice], duration: float, settings: G
         spans.append(Span(float(start), min(float(end), duration)))
         left[max(0, start - 1) : end + 1] = 0
     return spans
+
+
+def part_neighbours(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the steps with best spans that no longer run into the second at which another step is likeliest.
+
+    Such a span ends, or begins, halfway between the two, on a whole second. Steps likeliest at the same second keep
+    what they share.
+    """
+    seconds = sorted({step.at for step in steps if step.spans and step.at is not None})
+    return tuple(_part(step, seconds) for step in steps)
+
+
+def _part(step: Step, seconds: Sequence[float]) -> Step:
+    if not step.spans or step.at is None:
+        return step
+    best, place = step.spans[0], bisect.bisect_left(seconds, step.at)
+    start, end = best.start, best.end
+    if place and seconds[place - 1] > start:
+        start = float(math.ceil((seconds[place - 1] + step.at) / 2))
+    if place + 1 < len(seconds) and seconds[place + 1] < end:
+        end = float(math.ceil((seconds[place + 1] + step.at) / 2))
+    return step.model_copy(update={"spans": (Span(start, end), *step.spans[1:])})

@@ -21,7 +21,7 @@ import numpy as np
 from stepline.errors import ShapeError
 from stepline.grounding.correspondence import correspondence
 from stepline.grounding.evidence import TimedText, contrast, log_bayes_factor, pictured, shot_slices, similarity
-from stepline.grounding.fusion import Flags, ShownPosterior, fuse, occupancy, with_verdict
+from stepline.grounding.fusion import Flags, ShownPosterior, fuse, occupancy, part_neighbours, with_verdict
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import LookOdds, assign_to_shots, odds_by_look, shot_units, talking_heads
@@ -124,9 +124,10 @@ def ground(
             on_screen=on_screen,
         )
         belong = round(tie.log_odds(), 3) if tie.known else None
-    if len(windows) == 1:
-        return _ground(given, belong, settings)
-    return _ground_windows(given, windows, belong, settings)
+    grounding = (
+        _ground(given, belong, settings) if len(windows) == 1 else _ground_windows(given, windows, belong, settings)
+    )
+    return replace(grounding, steps=part_neighbours(grounding.steps))
 
 
 @dataclass(frozen=True)

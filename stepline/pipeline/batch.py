@@ -20,7 +20,7 @@ from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import StepsResult, recognise_speech, understand
 from stepline.progress import Progress
-from stepline.records import Record, Video
+from stepline.records import Record, Span, Video
 from stepline.storage import atomic_files, check_writable, files_below, lock_output, read_record, remove_partial_files
 from stepline.version import __version__
 from stepline.weights import sha256
@@ -314,14 +314,25 @@ def write_files(request: Request, result: StepsResult, options: OutputOptions) -
 
 
 def keyframes(record: Record, path: Path) -> dict[str, bytes]:
-    """Return a JPEG of the most likely second of every step that is shown, by step id."""
+    """Return a JPEG of every step that is shown, by step id: of its most likely second.
+
+    Steps that share that second and their span get pictures of their own, spread evenly over it, one a second at most.
+    """
     from PIL import Image
 
     from stepline.media import read_frames_at
     from stepline.outputs.text import shown_span
 
     pictures: dict[float, bytes] = {}
-    at = {step.id: step.at for step in record.steps if shown_span(step) is not None and step.at is not None}
+    alike: dict[tuple[float, Span], list[str]] = {}
+    for step in record.steps:
+        if (span := shown_span(step)) is not None and step.at is not None:
+            alike.setdefault((step.at, span), []).append(step.id)
+    at: dict[str, float] = {}
+    for (second, span), ids in alike.items():
+        count = min(len(ids), max(1, int(span.duration)))
+        spread = [second] if count == 1 else [span.start + (n + 0.5) / count * span.duration for n in range(count)]
+        at |= {identity: spread[place * count // len(ids)] for place, identity in enumerate(ids)}
     width = KEYFRAME_WIDTH if len(at) < MANY_STEPS else SMALL_WIDTH
     try:
         for still in read_frames_at(path, list(at.values()), width):

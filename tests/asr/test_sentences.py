@@ -68,6 +68,15 @@ def test_words_that_run_backwards_are_put_in_order() -> None:
     assert (sentence.words[1].span, sentence.span) == (Span(3.0, 3.02), Span(3.0, 3.5))
 
 
+def test_a_word_that_the_recogniser_times_in_pieces_is_one_word_with_its_time() -> None:
+    pieces = [(" do", 0.0), (" a", 0.3), (" pull", 0.5), ("-up,", 0.8), (" then", 1.2), (" 10", 1.5), ("%.", 1.8)]
+    given = [Word(text=text, span=Span(at, at + 0.2), confidence=1 - at / 2) for text, at in pieces]
+    (sentence,) = split_sentences(given, pause=1.0, longest=12.0)
+    assert sentence.text == "do a pull-up, then 10%."
+    assert [word.text for word in sentence.words] == sentence.text.split()
+    assert (sentence.words[2].span, sentence.words[2].confidence) == (Span(0.5, 1.0), 0.6)
+
+
 def test_chinese_words_are_joined_without_spaces() -> None:
     given = [Word(text="想", span=Span(0.0, 0.5)), Word(text="固定。", span=Span(0.5, 1.0))]
     assert texts(given) == ["想固定。"]

@@ -111,6 +111,18 @@ def test_two_steps_said_at_once_share_the_seconds():
     assert second.at >= alone.at + 1
 
 
+def test_a_span_ends_before_the_second_at_which_another_step_is_likeliest():
+    steps = ground(spoken(10.0, 12.0, 12.0, 16.0, 40.0), duration=60.0).steps
+    assert [step.at for step in steps] == [11.5, 14.5, 14.5, 19.5, 42.5]
+    spans = [step.spans[0] for step in steps]
+    assert [span.end for span in spans[:3]] == [13.0, 17.0, 17.0]  # halfway, on whole seconds
+    assert spans[1] == spans[2]  # nothing tells them apart
+    assert all(step.at in span for step, span in zip(steps, spans, strict=True))
+    assert not any(
+        step.at != other.at and other.at in span for step, span in zip(steps, spans, strict=True) for other in steps
+    )
+
+
 def test_sentences_say_more_than_the_span_around_them():
     heard = Transcript(sentences=tuple(Sentence(text="x", span=Span(t, t + 3)) for t in (5.0, 20.0, 50.0)))
     step = Step(id="1", text="x", said=Span(5.0, 53.0), sources=(0, 2))

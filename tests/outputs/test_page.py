@@ -98,6 +98,16 @@ def test_a_step_shown_far_from_its_words_says_so(record):
     assert drifts == {8: "shown 12 s after it is said"}  # 55.75 - 43.55 = 12.2
 
 
+def test_a_step_in_the_very_seconds_of_another_says_so():
+    spans = ((1.0, 4.0), (1.0, 4.0), (2.0, 4.0))
+    rows = tuple(make_step(number, "cut", (span,)) for number, span in enumerate(spans, start=1))
+    rows += (make_step(4, "fold", (), (1.0, 4.0), "said"), make_step(5, "fold", (), (1.0, 4.0), "said"))
+    record = Record(id="r", video=Video(id="r"), steps=rows)
+    assert [step.together for step in page_view(record, None, {}).steps] == [None, 1, None, None, None]
+    (note,) = read_page(page(record)).all("p", "notes")
+    assert " ".join(note["text"].split()) == "together with step 1"
+
+
 def test_what_the_picture_says_of_a_step_stands_beside_it(record):
     first = record.steps[0].model_copy(update={"seen": ("a face talks to the camera", "text on screen: <b>\nBOIL</b>")})
     elements = read_page(page(record.model_copy(update={"steps": (first, *record.steps[1:])})))

@@ -2,7 +2,7 @@
 
 import pytest
 from browser import CHROMIUM, Browser
-from output_samples import hostile_record, make_alignment, make_step, make_video, picture_of, sample_record
+from output_samples import SPOKEN, hostile_record, make_alignment, make_step, make_video, picture_of, sample_record
 
 from stepline.outputs import write_outputs
 from stepline.records import Record, Video
@@ -201,3 +201,125 @@ def test_of_steps_that_overlap_the_one_nearest_its_most_likely_second_is_the_one
         page.run(f"{TIME} = {second}")
         page.wait_until(f"document.getElementById('now-number').textContent == '{playing or ''}' && !now.hidden")
         assert page.run("[...document.querySelectorAll('.also-playing')].map(e => e.id)") == [f"step-{n}" for n in also]
+
+
+CONTRAST = """(() => {
+  const linear = (c) => (c /= 255) <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => .2126 * linear(r) + .7152 * linear(g) + .0722 * linear(b);
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parse(getComputedStyle(node).backgroundColor);
+      if (colour.length === 3 || colour[3] > .5) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const low = [];
+  for (const node of document.querySelectorAll("body *:not(script):not(svg *):not(option)")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    if (!own || !node.checkVisibility() || node.closest(".thumb, .visually-hidden")) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(ground(node))].sort((x, y) => y - x);
+    if ((a + .05) / (b + .05) < 4.5) low.push(`${node.className}: ${node.textContent.trim().slice(0, 30)}`);
+  }
+  return low;
+})()"""
+
+UNNAMED = """[...document.querySelectorAll("button, a[href], input, select, video, dialog, .controls, section")]
+  .filter((node) => !(node.getAttribute("aria-label") || document.getElementById(node.getAttribute("aria-labelledby"))
+    || node.labels?.length || (!node.matches("section, dialog, .controls") && node.textContent.trim())))
+  .map((node) => node.outerHTML.slice(0, 80))"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_every_control_has_a_name_and_every_word_enough_contrast(open_page, width, dark):
+    page = open_page(width=width, dark=dark)
+    page.run("keys.showModal()")
+    page.run("wanted.value = 'the'; wanted.dispatchEvent(new Event('input')); window['find-on'].click()")
+    assert page.run("document.querySelectorAll('mark').length") == sum(text.lower().count("the") for *_, text in SPOKEN)
+    assert page.run(UNNAMED) == []
+    assert page.run(CONTRAST) == []
+    ids = page.run("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+
+
+def test_a_step_loops_and_the_speed_follows_buttons_and_keys(open_page):
+    page = open_page()
+    page.click("#step-6 .go")  # 32 to 38 s
+    page.wait_until(f"{TIME} >= 32")
+    page.press("l", 76, "l")
+    assert page.run("document.getElementById('loop').getAttribute('aria-pressed')") == "true"
+    assert page.run("document.getElementById('loop').textContent") == "Loops step 6"
+    for _ in range(3):
+        page.press(">", 190, ">")
+    assert (page.run("player.playbackRate"), page.run("speed.value")) == (2, "2")
+    page.run(f"player.play(); {TIME} = 37.6")
+    page.wait_until(f"{TIME} > 37.6")
+    page.wait_until(f"{TIME} >= 32 && {TIME} < 37")
+    page.click("#step-2 .go")  # the loop goes along
+    page.wait_until("document.getElementById('loop').textContent == 'Loops step 2'")
+    page.run(f"{TIME} = 1")  # where no step is, it ends
+    page.wait_until("document.getElementById('loop').getAttribute('aria-pressed') == 'false'")
+    page.run("speed.value = '0.5'; speed.dispatchEvent(new Event('change'))")
+    assert page.run("player.playbackRate") == 0.5
+    page.run(f"player.pause(); {TIME} = 20")
+    page.press("ArrowRight", 39)
+    page.wait_until(f"Math.abs({TIME} - 25) < 0.1")
+    assert page.complaints() == []
+
+
+def test_the_transcript_is_searched_and_a_match_is_where_the_player_goes(open_page):
+    page = open_page()
+    page.press("/", 191, "/")
+    assert page.run("document.activeElement.id") == "wanted"
+    for letter in "THE  s":
+        page.send("Input.insertText", text=letter)
+    assert (
+        page.run("matches.textContent") == "5 matches"
+    )  # the sugar, the syrup, the small ones, the sweetest, the syrup
+    page.press("Enter", 13, "\r")
+    page.press("Enter", 13, "\r")
+    page.wait_until(f"Math.abs({TIME} - 12.3) < 0.1")
+    assert page.run("[matches.textContent, document.querySelector('mark.chosen').textContent]") == ["2 of 5", "the s"]
+    page.press("Escape", 27)
+    assert page.run("[document.querySelectorAll('mark').length, wanted.value]") == [0, ""]
+    for odd in ("(a|", "[^", "\\\\", "</p>", "{{7*7}}", "-."):
+        page.run(f"wanted.value = '{odd}'; wanted.dispatchEvent(new Event('input'))")
+    page.run("wanted.value = ''; wanted.dispatchEvent(new Event('input'))")
+    assert page.run("document.querySelector('.sentence bdi').childNodes.length") == 1
+    assert page.complaints() == []
+
+
+def test_steps_and_links_are_copied_as_text(open_page, browser):
+    page = open_page()
+    browser.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    page.click("#copy")
+    page.wait_until("told.textContent == '12 steps copied'")
+    lines = page.run("navigator.clipboard.readText()").splitlines()
+    assert lines[0] == "Iced mint lemonade"
+    assert lines[1] == "1. Bring a cup of water to the boil (0:06–0:10)"
+    assert lines[10:] == [
+        "10. Chill the lemonade in the fridge for an hour (said 0:51–0:55)",
+        "11. Fill a tall glass with ice and pour it in (0:57–1:04)",
+        "12. Garnish with a slice of lemon",
+    ]
+    page.run(f"{TIME} = 20.7")
+    page.wait_until("document.getElementById('now-link').hash == '#t=20'")
+    page.click("#copy-link")
+    page.wait_until("told.textContent == 'link copied'")
+    assert page.run("navigator.clipboard.readText()").endswith("mint-lemonade.html#t=20")
+
+
+def test_the_keys_are_told_by_a_key_and_a_button(open_page):
+    page = open_page()
+    page.press("?", 191, "?")
+    assert page.run("keys.open")
+    page.press("j", 74, "j")  # goes to the dialog, not to the steps behind it
+    assert page.run(FOCUS) is None
+    page.press("Escape", 27)
+    assert not page.run("keys.open")
+    page.click("#help")
+    assert page.run("keys.open")
+    page.click("#keys-close")
+    assert not page.run("keys.open")
+    assert page.complaints() == []

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from stepline.pipeline.batch import find_videos
+from stepline.pipeline.batch import find_videos, keyframes
+from stepline.records import Record, Span, Step, Video
 from stepline.storage import read_record
 
 
@@ -28,6 +29,17 @@ def test_clips_that_were_cut_are_not_taken_for_videos(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert {path.name for path in find_videos([tmp_path])} == {"v.mp4", "mine.mp4"}
+
+
+def test_steps_of_the_same_seconds_have_pictures_of_their_own(small_video):
+    def shown(number, start, end, at):
+        return Step(id=str(number), text="cut", spans=(Span(start, end),), at=at, status="shown")
+
+    rows = (shown(1, 2, 8, 4.5), shown(2, 2, 8, 4.5), shown(3, 2, 8, 4.5), shown(4, 9, 12, 10.5))
+    rows += tuple(shown(number, 12.0, 14.0, 13.0) for number in range(5, 9))
+    found = keyframes(Record(id="v", video=Video(id="v"), steps=rows), small_video)
+    assert len({found[str(number)] for number in (1, 2, 3, 4)}) == 4
+    assert len({found[str(number)] for number in range(5, 9)}) == 2  # of four steps in two seconds: one a second
 
 
 def test_outputs_that_an_earlier_run_did_not_write_are_written(run, tmp_path):

@@ -2,6 +2,7 @@
 
 import cProfile
 import pstats
+import sys
 import tracemalloc
 
 import numpy as np
@@ -209,3 +210,29 @@ def test_a_page_holds_the_picture_of_many_steps_once():
 
     large, small = b"\xff\xd8" + bytes(30_000), b"\xff\xd8"
     assert length(100, large) - length(100, small) == length(2, large) - length(2, small) == 40_000
+
+
+def test_the_page_of_very_many_lines_is_one_that_a_browser_opens(monkeypatch):
+    from stepline.outputs.page import page, record_digest
+    from stepline.records import Alignment, Record, Rejected, Sentence, Transcript, Video
+
+    module = sys.modules[page.__module__]
+    whole, most, count = module.MOST_STEPS, 100, 400
+    monkeypatch.setattr(module, "MOST_STEPS", most)
+    monkeypatch.setattr(module, "MOST_PICTURES", 10)
+    spoken = tuple(Sentence(text=f"now stir it {n} times", span=Span(n, n + 1.0)) for n in range(200))
+    lines = tuple(
+        Step(id=str(n), text=f"stir it {n} times", spans=(Span(n / 9, n / 9 + 5),), at=n / 9 + 1, said=Span(1, 2),
+             sources=(n % 200,), status="shown", score=0.5)
+        for n in range(count)
+    )  # fmt: skip
+    heard, left_out = Transcript(sentences=spoken), (Rejected(what="step", text="x", reason="y"),) * count
+    record = Record(id="v", video=Video(id="v", duration=400.0), steps=lines, transcript=heard, dropped=left_out)
+    found = Alignment(tuple(step.text for step in lines), np.zeros((count, 2), np.float32), 1.0, "cosine")
+    text = page(record, found, media="v.mp4", keyframes={step.id: bytes(9_000) for step in lines})
+    assert len(text) * whole / most < 20_000_000
+    assert "the page holds no pictures: the steps are 400, more than 10" in text
+    assert "the page holds the first 100 of 400 lines; the JSON beside it has all" in text
+    assert record_digest(record) in text  # by which a run knows its page
+    assert text.count('<li id="step-') == most
+    assert "data:image/jpeg" not in text

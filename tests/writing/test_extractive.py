@@ -8,11 +8,11 @@ from types import ModuleType
 
 import pytest
 
-from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word, covering_span
 from stepline.writing import WritingSettings, WrittenSteps, write_steps
 from stepline.writing.extractive.coreference import resolve_pronouns
 from stepline.writing.extractive.segments import LONGEST, split_into_segments
-from stepline.writing.extractive.writer import covering_span, merge_repeats, number_steps, write_extractive
+from stepline.writing.extractive.writer import merge_repeats, number_steps, write_extractive
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 

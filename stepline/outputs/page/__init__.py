@@ -7,6 +7,7 @@ can be fetched. The page is readable without its script.
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 
 from stepline.outputs.html import media_link, policy, template
@@ -17,6 +18,9 @@ from stepline.records import Alignment, Record
 from stepline.storage import to_json
 
 __all__ = ["page"]
+
+MOST_PICTURES = 500  # steps that have pictures in the page; 12 kB each
+MOST_STEPS = 5_000  # steps, and lines of any other list, that a page holds; some 1 kB each
 
 
 def record_digest(record: Record) -> str:
@@ -36,7 +40,10 @@ def page(
     alignment: drawn as a picture, row = text. media: the video's path as seen from the page's folder; without it the
     page has no player. keyframes: a JPEG for a step's id.
     """
-    style, script = _file("style.css"), _file("script.js")
+    style, script, digest = _file("style.css"), _file("script.js"), record_digest(record)
+    if len(record.steps) > MOST_PICTURES:
+        keyframes = None
+    record, alignment = _beginning(record, alignment)
     shown = page_view(record, alignment, keyframes or {})
     style += "".join(
         f".step .thumb.picture-{number} {{ background: url({link}) center / cover; print-color-adjust: exact; }}\n"
@@ -51,8 +58,28 @@ def page(
         style=style,
         script=script,
         jsonld=jsonld(record),
-        record_digest=record_digest(record),
+        record_digest=digest,
     )
+
+
+def _beginning(record: Record, alignment: Alignment | None) -> tuple[Record, Alignment | None]:
+    """Return what of a very long record fits a page, with warnings that say what does not."""
+    count, warnings = len(record.steps), list(record.warnings)
+    heard, parts = record.transcript, ("steps", "captions", "reference", "dropped")
+    if count > MOST_PICTURES:
+        warnings.append(f"the page holds no pictures: the steps are {count}, more than {MOST_PICTURES}")
+    longest = max(len(record.sentences), *(len(getattr(record, part)) for part in parts))
+    if longest > MOST_STEPS:
+        warnings.append(f"the page holds the first {MOST_STEPS} of {longest} lines; the JSON beside it has all")
+        record = record.model_copy(update={part: getattr(record, part)[:MOST_STEPS] for part in parts})
+        if heard is not None:
+            heard = heard.model_copy(update={"sentences": heard.sentences[:MOST_STEPS]})
+        told = [tuple(n for n in step.sources if n < MOST_STEPS) for step in record.steps]
+        steps = tuple(s.model_copy(update={"sources": n}) for s, n in zip(record.steps, told, strict=True))
+        record = record.model_copy(update={"steps": steps, "transcript": heard})
+        if alignment is not None:
+            alignment = replace(alignment, texts=alignment.texts[:MOST_STEPS], scores=alignment.scores[:MOST_STEPS])
+    return record.model_copy(update={"warnings": tuple(warnings)}), alignment
 
 
 def _file(name: str) -> str:

@@ -22,6 +22,72 @@
     if (play) player.play().catch(() => { /* the browser may want a second press: the seek has been done */ });
   };
 
+  const told = document.getElementById("told");
+  const tell = (text) => { if (told) told.textContent = text; };
+  const copy = async (text, what) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      tell(`${what} copied`);
+    } catch {
+      tell("the browser does not let this page copy");
+    }
+  };
+  const wordsOf = (step) => {
+    const part = (name) => step.querySelector(name)?.textContent.trim();
+    const avoid = step.querySelector(".badge.avoid") ? "Avoid: " : "";
+    return [`${part(".number")}. ${avoid}${part(".text")}`, part(".times") && `(${part(".times")})`].filter(Boolean).join(" ");
+  };
+  for (const bar of document.querySelectorAll(".controls")) bar.hidden = false;
+  document.getElementById("copy")?.addEventListener("click", () => {
+    copy([document.querySelector("h1").textContent.trim(), ...steps.map(wordsOf)].join("\n") + "\n", `${steps.length} steps`);
+  });
+
+  /* Search of the transcript: every match is marked, the current one is shown and the player goes there. */
+  const find = document.getElementById("wanted"), matches = document.getElementById("matches");
+  const spoken = [...document.querySelectorAll(".sentence")].map((node) => {
+    const words = node.querySelector("bdi");
+    return { node, words, text: words.textContent };
+  });
+  let found = [], chosen = -1;
+  const choose = (by) => {
+    if (!found.length) return;
+    found[chosen]?.mark.classList.remove("chosen");
+    chosen = (chosen + by + found.length) % found.length;
+    const { mark, node } = found[chosen];
+    mark.classList.add("chosen");
+    matches.textContent = `${chosen + 1} of ${found.length}`;
+    node.scrollIntoView({ block: "center", behavior: calm.matches ? "auto" : "smooth" });
+    seek(Number(node.dataset.start), false);
+  };
+  const search = () => {
+    const wanted = find.value.trim().split(/\s+/).map((word) => word.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&")).join("\\s+");
+    const pattern = wanted && new RegExp(wanted, "giu");
+    found = [];
+    chosen = -1;
+    for (const { node, words, text } of spoken) {
+      const pieces = [];
+      let from = 0;
+      for (const match of pattern ? text.matchAll(pattern) : []) {
+        const mark = document.createElement("mark");
+        mark.textContent = match[0];
+        pieces.push(text.slice(from, match.index), mark);
+        from = match.index + match[0].length;
+        found.push({ mark, node });
+      }
+      if (pieces.length || words.firstElementChild) words.replaceChildren(...pieces, text.slice(from));
+    }
+    matches.textContent = !pattern ? "" : found.length === 1 ? "1 match" : `${found.length || "no"} matches`;
+  };
+  if (find) {
+    find.addEventListener("input", search);
+    find.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") choose(event.shiftKey ? -1 : 1);
+      if (event.key === "Escape") { find.value = ""; search(); find.blur(); }
+    });
+    document.getElementById("find-on").addEventListener("click", () => choose(1));
+    document.getElementById("find-back").addEventListener("click", () => choose(-1));
+  }
+
   const share = (event, area) => {
     const box = area.getBoundingClientRect();
     return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
@@ -63,8 +129,16 @@
   };
   const onStep = () => document.activeElement && document.activeElement.classList.contains("go");
   const moves = { j: 1, k: -1, ArrowDown: 1, ArrowUp: -1 };
+  const keys = document.getElementById("keys");
+  const press = { "?": () => keys.showModal(), "/": () => find?.focus() };
+  document.getElementById("keys-close").addEventListener("click", () => keys.close());
+  document.getElementById("help")?.addEventListener("click", press["?"]);
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || keys.open || event.target.closest("input, textarea, select")) return;
+    if (press[event.key] && !(event.key.startsWith("Arrow") && event.target === player)) {
+      event.preventDefault();
+      return press[event.key]();
+    }
     const by = moves[event.key];
     if (by && (event.key.length === 1 || onStep())) {
       event.preventDefault();
@@ -80,6 +154,46 @@
   });
 
   if (!player) return;
+  const speed = document.getElementById("speed"), speeds = [...speed.options].map((option) => Number(option.value));
+  const faster = (by) => {
+    const here = speeds.indexOf(player.playbackRate);
+    speed.value = String(speeds[Math.min(speeds.length - 1, Math.max(0, (here < 0 ? speeds.indexOf(1) : here) + by))]);
+    player.playbackRate = Number(speed.value);
+  };
+  speed.addEventListener("change", () => { player.playbackRate = Number(speed.value); });
+  player.addEventListener("ratechange", () => { speed.value = String(player.playbackRate); });
+
+  /* The step that is played again and again; a seek out of it takes up the step that is there, or ends the loop. */
+  const loopButton = document.getElementById("loop"), stepsInTime = timed.filter(({ step }) => step);
+  let loop = null;
+  const setLoop = (item) => {
+    loop = item || null;
+    loopButton.setAttribute("aria-pressed", String(Boolean(loop)));
+    loopButton.textContent = loop ? `Loops step ${loop.node.querySelector(".number").textContent}` : "Loop step";
+  };
+  /* Of steps that overlap, the one whose most likely second is nearest is the one playing. */
+  const stepAt = (time) => stepsInTime.filter(({ start, end }) => start <= time && time < end)
+    .sort((a, b) => Math.abs(a.at - time) - Math.abs(b.at - time))[0];
+  const toggleLoop = () => {
+    if (loop) return setLoop(null);
+    const time = player.currentTime, focused = document.activeElement && document.activeElement.closest(".step");
+    const item = stepsInTime.find(({ node }) => node === focused) || stepAt(time) || stepsInTime.find(({ start }) => start >= time);
+    setLoop(item);
+    if (item && !(item.start <= time && time < item.end)) seek(item.start, false);
+  };
+  loopButton.addEventListener("click", toggleLoop);
+  player.addEventListener("seeking", () => {
+    const time = player.currentTime;
+    if (loop && !(loop.start - 0.3 <= time && time < loop.end)) setLoop(stepAt(time));
+  });
+  player.addEventListener("ended", () => { if (loop) seek(loop.start, true); });
+  const linkHere = () => copy(`${location.href.split("#")[0]}#t=${Math.floor(player.currentTime)}`, "link");
+  document.getElementById("copy-link").addEventListener("click", linkHere);
+  Object.assign(press, {
+    l: toggleLoop, c: linkHere, "<": () => faster(-1), ">": () => faster(1),
+    ArrowLeft: () => seek(Math.max(0, player.currentTime - 5), false), ArrowRight: () => seek(player.currentTime + 5, false),
+  });
+
   const now = document.getElementById("now"), nowLink = document.getElementById("now-link");
   let current = null;
 
@@ -87,12 +201,11 @@
     const time = player.currentTime, whole = Math.floor(time);
     nowLink.href = `#t=${whole}`;
     nowLink.textContent = `link to ${clock(whole)}`;
+    if (loop && !player.paused && !player.seeking && time >= loop.end) seek(loop.start, true);
     const x = `${Math.min(100, (100 * time) / axis)}%`;
     cursors.forEach((line) => { line.setAttribute("x1", x); line.setAttribute("x2", x); });
     const inside = timed.filter(({ start, end }) => start <= time && time < end);
-    /* Of steps that overlap, the one whose most likely second is nearest is the one playing. */
-    const nearest = inside.filter(({ step }) => step).sort((a, b) => Math.abs(a.at - time) - Math.abs(b.at - time))[0];
-    const playing = nearest ? nearest.node : null;
+    const nearest = stepAt(time), playing = nearest ? nearest.node : null;
     for (const item of timed) {
       const here = inside.includes(item), main = here && (!item.step || item.node === playing);
       item.node.classList.toggle("now-playing", main);

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepline.outputs.page.view import PageView, StepView, sentence_mark
+from stepline.outputs.page.view import PageView, StepView, citing_steps, sentence_mark
 from stepline.outputs.text import clock, one_line, sentence_case, shorten, shown_span, step_line
 from stepline.records import Alignment, Matrix, Record, Span, Step
 
@@ -165,9 +165,9 @@ def _row(name: str, items: list[TimelineItem], total: float, top: int, height: i
 
 
 def _said(record: Record) -> list[TimelineItem]:
-    marks = [f"said-{sentence_mark(index, sentence, record.steps)}" for index, sentence in enumerate(record.sentences)]
-    spoken = zip(record.sentences, marks, strict=True)
-    return [TimelineItem(said.span, mark, "", _title(said.span, said.text)) for said, mark in spoken]
+    spoken = zip(record.sentences, citing_steps(record), strict=True)
+    marks = ((said, sentence_mark(said, citing.values())) for said, citing in spoken)
+    return [TimelineItem(said.span, f"said-{mark}", "", _title(said.span, said.text)) for said, mark in marks]
 
 
 def _placed(name: str, look: str, steps: Iterable[Step]) -> list[TimelineItem]:

@@ -1,7 +1,7 @@
 """What the page says of each step and sentence, ready for the template: words and seconds, no markup."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,7 +41,8 @@ class SourceView:
 class StepView:
     """A step: `start` and `end` are where it is highlighted, `at` where it is most itself, `seek` where a click goes.
 
-    None where it has no time. shared: the number, in the page's `pictures`, of a picture that other steps have too.
+    None where it has no time. together: the first step that is shown in the very same seconds, where that is another.
+    shared: the number, in the page's `pictures`, of a picture that other steps have too.
     """
 
     number: int
@@ -57,6 +58,7 @@ class StepView:
     also: tuple[tuple[float, str], ...]
     percent: int | None
     drift: str | None
+    together: int | None
     sources: tuple[SourceView, ...]
     provenance: str | None
     alternatives: tuple[str, ...]
@@ -107,8 +109,9 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
     sentences = record.sentences
     seen = Counter(keyframes[step.id] for step in record.steps if step.id in keyframes)
     shared = {picture: number for number, picture in enumerate(p for p, count in seen.items() if count > 1)}
+    first: dict[Span | None, int] = {None: 0}  # the step that has a span first
     steps = tuple(
-        _step(number, step, sentences, keyframes.get(step.id), shared)
+        _step(number, step, sentences, keyframes.get(step.id), shared, first.setdefault(shown_span(step), number))
         for number, step in enumerate(record.steps, start=1)
     )
     names: dict[Kind, str] = {
@@ -128,7 +131,7 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
         score=CONFIDENT if from_pictures(record) else LIKELY,
         steps=steps,
         pictures=tuple(picture_link(picture) for picture in shared),
-        sentences=tuple(_sentence(index, sentence, record.steps) for index, sentence in enumerate(sentences)),
+        sentences=tuple(map(_sentence, sentences, citing_steps(record))),
         reference=_placed_texts(record.reference),
         captions=_placed_texts(record.captions),
         dropped=record.dropped,
@@ -157,9 +160,18 @@ def step_kind(step: Step) -> Kind:
     return kinds[step.status]
 
 
-def sentence_mark(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> Mark:
+def citing_steps(record: Record) -> list[dict[int, Step]]:
+    """Return, for each sentence, the steps that cite it by their numbers."""
+    citing: list[dict[int, Step]] = [{} for _ in record.sentences]
+    for number, step in enumerate(record.steps, start=1):
+        for index in step.sources:
+            citing[index][number] = step
+    return citing
+
+
+def sentence_mark(sentence: Sentence, citing: Iterable[Step]) -> Mark:
     """Return whether the sentence is shown: by the steps that cite it, as the page says of them; else as judged."""
-    kinds = {step_kind(step) for step in steps if index in step.sources}
+    kinds = {step_kind(step) for step in citing}
     if kinds:
         return "shown" if "shown" in kinds else "said"
     return "shown" if sentence.shown is not None and sentence.shown >= SHOWN_FLOOR else "none"
@@ -183,7 +195,12 @@ def _plain(value: JsonValue) -> str:
 
 
 def _step(
-    number: int, step: Step, sentences: tuple[Sentence, ...], picture: bytes | None, shared: Mapping[bytes, int]
+    number: int,
+    step: Step,
+    sentences: tuple[Sentence, ...],
+    picture: bytes | None,
+    shared: Mapping[bytes, int],
+    first: int,
 ) -> StepView:
     best = shown_span(step)
     where = best if best is not None else step.said
@@ -205,6 +222,7 @@ def _step(
         also=_ranges(step.spans[1:]) if best is not None else (),
         percent=round(step.score * 100) if step.score is not None else None,
         drift=_drift(step),
+        together=first if first and first != number else None,
         sources=sources,
         provenance=" · ".join(part for part in (step.source_text, step.licence) if part) or None,
         alternatives=step.alternatives,
@@ -225,8 +243,8 @@ def _drift(step: Step) -> str | None:
     return f"shown {abs(seconds):.0f} s {'after' if seconds > 0 else 'before'} it is said"
 
 
-def _sentence(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> SentenceView:
-    mark = sentence_mark(index, sentence, steps)
+def _sentence(sentence: Sentence, citing: Mapping[int, Step]) -> SentenceView:
+    mark = sentence_mark(sentence, citing.values())
     return SentenceView(
         text=one_line(sentence.text),
         start=sentence.span.start,
@@ -234,7 +252,7 @@ def _sentence(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> Senten
         clock=clock(sentence.span.start),
         mark=mark,
         meaning=MARKS[mark],
-        steps=tuple(number for number, step in enumerate(steps, start=1) if index in step.sources),
+        steps=tuple(citing),
     )
 
 

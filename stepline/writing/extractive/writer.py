@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from stepline.records import Rejected, Sentence, Span, Step, Transcript
+from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
 from stepline.writing.extractive.clauses import Clause, find_clauses
 from stepline.writing.extractive.english import looks_english, parse, word_set
 from stepline.writing.extractive.off_topic import NO_ACTION, QUIET, off_topic_reason
@@ -80,14 +80,6 @@ def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
         step.model_copy(update={"id": str(i), "kind": instruction_kind(step.text)})
         for i, step in enumerate(steps, start=1)
     )
-
-
-def covering_span(spans: Iterable[Span | None]) -> Span | None:
-    """Return the shortest span that covers all the known ones; None when none is known."""
-    known = [span for span in spans if span is not None]
-    if not known:
-        return None
-    return Span(min(span.start for span in known), max(span.end for span in known))
 
 
 def _key(text: str) -> tuple[str, ...]:
