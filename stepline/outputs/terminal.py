@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from stepline.outputs.subtitles import spoken_srt, spoken_vtt
-from stepline.outputs.text import WARNING, clock, from_pictures, one_line, shown_span
+from stepline.outputs.text import WARNING, clock, from_pictures, one_line, percent_text, shown_span
 from stepline.records import Record, Step
 from stepline.storage import to_json
 
@@ -38,7 +38,7 @@ def _line(step: Step) -> str:
     best = shown_span(step)
     if best is not None:
         when = f"{clock(best.start)} – {clock(best.end)}"
-    score = "" if step.score is None else "<1%" if 0.0 < step.score < 0.005 else f"{step.score:4.0%}"
+    score = "" if step.score is None else f"{percent_text(step.score)}%"
     warning = WARNING if step.kind == "avoid" else ""
     return f"  {MARKS[step.status]} {when:<15} {score:>4}  {warning}{step.text}"
 

@@ -47,6 +47,11 @@ def clock(seconds: float) -> str:
     return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
 
 
+def percent_text(probability: float) -> str:
+    """Return a probability as whole per cent; what is little, but not nothing, as <1."""
+    return "<1" if 0.0 < probability < 0.005 else f"{probability * 100:.0f}"
+
+
 def safe_stem(name: str) -> str:
     """Return `name` itself where it is safe as a file name, else what is safe of it, `~` and a digest of all of it."""
     if SAFE.fullmatch(name) and unicodedata.normalize("NFC", name) == name and len(name.encode()) <= LONGEST:

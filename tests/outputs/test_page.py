@@ -108,6 +108,13 @@ def test_a_step_in_the_very_seconds_of_another_says_so():
     assert " ".join(note["text"].split()) == "together with step 1"
 
 
+def test_a_little_confidence_is_not_called_none():
+    rows = tuple(make_step(n, "cut", ((1.0, 4.0),), score=score) for n, score in enumerate((0.0031, 0.0, 0.0068, 1.0)))
+    shown = page_view(Record(id="r", video=Video(id="r"), steps=rows), None, {})
+    assert [step.percent_text for step in shown.steps] == ["<1", "0", "1", "100"]
+    assert "&lt;1 %" in page(Record(id="r", video=Video(id="r"), steps=rows))
+
+
 def test_what_the_picture_says_of_a_step_stands_beside_it(record):
     first = record.steps[0].model_copy(update={"seen": ("a face talks to the camera", "text on screen: <b>\nBOIL</b>")})
     elements = read_page(page(record.model_copy(update={"steps": (first, *record.steps[1:])})))

@@ -1,6 +1,7 @@
 import html
 import re
 
+import av
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +91,22 @@ def test_the_transcript_has_a_cue_for_every_sentence(record, write):
     said = [(s.span.start, s.span.end, s.text) for s in record.transcript.sentences]
     assert [(start, end, html.unescape(line)) for _, start, end, line in read_cues(write(record))] == said
     assert read_cues(write(Record(id="r", video=Video(id="r")))) == []
+
+
+@pytest.mark.parametrize("name", ["vtt", "srt"])
+def test_a_players_own_reader_gives_the_cues_back(record, tmp_path, name):
+    path = tmp_path / f"steps.{name}"
+    path.write_text((webvtt if name == "vtt" else srt)(record))
+    with av.open(str(path)) as container:
+        stream = container.streams.subtitles[0]
+        found = [
+            (float(p.pts * p.time_base), float(p.duration * p.time_base), bytes(p).decode())
+            for p in container.demux(stream) if p.pts is not None
+        ]  # fmt: skip
+    cues = read_cues(path.read_text())
+    assert [round(start, 3) for start, _, _ in found] == [start for _, start, _, _ in cues]
+    assert [round(start + length, 3) for start, length, _ in found] == [end for _, _, end, _ in cues]
+    assert found[0][2] == "Bring a cup of water to the boil"
 
 
 @pytest.mark.parametrize("name", ["vtt", "srt"])

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from stepline.outputs.html import picture_link
-from stepline.outputs.text import clock, from_pictures, one_line, sentence_case, shown_span
+from stepline.outputs.text import clock, from_pictures, one_line, percent_text, sentence_case, shown_span
 from stepline.records import Alignment, Record, Rejected, Sentence, Span, Status, Step
 
 Kind = Literal["shown", "unclear", "said", "missing", "unplaced"]
@@ -57,6 +57,7 @@ class StepView:
     times: str
     also: tuple[tuple[float, str], ...]
     percent: int | None
+    percent_text: str
     drift: str | None
     together: int | None
     sources: tuple[SourceView, ...]
@@ -221,6 +222,7 @@ def _step(
         times=_range(best) if best is not None else f"said {_range(where)}" if where is not None else "",
         also=_ranges(step.spans[1:]) if best is not None else (),
         percent=round(step.score * 100) if step.score is not None else None,
+        percent_text="" if step.score is None else percent_text(step.score),
         drift=_drift(step),
         together=first if first and first != number else None,
         sources=sources,
