@@ -15,6 +15,7 @@ the first word, and places spread evenly. ECE: of P(shown), ten bins, of found s
 """
 
 import argparse
+import itertools
 import json
 import math
 import textwrap
@@ -132,6 +133,12 @@ def counts(truth: dict[str, Any], record: Record) -> dict[str, int]:
             at is not None and any(a - SLACK <= at <= b + SLACK for a, b in spans) for spans, at in seconds
         )
         row[f"at, {name} of"] = len(shown)
+    best = [(Span(*map(float, pair)), step.spans[0]) for spans, step in shown if step.spans for pair in spans]
+    row["span, IoU .5"] = sum(label.iou(span) >= 0.5 for label, span in best)  # labelled spans lie apart: one at most
+    row["span, IoU .5 of"] = len(shown)
+    spans = [step.spans[0] for step in record.steps if step.spans]
+    within = sum(b.overlap(a) > 0.5 * min(a.duration, b.duration) for a, b in itertools.pairwise(spans))
+    row |= {"span, more than half in the one before": within, "span, more than half in the one before of": len(spans)}
     return row
 
 
