@@ -97,7 +97,10 @@ def start_session(model: bytes | Path) -> "InferenceSession":
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.enable_cpu_mem_arena = False
     given = str(model) if isinstance(model, Path) else model
-    return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    # It would hold the bytes for ever, to load the model anew on another device; that would be MiniLM's weights twice.
+    session._model_bytes = None
+    return session
 
 
 def _varint(number: int) -> bytes:

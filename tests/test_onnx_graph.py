@@ -1,8 +1,10 @@
+import sys
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from stepline.onnx_graph import OnnxGraph
+from stepline.onnx_graph import OnnxGraph, start_session
 
 RNG = np.random.default_rng(0)
 
@@ -25,3 +27,12 @@ def test_constants_keep_type_shape_and_order(dtype, shape):
     found = graph.compile(graph.add("Cast", graph.constant(values), to=1))()
     assert_allclose(found, values.astype(np.float32))
     assert found.shape == shape
+
+
+def test_a_session_does_not_hold_its_model_twice():
+    graph = OnnxGraph()
+    model = graph.serialize(graph.add("Abs", graph.input("rows", ("B", 3))))
+    held = sys.getrefcount(model)
+    session = start_session(model)
+    assert sys.getrefcount(model) == held
+    assert session.run(None, {"rows": np.full((1, 3), -1, np.float32)})[0].tolist() == [[1.0, 1.0, 1.0]]

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.hallucinations import find_repetitions
@@ -11,6 +11,9 @@ from stepline.asr.vad import FRAME
 from stepline.media.audio import SAMPLE_RATE
 from stepline.plugins import load_plugin
 from stepline.weights import weights_fetched
+
+if TYPE_CHECKING:
+    from stepline.asr.whisper import Models
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +42,9 @@ class Recogniser(Protocol):
 class RecogniserSwitch:
     """Reads windows with the recogniser of the settings; at the first speech a doubtful English one may be replaced."""
 
-    def __init__(self, settings: AsrSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: AsrSettings, models: "Models | None" = None) -> None:
+        """models: Whisper's that are loaded already, by name, and that stay so; None: each goes with its reader."""
+        self._settings, self._models = settings, models
         self._recogniser: Recogniser | None = None
         free = settings.model is None and settings.language is None and settings.recogniser == "whisper"
         free &= not settings.translate
@@ -74,7 +78,7 @@ class RecogniserSwitch:
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
         """Return what is said in each window; a reading that repeats itself is tried once more with another beam."""
-        self._recogniser = self._recogniser or _load_recogniser(self._settings)
+        self._recogniser = self._recogniser or _load_recogniser(self._settings, self._models)
         if len(windows) > 1:
             transcripts = self._recogniser.read_many(windows)
         else:
@@ -97,7 +101,7 @@ class RecogniserSwitch:
         self._undecided = False
         if (transcript.log_probability or 0.0) >= self._settings.switch_below and not _repeats_itself(transcript):
             return transcript
-        other = Whisper(MULTILINGUAL, self._settings)
+        other = Whisper(MULTILINGUAL, self._settings, self._models)
         language, probability = other.detect(window)
         log.info("first speech: language %s with probability %.2f", language, probability)
         if language == "en" or probability < self._settings.switch_above:
@@ -107,7 +111,7 @@ class RecogniserSwitch:
         return other.read(window)
 
 
-def _load_recogniser(settings: AsrSettings) -> Recogniser:
+def _load_recogniser(settings: AsrSettings, models: "Models | None") -> Recogniser:
     if settings.recogniser == "whisperx":
         from stepline.asr.whisperx import WhisperX
 
@@ -118,7 +122,7 @@ def _load_recogniser(settings: AsrSettings) -> Recogniser:
     from stepline.asr.whisper import Whisper
 
     english = settings.language in (None, "en") and not settings.translate
-    return Whisper(settings.model or (ENGLISH_ONLY if english else MULTILINGUAL), settings)
+    return Whisper(settings.model or (ENGLISH_ONLY if english else MULTILINGUAL), settings, models)
 
 
 def _repeats_itself(transcript: WindowTranscript) -> bool:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from stepline.asr.settings import AsrSettings
 from stepline.asr.vad import FRAME
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.records import Rejected, Sentence, Transcript
+
+if TYPE_CHECKING:
+    from stepline.asr.whisper import Models
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +38,17 @@ class TranscriptionResult:
     warnings: tuple[str, ...] = ()
 
 
-def transcribe(blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS) -> TranscriptionResult:
+def transcribe(
+    blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS, *, models: "Models | None" = None
+) -> TranscriptionResult:
     """Return what is said in the sound, sentence by sentence, and what was not believed.
 
     Sound comes in blocks of any length, in order; memory holds one window, on a GPU the windows that it reads at once.
     These are taken as one: a sentence may begin in one and end in the next. No sound gives an empty transcript.
+    models: Whisper's by name, where several sounds share them; what is loaded is added. None: they go with this one.
     Raises ModelError when the model is missing or damaged, SettingsError for a language that it does not know.
     """
-    recogniser, windower = RecogniserSwitch(settings), AudioWindower(settings)
+    recogniser, windower = RecogniserSwitch(settings, models), AudioWindower(settings)
     kept: list[Sentence] = []
     doubted: list[tuple[Sentence, str]] = []
     language: str | None = None

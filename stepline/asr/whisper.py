@@ -16,12 +16,14 @@ from stepline.asr.vad import find_speech
 from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError, first_line
 from stepline.media.audio import SAMPLE_RATE, Samples
+from stepline.progress import reuse_large_blocks
 from stepline.records import Span, Word
 from stepline.weights import find_weights
 
 log = logging.getLogger(__name__)
 
 Runs: TypeAlias = Sequence[tuple[int, int]]  # of speech, (first, last + 1) samples of a window
+Models: TypeAlias = dict[str, Any]  # faster-whisper's, by the name of their weights
 SHORTEST_WORD = 0.02  # s, one step of Whisper's clock
 AT_ONCE = 16  # windows that a GPU reads together; for speed alone
 SLOT = 30  # s of sound that Whisper reads; in a batch each window begins a slot of its own
@@ -31,22 +33,18 @@ FRAME_RATE = 100  # Whisper's frames a second, in which a segment says where its
 class Whisper:
     """A loaded Whisper model; `read` turns a window into words."""
 
-    def __init__(self, name: str, settings: AsrSettings, language: str | None = None) -> None:
-        from faster_whisper import WhisperModel
-
+    def __init__(self, name: str, settings: AsrSettings, models: Models | None = None) -> None:
+        """models: those of the same settings that are loaded already, and that stay so; None: this one goes with it."""
         self.name = self._weights = name
         self._settings = settings
-        path, place = find_model(name), current_device().recognition(settings.compute)
+        place = current_device().recognition(settings.compute)
         self._on_cpu = place["device"] == "cpu"
         self.at_once = 1 if self._on_cpu else AT_ONCE
-        try:
-            self._model = WhisperModel(str(path), **place, cpu_threads=settings.threads)
-        except (RuntimeError, ValueError, OSError) as error:
-            said = " ".join(str(error).split())
-            if not self._on_cpu and (path / "model.bin").is_file():
-                raise ModelError(f"{path}: cannot be loaded on a GPU ({said}); use --device cpu") from error
-            raise ModelError(f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder") from error
-        self.language = _check_language(name, language or settings.language, self._model)
+        models = {} if models is None else models
+        if name not in models:
+            models[name] = _load_model(find_model(name), place, settings.threads)
+        self._model = models[name]
+        self.language = _check_language(name, settings.language, self._model)
         if settings.translate and not self._model.model.is_multilingual:
             raise SettingsError(f"asr.translate: {name} hears only English; asr.model=whisper-base hears 99 languages")
 
@@ -162,6 +160,20 @@ def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]
 
 def _join_runs(window: AudioWindow, runs: Runs) -> Samples:
     return np.concatenate([window.samples[first:last] for first, last in runs])
+
+
+def _load_model(path: Path, place: dict[str, Any], threads: int) -> Any:
+    """Return faster-whisper's model of a folder. place: as CTranslate2 takes it."""
+    from faster_whisper import WhisperModel
+
+    reuse_large_blocks()  # the encoder's scores take 54 MB in each of its layers
+    try:
+        return WhisperModel(str(path), **place, cpu_threads=threads)
+    except (RuntimeError, ValueError, OSError) as error:
+        said = " ".join(str(error).split())
+        if place["device"] != "cpu" and (path / "model.bin").is_file():
+            raise ModelError(f"{path}: cannot be loaded on a GPU ({said}); use --device cpu") from error
+        raise ModelError(f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder") from error
 
 
 def find_model(name: str) -> Path:

@@ -91,7 +91,7 @@ def steps(videos: tuple[Path, ...], **options: Any) -> None:
         raise SettingsError("--backbone precomputed is for one video; run each video with its own feature file")
     if options["browse"] and (many or "html" not in formats):
         raise SettingsError("--open shows the page of one video; name one, and leave --watch and other formats out")
-    networks = load_networks(settings)
+    networks = load_networks(settings, several=many)
 
     def find_steps(request: Request) -> "VideoResult":
         with progress_bars() as progress:
@@ -367,7 +367,7 @@ def describe(sources: tuple[Path, ...], **options: Any) -> None:
         raise SettingsError("--captions is read only with --speech; add that, or leave --captions out")
     if ready and options["clips"]:
         raise SettingsError(f"--clips: {ready[0]} holds features, no picture to cut; leave --clips out")
-    networks = load_networks(settings) if videos else None
+    networks = load_networks(settings, several=len(videos) > 1) if videos else None
 
     def describe_source(request: Request) -> VideoResult:
         if request.path in ready:

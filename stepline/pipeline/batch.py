@@ -130,7 +130,7 @@ def batch(
     settings, chosen = settings or StepsSettings(), USUAL if formats is None else (*formats, "json")
     options = OutputOptions(Path(out), tuple(dict.fromkeys(chosen)))
     named = name_videos(find_videos(map(Path, videos)), options.out)
-    networks = load_networks(settings)
+    networks = load_networks(settings, several=len(named) > 1)
     for number, (identity, path) in enumerate(named.items(), start=1):
         request = Request(path, identity, texts=tuple(texts))
         record, fault = None, None

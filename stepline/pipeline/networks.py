@@ -3,7 +3,7 @@
 Their digests, with those of every other file that the user gives, say what a result was made from.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from stepline.weights import sha256
 from stepline.wys2.settings import JudgeSettings
 
 if TYPE_CHECKING:
+    from stepline.asr.whisper import Models
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.procx.checkpoint import LoadedProcx as LoadedDescriber
     from stepline.wys2.predict import LoadedDetector
@@ -30,12 +31,14 @@ class Networks:
     """The trained networks of the main job, ready to infer; None where the settings name none.
 
     aligner: places steps (NaSVA). detector: tells whether the picture shows what is said (WYS2). describer: finds and
-    describes steps without speech (ProcX).
+    describes steps without speech (ProcX). recognisers: Whisper's models, which stay loaded from one video to the next;
+    None: each goes with its video, before the memory is needed for something else.
     """
 
     aligner: "LoadedAligner | None" = None
     detector: "LoadedDetector | None" = None
     describer: "LoadedDescriber | None" = None
+    recognisers: "Models | None" = field(default=None, compare=False)
 
     @cached_property
     def digests(self) -> dict[str, JsonValue]:
@@ -54,8 +57,8 @@ class Networks:
         return digests
 
 
-def load_networks(settings: StepsSettings) -> Networks:
-    """Return every trained network that the settings name.
+def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks:
+    """Return every trained network that the settings name. several: whether more than one video is to share them.
 
     Raises ModelError where one cannot be read, ModelError or SettingsError where it was trained on other features than
     the settings make, SettingsError for a language model's prompt that is none, before any video is heard.
@@ -68,6 +71,7 @@ def load_networks(settings: StepsSettings) -> Networks:
         load_aligner(settings),
         load_judge(settings.judge, settings.vision),
         load_describer(settings.procx, settings.vision),
+        {} if several else None,
     )
 
 

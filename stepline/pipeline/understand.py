@@ -39,6 +39,7 @@ from stepline.weights import sha256
 from stepline.wys2.settings import JudgeSettings
 
 if TYPE_CHECKING:
+    from stepline.asr.whisper import Models
     from stepline.grounding.ground import Grounding
     from stepline.media import MediaInfo
     from stepline.nasva.checkpoint import LoadedAligner
@@ -115,8 +116,7 @@ def understand(
     networks = networks or load_networks(settings)
     # Before the reading: a file that is replaced meanwhile is then known by what was there first.
     digest, made_from = sha256(request.path), fingerprint(request, settings, networks)
-    described = networks.describer is not None
-    speech, written, visual = _listen_and_look(request, info, settings, progress, described=described)
+    speech, written, visual = _listen_and_look(request, info, settings, networks, progress)
     trim_memory()
     duration = round(max(speech.end, visual.end) or info.duration, 3)
     if duration <= 0:
@@ -167,12 +167,11 @@ def understand(
 
 
 def _listen_and_look(
-    request: Request, info: "MediaInfo", settings: StepsSettings, progress: Progress | None, *, described: bool
+    request: Request, info: "MediaInfo", settings: StepsSettings, networks: Networks, progress: Progress | None
 ) -> "tuple[Speech, WrittenSteps, VisualFeatures]":
     """Recognise, write and look side by side; what fails on one side stops the other, as Ctrl-C stops both.
 
     Hours of sound in which nobody speaks end the look too: no step is sought in the pictures then.
-    described: whether a network describes what is seen, spoken of or not.
     """
     from stepline.writing import WrittenSteps
 
@@ -186,9 +185,11 @@ def _listen_and_look(
         looking = pool.submit(extract_features, request, info, settings, progress=progress, stop=stop)
         looking.add_done_callback(stop_if_failed)
         try:
-            speech = recognise_speech(request, info, settings, progress=progress, stop=stop)
+            speech = recognise_speech(
+                request, info, settings, models=networks.recognisers, progress=progress, stop=stop
+            )
             trim_memory()  # the recogniser's memory, before the grammar is loaded
-            if speech.end > 0 and not (speech.transcript.sentences or request.texts or described):
+            if speech.end > 0 and not (speech.transcript.sentences or request.texts or networks.describer):
                 stop.set()
                 with contextlib.suppress(StoppedError):
                     looking.result()  # raises what went wrong there
@@ -218,10 +219,11 @@ def recognise_speech(
     info: "MediaInfo",
     settings: StepsSettings,
     *,
+    models: "Models | None" = None,
     progress: Progress | None = None,
     stop: Event | None = None,
 ) -> Speech:
-    """Return what is said, by a recogniser, or as given captions say it.
+    """Return what is said, by a recogniser, or as given captions say it. models: as `transcribe` takes them.
 
     Empty without a sound track, and where a network describes the pictures alone.
     """
@@ -238,7 +240,8 @@ def recognise_speech(
     from stepline.media import AudioBlock, MediaReader
 
     reader = MediaReader(request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media)
-    heard = transcribe(with_progress(reader, AudioBlock, "listening", info.duration, progress, stop), settings.asr)
+    blocks = with_progress(reader, AudioBlock, "listening", info.duration, progress, stop)
+    heard = transcribe(blocks, settings.asr, models=models)
     warnings = (*reader.warnings, *heard.warnings)
     return Speech(transcript=heard.transcript, dropped=heard.dropped, end=reader.end, warnings=warnings)
 

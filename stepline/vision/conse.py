@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepline.device import Device, cpu_threads, current_device
 from stepline.errors import ModelError
 from stepline.records import Matrix
 from stepline.text import embed
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 NAMES = Path(__file__).with_name("imagenet_classes.txt")  # one class a line, in ILSVRC 2012 order
 VECTORS = Path(__file__).with_name("imagenet_classes.safetensors")  # their MiniLM embeddings, float16
+
+# One network a file, kept from one video to the next.
+_loaded: dict[tuple[Path, Device, int], "EfficientNetLite0"] = {}
 
 
 class ConSEBackbone:
@@ -61,7 +65,8 @@ def load_conse(settings: VisionSettings) -> ConSEBackbone:
     """Return the ConSE backbone. Raises ModelError when weights are missing or damaged."""
     from stepline.vision.efficientnet import EfficientNetLite0
 
-    network = EfficientNetLite0(find_weights("efficientnet-lite0") if settings.path is None else settings.path)
+    wanted = settings.path or find_weights("efficientnet-lite0"), current_device(), cpu_threads()
+    network = _loaded[wanted] = _loaded.get(wanted) or EfficientNetLite0(wanted[0])
     model = settings.text_model
     classes = read_class_vectors() if model == "minilm" else embed(class_names(), model=model)
     return ConSEBackbone(network, classes, likeliest=settings.classes, text_model=model)

@@ -1,5 +1,8 @@
 """Real clips: what is said is written, and nothing where nobody speaks."""
 
+import ctypes
+import resource
+import sys
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,8 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from stepline.asr import AsrSettings, TranscriptionResult, transcribe
-from stepline.asr.whisper import find_model
+from stepline.asr import AsrSettings, TranscriptionResult, transcribe, whisper
+from stepline.asr.whisper import Whisper, find_model
 from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, probe, read_sound
 from stepline.weights import weights_fetched
@@ -181,6 +184,34 @@ def test_a_model_that_hears_only_english_and_whisperx_translate_nothing() -> Non
         transcribe(read_sound(DEMO), AsrSettings(model=TINY, translate=True))
     with pytest.raises(ValueError, match="recogniser=whisper"):
         AsrSettings(recogniser="whisperx", translate=True)
+
+
+def test_a_model_is_loaded_once_for_many_sounds_and_hears_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[Path] = []
+    load = whisper._load_model
+
+    def counting(path: Path, place: dict[str, object], threads: int) -> object:
+        loaded.append(path)
+        return load(path, place, threads)
+
+    monkeypatch.setattr(whisper, "_load_model", counting)
+    blocks, settings = list(read_sound(DEMO))[:6], AsrSettings(model=TINY)
+    models: whisper.Models = {}
+    together = [transcribe(blocks, settings, models=models) for _ in range(2)]
+    assert len(loaded) == 1
+    assert together == [transcribe(blocks, settings)] * 2
+    assert len(loaded) == 2  # nobody else keeps one
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs glibc")
+def test_windows_after_the_first_are_read_in_memory_that_is_there_already() -> None:
+    model = Whisper(TINY, AsrSettings())._model
+    faults = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        model.encode(np.zeros((80, 3000), np.float32))
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    assert min(faults[1:]) < 10_000  # pages of 4 KiB; 77,000 where every large block is mapped anew
 
 
 def test_the_size_of_the_blocks_changes_nothing() -> None:

@@ -32,6 +32,13 @@ def test_the_stored_vectors_are_the_embeddings_of_the_names():
     assert_allclose(read_class_vectors()[rows], embed([names[row] for row in rows]), atol=1e-3)  # stored as float16
 
 
+def test_the_network_is_loaded_once_for_many_videos_and_anew_for_other_threads(monkeypatch):
+    first = load_backbone(VisionSettings())
+    assert load_backbone(VisionSettings(classes=5))._network is first._network
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert load_backbone(VisionSettings())._network is not first._network
+
+
 def test_vectors_of_other_names_are_refused(tmp_path, monkeypatch):
     other = tmp_path / "names.txt"
     other.write_text("tench\n")
