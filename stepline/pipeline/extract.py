@@ -8,6 +8,8 @@ rows/                           features of videos whose shard is not full yet; 
 A run that was killed, between videos or within one, ends with the same bytes as one that was not.
 """
 
+import contextlib
+import hashlib
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -85,7 +87,7 @@ def extract_to_store(
         if id in writer:
             already += 1
             continue
-        stored = folder / ROWS / f"{id}.safetensors"
+        stored = folder / ROWS / _rows_name(id, path)
         try:
             features = _read_or_extract(Request(path, id), settings, backbone, writer, stored, progress)
         except (MediaError, ShapeError) as error:
@@ -150,6 +152,17 @@ def _read_or_extract(
         return Rejected("video", reason, id=request.id, value=value)
     write_feature_file(features, stored)
     return features
+
+
+def _rows_name(id: str, path: Path) -> str:
+    """Return the name of a video's rows while its shard is not written, another for a file that was replaced meanwhile.
+
+    It tells ids apart also on disks that take V and v for one, and is short whatever the id.
+    """
+    with contextlib.suppress(OSError):  # to read it says what is wrong
+        status = path.stat()
+        id = f"{id} {status.st_size} {status.st_mtime_ns}"
+    return f"{hashlib.sha256(id.encode(errors='replace')).hexdigest()}.safetensors"
 
 
 def _remove(files: list[Path]) -> None:

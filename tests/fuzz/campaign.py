@@ -3,13 +3,14 @@
     python tests/fuzz/campaign.py --seed 22
 
 Each run is a fork in which one thing is odd: an archive, a locale, a time zone, a clock, a name, a folder, the home or
-the cache, a limit of the system, a signal. It must end by itself, with exit code 0, 1, 2 or 130 (or by the
+the cache, a mount, a limit of the system, a signal. It must end by itself, with exit code 0, 1, 2 or 130 (or by the
 signal that it was sent), without a trace, without a socket, and two writers of one log lose no line that they were told
 is kept. The counts are printed as JSON.
 """
 
 import argparse
 import contextlib
+import ctypes
 import gzip
 import io
 import json
@@ -261,6 +262,51 @@ def homes(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
         yield Case("homes", f"{changed} {name}", arguments, odd)
 
 
+READ_ONLY, NO_EXECUTION, EVERYTHING, PRIVATE = 1, 8, 16384, 1 << 18  # MS_RDONLY, MS_NOEXEC, MS_REC, MS_PRIVATE
+OWN_MOUNTS, OWN_USERS = 0x20000, 0x10000000  # CLONE_NEWNS, CLONE_NEWUSER
+
+
+def mount(place: Path, flags: int, options: str) -> None:
+    """Put an empty disk in memory over a folder, for this process alone. Raises PermissionError where none may."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    apart = OWN_MOUNTS | (OWN_USERS if os.geteuid() else 0)
+    private = (b"none", b"/", None, EVERYTHING | PRIVATE, None)
+    if libc.unshare(apart) or libc.mount(*private):
+        raise PermissionError("no mounts of its own")
+    if libc.mount(b"tmpfs", os.fsencode(place), b"tmpfs", flags, options.encode()):
+        raise OSError(ctypes.get_errno(), options)
+
+
+def mounts(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+    """Disks that are read-only, full, out of inodes or let nothing be run: below --out, the cache, temporary files."""
+    kinds = {
+        "read-only": (READ_ONLY, ""),
+        "full": (0, "size=4k"),
+        "nearly full": (0, "size=20k"),
+        "few inodes": (0, "nr_inodes=3"),
+        "no execution": (NO_EXECUTION, ""),
+        "nobody's": (0, "mode=000"),
+    }
+    if run(Case("mounts", "whether one may", ["--version"], lambda: mount(scratch, 0, ""))) != "fine":
+        return
+    for number in range(120):
+        kind, variable = rng.choice([*kinds]), rng.choice(("", "STEPLINE_CACHE", "TMPDIR", "HOME"))
+        place = scratch / f"out{number}"
+        place.mkdir()
+        captions = ["--captions", str(given.captions), "--backbone", "none"]
+        jobs = commands(given, place) | {"steps": ["steps", str(given.video), *captions, "--out", str(place)]}
+        name = rng.choice(("transcribe", "import", "excluded", "steps"))
+        arguments = jobs[name]
+
+        def odd(kind: str = kind, variable: str = variable, place: Path = place) -> None:
+            mount(place, *kinds[kind])
+            if variable:
+                os.environ[variable] = str(place)
+                tempfile.tempdir = None
+
+        yield Case("mounts", f"{kind} {variable or 'out'} {name}", arguments, odd)
+
+
 def limits(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
     """Few open files, small files, little memory or stack, no processes, no core."""
     kinds = {
@@ -301,7 +347,7 @@ def signals(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case
         yield Case("signals", f"{which.name} {name}", arguments, signal=which, after=rng.uniform(0.0, 0.6))
 
 
-CLASSES = (archives, locales, clocks, names, folders, homes, limits, signals)
+CLASSES = (archives, locales, clocks, names, folders, homes, mounts, limits, signals)
 
 
 # ---------------------------------------------------------------- running

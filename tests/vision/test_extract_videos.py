@@ -101,6 +101,27 @@ def test_s3d_rows_are_howto100ms_before_the_joint_layer_and_unit_rows_after_it(v
     assert "share no space with texts; use s3d" in refused.stderr
 
 
+def test_rows_of_an_interrupted_run_are_told_apart_by_the_case_of_an_id_and_by_the_file(videos, tmp_path):
+    for name, other in (("v", "v0"), ("V", "v1")):
+        (tmp_path / f"{name}.mp4").write_bytes((videos / f"{other}.mp4").read_bytes())
+    told = []
+
+    def stop(line):
+        told.append(line)
+        if len(told) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        extract_to_store([tmp_path], tmp_path / "store", StepsSettings(), say=stop)
+    held = [path.name.casefold() for path in (tmp_path / "store" / "rows").iterdir()]
+    assert len(set(held)) == 2  # also on a disk that takes V and v for one
+    (tmp_path / "v.mp4").write_bytes((videos / "v2.mp4").read_bytes())
+    extract_to_store([tmp_path], tmp_path / "store", StepsSettings())
+    store = FeatureStore(tmp_path / "store")
+    assert {id: len(store.read(id).values) for id in store} == {"V": 5, "v": 2}
+    assert not (tmp_path / "store" / "rows").exists()
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
