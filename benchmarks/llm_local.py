@@ -14,12 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stepline.chat.requests import open_cache
+from stepline.chat.servers import LocalModel
 from stepline.records import Sentence, Span, Transcript
 from stepline.text import embed
 from stepline.writing.extractive.off_topic import small_talk_reasons
 from stepline.writing.llm.prompts import main_prompt, split_into_chunks
-from stepline.writing.llm.requests import ChunkReply, RequestRunner, open_cache
-from stepline.writing.llm.servers import LocalModel
+from stepline.writing.llm.requests import ChunkReply, RequestRunner
 from stepline.writing.llm.writer import cite_sources
 from stepline.writing.settings import LlmSettings
 

@@ -12,10 +12,10 @@ import re
 import time
 from dataclasses import dataclass
 
+from stepline.chat.requests import run_in_threads
+from stepline.chat.servers import Answer, RequestError, open_server
 from stepline.records import Transcript
 from stepline.writing.llm.prompts import Chunk, build_prompt, experiment_prompts, find_model_orders, split_into_chunks
-from stepline.writing.llm.requests import run_in_threads
-from stepline.writing.llm.servers import Answer, RequestError, open_server
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps

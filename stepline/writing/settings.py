@@ -1,58 +1,30 @@
 """Settings of the step writers: which one runs, which language model answers, how and how long it is asked."""
 
 from pathlib import Path
-from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
+from stepline.chat.settings import ChatServerSettings, ChatSettings
 from stepline.plugins import choice
-from stepline.settings import Positive, Settings, Threads
+from stepline.settings import Settings
 
 
-class LlmSettings(Settings):
-    """Either `base_url` (any OpenAI-compatible server) or `gguf` (a local model) names who answers; never both.
-
-    Nothing leaves the machine unless `base_url` names a server elsewhere. The key itself is no setting: only the
-    environment variable that holds it is named here (None sends no key), so that it is never stored, logged or cached.
-    """
-
-    base_url: str | None = None  # of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1
-    gguf: Path | None = None  # a GGUF file, answered in this process through xllamacpp
-    model: str = "default"  # the name that the server knows the model by; servers of one model take any
-    api_key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None  # holds the key
-    chat_template: Path | None = None  # Jinja file for a GGUF that carries none or a wrong one; None: the model's own
+class PromptSettings(ChatServerSettings):
+    """What a language model is told and shown of a transcript at a time."""
 
     prompt: Literal["steps"] = "steps"  # NaSVA Table 6, third row; the losing two are for experiments alone
     prompt_file: Path | None = None  # your own prompt instead, with {transcript} in it (docs/nasva.md)
     sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = 10  # NaSVA section 3.1: around 10 sentences
-    max_tokens: Annotated[int, Field(ge=16, le=32768)] = 512  # of a reply; ten sentences need some 150
-    temperature: Annotated[float, Field(ge=0.0, le=2.0)] = 0.0  # 0: the likeliest word each time, so runs repeat
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 2023  # for servers that draw at random all the same
 
-    concurrency: Annotated[int, Field(ge=1, le=256)] = 4  # requests at once to a server; a GGUF answers one at a time
-    retries: Annotated[int, Field(ge=0, le=10)] = 2  # further tries after a fault that may pass (429, 5xx, lost line)
-    pause: Annotated[float, Field(ge=0.0, le=60.0)] = 0.5  # s before the first retry; doubles each time
-    timeout: Positive = 60.0  # s for one request
-    deadline: Positive = 300.0  # s for all chunks; the extractive writer serves what is left
-    threads: Threads | None = None  # of a GGUF; None: one fewer than the cores, at least 1
-    context: Annotated[int, Field(ge=512, le=2**20)] = 4096  # tokens that a GGUF sees at once: prompt and reply
+
+class LlmSettings(ChatSettings, PromptSettings):
+    """The language model that writes steps."""
+
+    section: ClassVar[str] = "writing.llm"
 
     floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.40  # MiniLM cosine below which a sentence is no support
     cache: bool = True  # keep good replies in the cache folder, keyed by model, prompt, settings and chunk
-
-    @field_validator("base_url")
-    @classmethod
-    def _plain_address(cls, url: str | None) -> str | None:
-        """Refuse what is no web address, and one that carries a password: settings are stored with the results."""
-        if url is None:
-            return None
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("need an address such as http://127.0.0.1:8000/v1")
-        if "@" in parts.netloc or parts.query:
-            raise ValueError("a key has no place in the address; put it in an environment variable (api_key_variable)")
-        return url
 
 
 WriterName = Annotated[str, choice("writers")]

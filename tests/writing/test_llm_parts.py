@@ -13,6 +13,7 @@ from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
 from research.cli import research
 from research.nasva.prompts import write_from_timed_sentences, write_timed_lines
+from stepline.chat.requests import run_in_threads
 from stepline.errors import WriterError
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing import WritingSettings, write_steps
@@ -25,7 +26,6 @@ from stepline.writing.llm.prompts import (
     main_prompt,
     split_into_chunks,
 )
-from stepline.writing.llm.requests import run_in_threads
 from stepline.writing.llm.writer import choose_in_order, cite_sources, write_llm
 from stepline.writing.settings import LlmSettings
 
@@ -138,7 +138,7 @@ def test_talk_to_the_audience_is_told_from_work() -> None:
 
 
 def test_work_that_hangs_is_left_behind_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepline.writing.llm.requests.GRACE", 0.0)
+    monkeypatch.setattr("stepline.chat.requests.GRACE", 0.0)
     never = threading.Event()
 
     def work(item: int) -> int:
@@ -253,3 +253,40 @@ def test_the_three_prompts_of_table_6_stand_side_by_side(monkeypatch: pytest.Mon
     assert list(lines) == ["steps_with_times", "steps_from_timed", "steps"]
     assert lines["steps_with_times"] == ["[1.5] Cut the onion"]
     assert lines["steps_from_timed"] == lines["steps"] == ["Cut the onion"]
+
+
+def test_a_server_that_takes_no_schema_is_asked_without_one_from_then_on() -> None:
+    from stepline.chat.servers import open_server
+
+    with FakeServer(Answers.status(400, "response_format"), Answers.says("{}")) as fake:
+        server = open_server(LlmSettings(base_url=fake.url))
+        for _ in range(2):
+            assert server.ask("?", seed=1, until=time.monotonic() + 5, schema={"type": "object"}).text == "{}"
+        assert ["response_format" in body for body in fake.asked] == [True, False, False]
+
+
+def test_requests_and_tokens_end_at_their_limits_second_tries_among_them() -> None:
+    from stepline.chat.requests import RequestLimits, ask_with_retries
+    from stepline.chat.servers import RequestError, open_server
+
+    settings = LlmSettings(base_url="http://127.0.0.1:9/v1", retries=5, pause=0.0)
+    with FakeServer(Answers.status(500)) as fake:
+        server = open_server(settings.model_copy(update={"base_url": fake.url}))
+        for limits, sent in ((RequestLimits(requests=3), 3), (RequestLimits(tokens=250), 2)):
+            before = len(fake.asked)
+            with pytest.raises(RequestError, match="limit of"):
+                ask_with_retries(server, "?", settings, seed=1, until=time.monotonic() + 5, limits=limits, tokens=100)
+            assert len(fake.asked) - before == sent == limits.sent
+
+
+def test_tokens_are_counted_as_the_server_tells_them() -> None:
+    from stepline.chat.requests import RequestLimits, ask_with_retries
+    from stepline.chat.servers import open_server
+
+    body = b'{"choices": [{"message": {"content": "yes"}}], "usage": {"total_tokens": 1234}}'
+    limits = RequestLimits(tokens=2000)
+    with FakeServer(Answers.raw(body)) as fake:
+        settings = LlmSettings(base_url=fake.url)
+        server = open_server(settings)
+        ask_with_retries(server, "?", settings, seed=1, until=time.monotonic() + 5, limits=limits, tokens=100)
+    assert limits.used == 1234

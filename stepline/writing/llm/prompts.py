@@ -18,26 +18,11 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+from stepline.chat import orders_a_model, quoted
 from stepline.errors import SettingsError
 from stepline.records import Rejected, Sentence, Transcript
 
 LONGEST = 6000  # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
-
-# Speech that is aimed at a language model, not at a viewer. The loss when it is wrong is one sentence, named in a note.
-_ORDERS = re.compile(
-    r"""
-      \b(ignore|disregard|forget|override)\b .{0,40} \b(previous|prior|above|earlier|preceding|system|your)\b
-          .{0,30} \b(instruction|prompt|rule|message|direction|order|training)s?\b
-    | \b(system|hidden|original)\ prompt\b
-    | \bas\ an?\ (ai|assistant)\b
-    | \byou\ are\ (now\ )?(an?\ )?(ai\b|assistant|jailbroken|dan\b)
-    | \b(respond|reply|output)\ (only\ |exactly\ |just\ )?(with|the\ (text|words?|following|string))\b
-    | \bnew\ (instructions?|task)\s*:
-    | </?\s*(transcript|system|assistant|user|script|iframe|img)\b
-    | <\|.{0,30}?\|> | \[/?INST\]
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
 
 
 @dataclass(frozen=True)
@@ -69,7 +54,7 @@ def split_into_chunks(transcript: Transcript, size: int, withheld: Sequence[int]
 
 def find_model_orders(transcript: Transcript) -> tuple[int, ...]:
     """Return the indices of the sentences that try to instruct a language model; they are withheld from it."""
-    return tuple(i for i, sentence in enumerate(transcript.sentences) if _ORDERS.search(sentence.text))
+    return tuple(i for i, sentence in enumerate(transcript.sentences) if orders_a_model(sentence.text))
 
 
 def _even(indices: Sequence[int], size: int) -> list[list[int]]:
@@ -93,9 +78,6 @@ def _short(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
 
 
 REMINDER = "\nAnswer with a numbered list of short steps, or the word none. No prose, no times, no links.\n"
-
-# Characters that could close the quotation or open a chat template's own tokens (<|im_start|>, <s>, [INST]).
-_HARMLESS = str.maketrans("<>[]", "()()")
 
 
 @dataclass(frozen=True)
@@ -155,11 +137,7 @@ def experiment_prompts() -> dict[str, Prompt]:
 
 def build_prompt(prompt: Prompt, chunk: Chunk, *, again: bool = False) -> str:
     """Return the prompt with the chunk quoted in it; `again` adds a reminder after a reply that was refused."""
-    # One line each that no template or quotation mark can end; half characters become question marks.
-    lines = [
-        " ".join(sentence.text.translate(_HARMLESS).encode("utf-8", "replace").decode("utf-8").split())
-        for sentence in chunk.sentences
-    ]
+    lines = [quoted(sentence.text) for sentence in chunk.sentences]
     if prompt.times_in:
         spans = [sentence.span for sentence in chunk.sentences]
         lines = [f"({span.start:.1f}-{span.end:.1f}) {line}" for span, line in zip(spans, lines, strict=True)]

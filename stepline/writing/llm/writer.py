@@ -14,15 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepline.chat import requests as reply_cache
+from stepline.chat.requests import LATE, run_in_threads
+from stepline.chat.servers import open_server
 from stepline.errors import WriterError
 from stepline.records import Matrix, Rejected, Step, Transcript, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import small_talk_reasons
 from stepline.writing.extractive.writer import merge_repeats, number_steps
-from stepline.writing.llm import requests as reply_cache
 from stepline.writing.llm.prompts import Chunk, ParsedReply, Prompt, chosen_prompt, find_model_orders, split_into_chunks
-from stepline.writing.llm.requests import LATE, ChunkReply, RequestRunner, run_in_threads
-from stepline.writing.llm.servers import open_server
+from stepline.writing.llm.requests import ChunkReply, RequestRunner
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps
 

@@ -1,4 +1,4 @@
-"""Servers that answer prompts: an OpenAI-compatible one over HTTP, or a GGUF model in this process (through xllamacpp).
+"""Servers that answer chats: an OpenAI-compatible one over HTTP, or a GGUF model in this process (through xllamacpp).
 
 A remote server is untrusted: its replies are read up to a size and a second, and it cannot redirect what is said
 elsewhere.
@@ -13,26 +13,35 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
+from stepline.chat.settings import ChatSettings
 from stepline.errors import ModelError, WriterError
 from stepline.limits import parse_json
-from stepline.writing.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
 
 LARGEST = 1_000_000  # bytes of an answer that are read; a full reply with its JSON has some 5,000
+MOST_TOKENS = 10_000_000  # of one answer; a server that counts more is not believed
 LONGEST_WAIT = 30.0  # s that a server may ask us to wait before the next try
 PASSING = frozenset({408, 409, 425, 429})  # statuses worth a retry, beside all from 500 on
 
 
+Content: TypeAlias = str | list[dict[str, Any]]  # of a user's message: text, or its parts, pictures among them
+Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
+
+
 @dataclass(frozen=True)
 class Answer:
-    """What the model wrote; `complete` is False when it was cut off at max_tokens."""
+    """What the model wrote; `complete` is False when it was cut off at max_tokens.
+
+    tokens: of question and reply, as the server counts them; None where it does not say.
+    """
 
     text: str
     complete: bool = True
+    tokens: int | None = None
 
 
 class RequestError(Exception):
@@ -55,8 +64,11 @@ class Server(Protocol):
     name: str  # says for the cache which model answers; holds no secret
     workers: int
 
-    def ask(self, question: str, *, seed: int, until: float) -> Answer:
-        """Return the answer; raise RequestError, at the latest soon after the monotonic second `until`."""
+    def ask(self, question: Content, *, seed: int, until: float, schema: Schema | None = None) -> Answer:
+        """Return the answer; raise RequestError, at the latest soon after the monotonic second `until`.
+
+        schema: what the reply should follow, where the server can see to it.
+        """
         ...
 
     def close(self) -> None:
@@ -67,13 +79,14 @@ class Server(Protocol):
 class OpenAiServer:
     """An OpenAI-compatible server (vLLM, Ollama, llama.cpp, a hosted one)."""
 
-    def __init__(self, settings: LlmSettings) -> None:
+    def __init__(self, settings: ChatSettings) -> None:
         openai = _require("openai")
         self.settings = settings
         self.url = settings.base_url or ""
         self.name = f"{self.url} {settings.model}"
         self.workers = settings.concurrency
         self.reached = False  # whether anybody ever answered at this address
+        self.follows_schemas = True  # until it rejects one
         self._openai = openai
         self._http = openai.DefaultHttpxClient(follow_redirects=False, trust_env=not _loopback(self.url))
         self._transport_error = _transport_error(openai)
@@ -85,13 +98,26 @@ class OpenAiServer:
             default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},  # from variables
         )
 
-    def ask(self, question: str, *, seed: int, until: float) -> Answer:
+    def ask(self, question: Content, *, seed: int, until: float, schema: Schema | None = None) -> Answer:
         """Return the model's answer.
 
         Raises RequestError for what concerns this request, WriterError for what concerns all of them (nobody there,
         no access).
         """
         until = min(until, time.monotonic() + self.settings.timeout)
+        form: Any = self._openai.Omit()
+        if schema is not None and self.follows_schemas:
+            form = {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": schema}}
+        try:
+            return self._ask(question, seed, until, form)
+        except RequestError as fault:
+            if not fault.rejected or schema is None or not self.follows_schemas:
+                raise
+            logger.info("%s; asking without a schema from now on", fault.reason)
+            self.follows_schemas = False
+            return self._ask(question, seed, until, self._openai.Omit())
+
+    def _ask(self, question: Content, seed: int, until: float, form: Any) -> Answer:
         with self._explained(until):
             create = self._client.chat.completions.with_streaming_response.create
             with create(
@@ -100,6 +126,7 @@ class OpenAiServer:
                 max_tokens=self.settings.max_tokens,
                 temperature=self.settings.temperature,
                 seed=seed,
+                response_format=form,
                 timeout=max(0.01, until - time.monotonic()),
                 extra_headers={} if self.settings.api_key_variable else {"Authorization": self._openai.Omit()},
             ) as response:
@@ -118,7 +145,7 @@ class OpenAiServer:
             yield
         except self._openai.APIStatusError as error:
             self.reached = True
-            raise _status_fault(self.url, error.status_code, error.response.headers, _said(error)) from error
+            raise _status_fault(self.settings, error.status_code, error.response.headers, _said(error)) from error
         except self._openai.APITimeoutError as error:
             if not self.reached and type(error.__cause__).__name__ == "ConnectTimeout":
                 raise self._nobody("no connection in time") from error
@@ -135,18 +162,18 @@ class OpenAiServer:
 
     def _nobody(self, why: str) -> WriterError:
         cause = why[:100]
-        return WriterError(f"{self.url}: no server answers there ({cause}); start it or correct writing.llm.base_url")
+        key = f"{self.settings.section}.base_url"
+        return WriterError(f"{self.url}: no server answers there ({cause}); start it or correct {key}")
 
 
-def open_server(settings: LlmSettings) -> Server:
+def open_server(settings: ChatSettings) -> Server:
     """Return who answers by the settings.
 
     Raises WriterError when none or two are named, ModelError when a library or model is missing.
     """
     if (settings.base_url is None) == (settings.gguf is None):
-        raise WriterError(
-            "writer llm: name who answers, by writing.llm.base_url (a server) or writing.llm.gguf (a file), not both"
-        )
+        who, key = "writer llm" if settings.section == "writing.llm" else settings.section, settings.section
+        raise WriterError(f"{who}: name who answers, by {key}.base_url (a server) or {key}.gguf (a file), not both")
     if settings.gguf is not None:
         return LocalModel(settings)
     return OpenAiServer(settings)
@@ -155,7 +182,8 @@ def open_server(settings: LlmSettings) -> Server:
 def read_answer(body: bytes) -> Answer:
     """Return the answer in a chat completion's JSON. Raises RequestError for any other shape."""
     try:
-        choice = parse_json(body)["choices"][0]
+        tree = parse_json(body)
+        choice = tree["choices"][0]
         text = choice["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise RequestError("the server's answer is no chat completion", passing=True) from error
@@ -163,17 +191,22 @@ def read_answer(body: bytes) -> Answer:
         return Answer("")
     if not isinstance(text, str):
         raise RequestError("the server's answer holds no text", passing=True)
-    return Answer(text, choice.get("finish_reason") != "length")
+    usage = tree.get("usage")
+    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
+    told = isinstance(tokens, int) and 0 <= tokens <= MOST_TOKENS
+    return Answer(text, choice.get("finish_reason") != "length", tokens if told else None)
 
 
 def _require(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ModelError(f"{name}: not installed, and writer llm needs it; pip install 'stepline[llm]'") from error
+        raise ModelError(
+            f"{name}: not installed, and a server's client needs it; pip install 'stepline[llm]'"
+        ) from error
 
 
-def _key(settings: LlmSettings) -> str | None:
+def _key(settings: ChatSettings) -> str | None:
     variable = settings.api_key_variable
     if variable is None:
         return None
@@ -206,18 +239,17 @@ def _limited(blocks: Iterable[bytes], until: float) -> bytes:
     return bytes(body)
 
 
-def _status_fault(url: str, status: int, headers: Any, said: str) -> Exception:
+def _status_fault(settings: ChatSettings, status: int, headers: Any, said: str) -> Exception:
     """Return what a status means: for all requests (WriterError) or for this one (RequestError)."""
+    url, key = settings.base_url, settings.section
     if status in (401, 403):
-        return WriterError(
-            f"{url}: access refused ({status}); writing.llm.api_key_variable names the variable with the key"
-        )
+        return WriterError(f"{url}: access refused ({status}); {key}.api_key_variable names the variable with the key")
     if status == 404:
         return WriterError(
-            f"{url}: no such address or model there (404); correct writing.llm.base_url (.../v1) or writing.llm.model"
+            f"{url}: no such address or model there (404); correct {key}.base_url (.../v1) or {key}.model"
         )
     if 300 <= status < 400:
-        return WriterError(f"{url}: redirects elsewhere ({status}); give the final address as writing.llm.base_url")
+        return WriterError(f"{url}: redirects elsewhere ({status}); give the final address as {key}.base_url")
     reason = f"the server answered {status}" + (f" ({said})" if said else "")
     passing = status in PASSING or status >= 500
     return RequestError(reason, passing=passing, wait=_wait(headers.get("retry-after")), rejected=not passing)
@@ -250,14 +282,17 @@ class LocalModel:
 
     workers = 1
 
-    def __init__(self, settings: LlmSettings) -> None:
-        path = _checked(settings.gguf or Path())
+    def __init__(self, settings: ChatSettings) -> None:
+        path = _checked(settings.gguf or Path(), f"{settings.section}.gguf")
         self.settings = settings
         self.name = f"{path.name} {_fingerprint(path)} {_template(settings)}"
+        if settings.projector_file is not None:
+            projector = _checked(settings.projector_file, f"{settings.section}.projector")
+            self.name += f" {_fingerprint(projector)}"
         self._path = path
         self._server: Any = None
 
-    def ask(self, question: str, *, seed: int, until: float) -> Answer:
+    def ask(self, question: Content, *, seed: int, until: float, schema: Schema | None = None) -> Answer:
         """Return the model's answer. Raises RequestError when time runs out or the chunk does not fit its context."""
         if self._server is None:  # not before the first question: all replies may be in the cache
             self._server = _load(self._path, self.settings)
@@ -277,7 +312,7 @@ class LocalModel:
                     ends.append(choice["finish_reason"])
             return time.monotonic() > until
 
-        self._server.handle_chat_completions(self._request(question, seed), take)
+        self._server.handle_chat_completions(self._request(question, seed, schema), take)
         if faults:
             raise RequestError(f"the model refused the question ({faults[0]})", passing=False)
         if not ends:
@@ -288,8 +323,10 @@ class LocalModel:
         """Free the model's memory."""
         self._server = None
 
-    def _request(self, question: str, seed: int) -> dict[str, Any]:
+    def _request(self, question: Content, seed: int, schema: Schema | None) -> dict[str, Any]:
+        form = {"response_format": {"type": "json_object", "schema": schema}} if schema is not None else {}
         return {
+            **form,
             "messages": [{"role": "user", "content": question}],
             "max_tokens": self.settings.max_tokens,
             "temperature": self.settings.temperature,
@@ -299,16 +336,18 @@ class LocalModel:
         }
 
 
-def _load(path: Path, settings: LlmSettings) -> Any:
+def _load(path: Path, settings: ChatSettings) -> Any:
     try:
         library = importlib.import_module("xllamacpp")
     except ImportError as error:
         raise ModelError(
-            "xllamacpp: not installed, and writing.llm.gguf needs it; pip install 'stepline[llm]'"
+            f"xllamacpp: not installed, and {settings.section}.gguf needs it; pip install 'stepline[llm]'"
         ) from error
     threads = settings.threads or max(1, (os.cpu_count() or 1) - 1)
     parameters = library.CommonParams()
     parameters.model.path = str(path)
+    if settings.projector_file is not None:
+        parameters.mmproj.path = str(settings.projector_file.expanduser())
     parameters.n_ctx = settings.context
     parameters.n_parallel = 1
     # As many threads as cores collapse as soon as anything else runs: 6 s became 94 s.
@@ -318,7 +357,7 @@ def _load(path: Path, settings: LlmSettings) -> Any:
     parameters.api_keys = [os.urandom(16).hex()]  # the library listens on a loopback port: nobody else may ask there
     if settings.chat_template is not None:
         parameters.use_jinja = True
-        parameters.chat_template = _read(settings.chat_template)
+        parameters.chat_template = _read(settings.chat_template, settings.section)
     start = time.perf_counter()
     try:
         server = library.Server(parameters)
@@ -328,14 +367,14 @@ def _load(path: Path, settings: LlmSettings) -> Any:
     return server
 
 
-def _checked(path: Path) -> Path:
+def _checked(path: Path, key: str) -> Path:
     """Return the path of a GGUF file. Raises ModelError for anything else."""
     path = path.expanduser()
     try:
         with path.open("rb") as file:
             start = file.read(4)
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}); writing.llm.gguf takes a GGUF file") from error
+        raise ModelError(f"{path}: cannot be read ({error.strerror}); {key} takes a GGUF file") from error
     if start != b"GGUF":
         raise ModelError(f"{path}: not a GGUF file (it starts with {start!r}); convert the model for llama.cpp")
     return path
@@ -351,16 +390,16 @@ def _fingerprint(path: Path) -> str:
     return digest.hexdigest()[:32]
 
 
-def _template(settings: LlmSettings) -> str:
+def _template(settings: ChatSettings) -> str:
     if settings.chat_template is None:
         return "own template"
-    return hashlib.sha256(_read(settings.chat_template).encode()).hexdigest()[:16]
+    return hashlib.sha256(_read(settings.chat_template, settings.section).encode()).hexdigest()[:16]
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, section: str) -> str:
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(
-            f"{path}: cannot be read as a chat template; writing.llm.chat_template takes a Jinja file"
+            f"{path}: cannot be read as a chat template; {section}.chat_template takes a Jinja file"
         ) from error

@@ -1,0 +1,35 @@
+"""Chat completions: language models that answer texts and pictures, over HTTP or in this process.
+
+Words of a video are data: `quoted` lets none of them end a quotation, `orders_a_model` finds those that try to.
+"""
+
+import re
+
+# Speech that is aimed at a language model, not at a viewer. The loss when it is wrong is one sentence, named in a note.
+_ORDERS = re.compile(
+    r"""
+      \b(ignore|disregard|forget|override)\b .{0,40} \b(previous|prior|above|earlier|preceding|system|your)\b
+          .{0,30} \b(instruction|prompt|rule|message|direction|order|training)s?\b
+    | \b(system|hidden|original)\ prompt\b
+    | \bas\ an?\ (ai|assistant)\b
+    | \byou\ are\ (now\ )?(an?\ )?(ai\b|assistant|jailbroken|dan\b)
+    | \b(respond|reply|output)\ (only\ |exactly\ |just\ )?(with|the\ (text|words?|following|string))\b
+    | \bnew\ (instructions?|task)\s*:
+    | </?\s*(transcript|system|assistant|user|script|iframe|img)\b
+    | <\|.{0,30}?\|> | \[/?INST\]
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+# Characters that could close the quotation or open a chat template's own tokens (<|im_start|>, <s>, [INST]).
+_HARMLESS = str.maketrans("<>[]", "()()")
+
+
+def orders_a_model(text: str) -> bool:
+    """Tell whether a text tries to instruct a language model."""
+    return _ORDERS.search(text) is not None
+
+
+def quoted(text: str) -> str:
+    """Return the text as one line that no template or quotation mark can end; half characters are question marks."""
+    return " ".join(text.translate(_HARMLESS).encode("utf-8", "replace").decode("utf-8").split())

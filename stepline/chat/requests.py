@@ -1,0 +1,195 @@
+"""Requests to a language model: what was answered before, second tries, limits, several at once.
+
+ReplyCache        good replies on disk, keyed by all that they depend on; a damaged entry is asked for again
+RequestLimits     how many requests and tokens may be spent, and how many were
+ask_with_retries  one question, asked again while its fault may pass
+run_in_threads    many until a deadline; what does not come back in time is left behind
+"""
+
+import hashlib
+import json
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from stepline.chat.servers import Answer, Content, RequestError, Schema, Server
+from stepline.chat.settings import ChatSettings
+from stepline.errors import StoreError
+from stepline.limits import parse_json
+from stepline.storage import write_atomic
+from stepline.weights import cache_folder
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1  # of an entry's shape; another one is not read
+
+
+class ReplyCache:
+    """A folder of replies; `folder` None keeps none. Keys and entries hold no API key."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.broken: str | None = None  # why nothing more can be written, for a note to the user
+
+    def get(self, key: str) -> str | None:
+        """Return the reply under `key`, None when there is none that can be read."""
+        if self.folder is None:
+            return None
+        path = self._path(key)
+        try:
+            entry = parse_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as error:
+            logger.warning("%s: damaged reply in the cache (%s); it is asked for again", path, type(error).__name__)
+            return None
+        if not isinstance(entry, dict) or entry.get("version") != VERSION or not isinstance(entry.get("reply"), str):
+            logger.warning("%s: no reply of version %d; it is asked for again", path, VERSION)
+            return None
+        return str(entry["reply"])
+
+    def put(self, key: str, reply: str) -> None:
+        """Keep a reply; where the folder cannot be written, say so once and go on without."""
+        if self.folder is None or self.broken is not None:
+            return
+        try:
+            write_atomic(self._path(key), json.dumps({"version": VERSION, "reply": reply}))
+        except StoreError as error:
+            self.broken = f"replies of the model are not kept: {error}; STEPLINE_CACHE names another folder"
+            logger.warning("%s", self.broken)
+
+    def _path(self, key: str) -> Path:
+        return Path(self.folder or ".") / f"{key}.json"
+
+
+def open_cache(use: bool) -> ReplyCache:
+    """Return the user's cache of replies, or one that keeps nothing."""
+    return ReplyCache(cache_folder() / "replies" if use else None)
+
+
+def cache_key(**parts: str | float | int | bool | None) -> str:
+    """Return the hex sha256 of everything that a reply depends on."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
+
+
+LATE = "the deadline passed"
+
+
+@dataclass
+class RequestLimits:
+    """What may be asked at most, and what was: requests, and tokens of questions and replies; None: no limit."""
+
+    requests: int | None = None
+    tokens: int | None = None
+    sent: int = 0
+    used: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def begin(self, tokens: int) -> None:
+        """Count a request that takes about so many tokens. Raises RequestError where one limit would be passed."""
+        with self._lock:
+            if self.requests is not None and self.sent >= self.requests:
+                raise RequestError(f"the limit of {self.requests} requests is reached", passing=False)
+            if self.tokens is not None and self.used + tokens > self.tokens:
+                raise RequestError(f"the limit of {self.tokens} tokens is reached", passing=False)
+            self.sent += 1
+            self.used += tokens
+
+    def correct(self, tokens: int) -> None:
+        """Add what the server counts more than was thought, or less."""
+        with self._lock:
+            self.used += tokens
+
+
+def ask_with_retries(
+    server: Server,
+    content: Content,
+    settings: ChatSettings,
+    *,
+    seed: int,
+    until: float,
+    schema: Schema | None = None,
+    limits: RequestLimits | None = None,
+    tokens: int = 0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Answer:
+    """Ask, and ask again after a pause that doubles, as long as the fault may pass and time and limits allow.
+
+    until: monotonic second. tokens: what one request takes, about, for the limits. Raises RequestError, or WriterError
+    where the server is of no use at all.
+    """
+    pause = settings.pause
+    for left in range(settings.retries, -1, -1):
+        if time.monotonic() >= until:
+            raise RequestError(LATE, passing=False)
+        if limits is not None:
+            limits.begin(tokens)
+        try:
+            answer = server.ask(content, seed=seed, until=until, schema=schema)
+        except RequestError as fault:
+            wait = max(pause, fault.wait)
+            late = time.monotonic() + wait >= until
+            if not fault.passing or not left or late:
+                raise RequestError(f"{fault.reason}; {LATE}", passing=False) if late else fault from fault
+            logger.info("%s; asking again in %.1f s", fault.reason, wait)
+            sleep(wait)
+            pause *= 2
+        else:
+            if limits is not None and answer.tokens is not None:
+                limits.correct(answer.tokens - tokens)
+            return answer
+    raise RequestError(LATE, passing=False)
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+GRACE = 1.0  # s beyond the deadline for work that watches it itself to come back
+
+
+def run_in_threads(
+    work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float
+) -> dict[int, Result]:
+    """Return the results by index; what is not there soon after the monotonic second `until` is missing.
+
+    The first exception that `work` raises is raised here, and no further work begins. The threads are daemons: one
+    that hangs in a library keeps neither the caller waiting nor the process alive.
+    """
+    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, Result | None, Exception | None]] = queue.SimpleQueue()
+    stopped = threading.Event()
+    for index in range(len(items)):
+        todo.put(index)
+
+    def worker() -> None:
+        while not stopped.is_set():
+            try:
+                index = todo.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                done.put((index, work(items[index]), None))
+            except Exception as error:  # noqa: BLE001 - it is raised in the caller's thread
+                stopped.set()
+                done.put((index, None, error))
+
+    for _ in range(min(workers, len(items))):
+        threading.Thread(target=worker, daemon=True, name="stepline-chat").start()
+    try:
+        results: dict[int, Result] = {}
+        while len(results) < len(items):
+            try:
+                index, result, error = done.get(timeout=max(0.0, until + GRACE - time.monotonic()))
+            except queue.Empty:
+                break
+            if error is not None:
+                raise error
+            results[index] = result  # type: ignore[assignment]
+        return results
+    finally:
+        stopped.set()
