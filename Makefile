@@ -48,7 +48,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt stepline/weights.toml
 # torch first and alone, at the tested version: taken along with the rest it may float to a larger build.
 $(VENV)/.ready-dev: $(VENV)/.ready
 	$(PIP) $(TORCH)
-	$(PIP) -e ".[dev,llm,clip,documents,evaluate,train]"
+	$(PIP) -e ".[dev,llm,clip,documents,evaluate,links,train]"
 	touch $@
 
 bench: setup-dev       ## every benchmark; minutes to an hour

@@ -81,10 +81,28 @@ def covering_span(spans: Iterable[Span | None]) -> Span | None:
     return Span(min(span.start for span in known), max(span.end for span in known))
 
 
+class LinkChapter(FrozenModel):
+    """A chapter that the page of a video names; start: seconds."""
+
+    start: Seconds
+    title: str
+
+
+class LinkOrigin(FrozenModel):
+    """Where a video was fetched from, and what its page says of it."""
+
+    url: str
+    title: str | None = None
+    uploader: str | None = None
+    licence: str | None = None
+    chapters: tuple[LinkChapter, ...] = ()
+
+
 class Video(FrozenModel):
     """A video file; `id` is the dataset's own (a YouTube id, a file stem) and keys every file about it.
 
-    sha256: of the file's bytes, so that a rerun knows whether it is still the same video.
+    sha256: of the file's bytes, so that a rerun knows whether it is still the same video. origin: of one that was named
+    by its address; JSON holds it there alone.
     """
 
     id: Annotated[str, Field(min_length=1)]
@@ -93,6 +111,7 @@ class Video(FrozenModel):
     title: str | None = None
     task: str | None = None
     sha256: str | None = None
+    origin: LinkOrigin | None = None
 
 
 class Word(FrozenModel):

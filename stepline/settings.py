@@ -50,9 +50,10 @@ PREFIX = "STEPLINE_"  # of environment variables; STEPLINE_ASR__BEAM=5 is asr.be
 SECTIONS = frozenset(
     {
         *("asr", "clean", "clips", "coarse", "contrast", "data", "detector", "engine", "export", "filter", "forecast"),
-        *("gather", "judge", "labels", "limits", "loss", "match", "media", "model", "nasva", "pairing", "place"),
-        *("places", "procx", "pseudo", "refine", "report", "rounds", "run", "said", "sieve_swap", "source", "stages"),
-        *("steps", "summarizer", "text_base", "threads", "train", "vision", "visible", "vocabulary", "writing"),
+        *("gather", "judge", "labels", "limits", "links", "loss", "match", "media", "model", "nasva", "pairing"),
+        *("place", "places", "procx", "pseudo", "refine", "report", "rounds", "run", "said", "sieve_swap", "source"),
+        *("stages", "steps", "summarizer", "text_base", "threads", "train", "vision", "visible", "vocabulary"),
+        "writing",
     }
 )
 

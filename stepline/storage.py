@@ -316,6 +316,8 @@ class TarHeader(tarfile.TarInfo):
 def to_json(record: Record) -> str:
     """Return the record in the public JSON form (docs/json.md): times flat, spans as pairs, 2-space indent."""
     tree = record.model_dump(mode="json")
+    if tree["video"]["origin"] is None:
+        del tree["video"]["origin"]
     if tree["transcript"] is not None:
         for sentence in tree["transcript"]["sentences"]:
             sentence |= sentence.pop("span")

@@ -244,6 +244,21 @@ CASES = (
     ),
     Case("captions and translation", options("--translate", "--captions", "c.srt"), "--translate is for speech"),
     Case("translation by an English model", options("--translate", "--model", "whisper-tiny.en"), "asr.translate"),
+    # links; no answer is waited for
+    Case("a link to a private address", lambda folder, video: ["steps", "http://127.0.0.1:9/v.mp4"], "private address"),
+    Case(
+        "a link where no server answers",
+        lambda folder, video: [
+            "steps",
+            "http://127.0.0.1:9/v.mp4",
+            "--set",
+            "links.private=true",
+            "--set",
+            "links.attempts=1",
+        ],
+        "see whether its server is up",
+    ),
+    Case("a page's captions of a file", options("--captions", "site"), "which has no page"),
     # places
     Case("a file where the folder should be", a_file_for_a_folder, "cannot be a folder"),
     Case("a folder whose name no disk takes", options("--out", "{folder}/" + "o" * 300), "name too long"),

@@ -31,6 +31,19 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
+
+
+class VideoPath(click.Path):
+    """A path, or an address of http(s), which stays text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a Path, or the address."""
+        from stepline.media.links import is_link
+
+        return value if is_link(str(value)) else super().convert(value, param, ctx)
+
+
+VIDEO = VideoPath(path_type=Path)
 BACKBONES = ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

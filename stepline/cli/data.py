@@ -13,6 +13,7 @@ import click
 from stepline.cli.common import (
     BACKBONES,
     PATH,
+    VIDEO,
     Group,
     PluginChoice,
     chosen_settings,
@@ -29,10 +30,12 @@ from stepline.cli.common import (
     settings_options,
     together,
 )
+from stepline.cli.weights import download_bar
 
 if TYPE_CHECKING:
     from stepline.features.import_files import ImportReport
     from stepline.pipeline.extract import ExtractionReport
+    from stepline.pipeline.sources import Given
     from stepline.sieve_swap.run import Job, RunResult
     from stepline.text_base.manifest import Manifest
     from stepline.text_base.settings import TextBaseSettings
@@ -92,7 +95,7 @@ def _print_added(
 
 
 @features.command()
-@click.argument("videos", nargs=-1, required=True, type=PATH)
+@click.argument("videos", nargs=-1, required=True, type=VIDEO)
 @out_option("The store: a folder.")
 @click.option("--backbone", type=PluginChoice(BACKBONES[:-2], "backbones"), help="What sees a video.  [default: conse]")
 @click.option("--weights", help="The backbone's checkpoint.")
@@ -100,7 +103,7 @@ def _print_added(
 @json_option
 @device_options
 @one_writer
-def extract(videos: tuple[Path, ...], out: Path, as_json: bool, **options: Any) -> None:
+def extract(videos: "tuple[Given, ...]", out: Path, as_json: bool, **options: Any) -> None:
     """Extract the features of VIDEOS, files and folders of them, into a store: one row a second, as the papers' are.
 
     s3d: 512 numbers a row, of length 1, in one space with texts; s3d-mixed5c: the 1024 before that, as HowTo100M's
@@ -113,10 +116,14 @@ def extract(videos: tuple[Path, ...], out: Path, as_json: bool, **options: Any) 
     """
     from stepline.errors import MediaError
     from stepline.pipeline.extract import extract_to_store
+    from stepline.pipeline.sources import fetch_sources
     from stepline.records import count_reasons
 
+    settings = chosen_settings(options)
+    with download_bar(None) as report:
+        files = fetch_sources(videos, out, settings, report)
     with progress_bars() as progress:
-        done = extract_to_store(videos, out, chosen_settings(options), progress=progress, say=say)
+        done = extract_to_store(files, out, settings, progress=progress, say=say)
     reasons = count_reasons(done.omitted)
     _print_added(out, done, "videos", {"omitted": reasons}, as_json)
     say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
@@ -317,7 +324,7 @@ HEARD = "heard"  # folder in --out for what is said in given video files
 
 
 @click.command("sieve-swap")
-@click.argument("videos", nargs=-1, required=True, type=PATH)
+@click.argument("videos", nargs=-1, required=True, type=VIDEO)
 @click.option("--text-base", "base", required=True, type=PATH, help="A base, or texts for one.")
 @click.option("-o", "--out", required=True, type=PATH, help="Folder.")
 @exclude_option
@@ -327,12 +334,12 @@ HEARD = "heard"  # folder in --out for what is said in given video files
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @device_options
 @one_writer
-def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) -> None:
+def sieve_swap(videos: "tuple[Given, ...]", base: Path, out: Path, **options: Any) -> None:
     """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.
 
     VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json or csv of each video, or
-    video files, which are transcribed first. A run that was stopped goes on where it was when it is asked for again.
-    Where something could not be read, what could be is done and the exit code is 1.
+    video files and links, which are transcribed first. A run that was stopped goes on where it was when it is asked for
+    again. Where something could not be read, what could be is done and the exit code is 1.
 
     \b
     Example:
@@ -340,6 +347,8 @@ def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) 
     """
     from stepline.datasets.excluded import read_excluded
     from stepline.errors import DatasetError
+    from stepline.pipeline.request import StepsSettings
+    from stepline.pipeline.sources import fetch_sources
     from stepline.settings import load_settings
     from stepline.sieve_swap.report import write_report
     from stepline.sieve_swap.run import Job, run
@@ -350,7 +359,9 @@ def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) 
     given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
     overrides = [*options["overrides"], *given]
     settings = load_settings(SieveSwapSettings, options["settings_file"], overrides, preset=options["preset"])
-    records, unheard = _records(videos, out)
+    with download_bar(None) as report:
+        given_files = fetch_sources(videos, out, load_settings(StepsSettings), report)
+    records, unheard = _records(given_files, out)
     job = Job(
         videos=records,
         base=prepared_base(base, out / "text_base", settings.text_base),
@@ -368,13 +379,14 @@ def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) 
         raise DatasetError(f"{lost} of the videos could not be read, see above; the rest is done")
 
 
-def _records(videos: tuple[Path, ...], out: Path) -> tuple[Path, int]:
+def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
     """Return where the records are, as given or what is heard in given video files, and how many could not be heard.
 
     Each is transcribed once.
     """
     from stepline.errors import MediaError, SettingsError, SteplineError
-    from stepline.pipeline.batch import find_videos, name_videos, transcribe
+    from stepline.pipeline.batch import transcribe
+    from stepline.pipeline.sources import find_videos, name_videos
     from stepline.sieve_swap.videos import SUFFIXES
     from stepline.storage import files_below, write_record
 

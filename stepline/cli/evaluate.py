@@ -191,7 +191,7 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
     from stepline.annotate.clips import read_clips
     from stepline.evaluate.htm_align import read_transcript, spoken_times
     from stepline.nasva.benchmarks import StoredFeatures, benchmark_questions
-    from stepline.pipeline.batch import find_videos, name_videos
+    from stepline.pipeline.sources import find_videos, name_videos
     from stepline.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
 
     loaded = load_for_benchmarks(options["detector"])

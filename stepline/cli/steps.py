@@ -9,6 +9,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import stepline
 from stepline.cli.common import (
     BACKBONES,
     PATH,
+    VIDEO,
     PluginChoice,
     chosen_settings,
     complain,
@@ -30,12 +32,13 @@ from stepline.cli.common import (
     settings_options,
     speech_options,
 )
-from stepline.cli.weights import offer_weights
+from stepline.cli.weights import download_bar, offer_weights
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.pipeline.batch import VideoResult
     from stepline.pipeline.request import Request, StepsSettings
+    from stepline.pipeline.sources import Given, Source
     from stepline.pipeline.summary import Summary
     from stepline.records import Record
     from stepline.wys2.settings import SummarySettings
@@ -47,9 +50,10 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
 
 @click.command()
-@click.argument("videos", nargs=-1, required=True, type=PATH)
+@click.argument("videos", nargs=-1, required=True, type=VIDEO)
 @out_option("Folder.", default="out")
-@click.option("--texts", type=PATH, help="Your own lines to find, one a line (a recipe).")
+@click.option("--texts", type=PATH, help="Your own lines to find, one a line (a recipe); site: the chapters of a "
+              "link's page.")  # fmt: skip
 @click.option("--writer", type=PluginChoice(["extractive", "llm"], "writers"), help="Who writes the steps.")
 @click.option("--backbone", type=PluginChoice(BACKBONES, "backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
@@ -62,30 +66,36 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of several videos a line each, not a table.")
 @click.option("--force", is_flag=True, help="Do again what is done.")
 @click.option("--overwrite", is_flag=True, help="Write also over files that Stepline did not make.")
+@click.option("--keep/--no-keep", default=True, show_default=True, help="Keep what links bring, in OUT/downloads.")
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
 @click.option("--watch", is_flag=True, help="Go on with what arrives in the folders named, until Ctrl-C.")
 @speech_options
-def steps(videos: tuple[Path, ...], **options: Any) -> None:
-    """Find the steps of VIDEOS (files or folders): what to do, and the seconds in which it is shown.
+def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
+    """Find the steps of VIDEOS (files, folders or links): what to do, and the seconds in which it is shown.
+
+    A link is an address of http(s): of a file, of a page that shows a video, or of a playlist, for which the extra
+    `links` is needed.
 
     \b
     Example:
       stepline steps stepline/demo/demo.mp4 --out out
     """
     from stepline.outputs import safe_stem
-    from stepline.pipeline.batch import OutputOptions, find_videos, name_videos, read_texts, run_video
+    from stepline.pipeline.batch import OutputOptions, read_texts, run_video
     from stepline.pipeline.networks import load_networks
-    from stepline.pipeline.request import Request
+    from stepline.pipeline.sources import find_sources, is_site, name_sources, source_label
 
     settings = chosen_settings(options)
     offer_weights()
     formats = tuple(dict.fromkeys((*(options["formats"] or USUAL), "json")))
     output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"],
                            overwrite=options["overwrite"])  # fmt: skip
-    texts = read_texts(options["texts"]) if options["texts"] else ()
-    paths = () if options["watch"] else find_videos(videos)
-    many = len(paths) > 1 or options["watch"]
-    if many and options["captions"] is not None:
+    captions, texts = options["captions"], None
+    if not is_site(options["texts"]):
+        texts = read_texts(options["texts"]) if options["texts"] else ()
+    sources = [] if options["watch"] else find_sources(videos, output.out, settings)
+    many = len(sources) > 1 or options["watch"]
+    if many and captions is not None and not is_site(captions):
         raise SettingsError("--captions is for one video; run each video with its own captions file")
     if many and options["weights"] is not None and options["backbone"] == "precomputed":
         raise SettingsError("--backbone precomputed is for one video; run each video with its own feature file")
@@ -93,38 +103,69 @@ def steps(videos: tuple[Path, ...], **options: Any) -> None:
         raise SettingsError("--open shows the page of one video; name one, and leave --watch and other formats out")
     networks = load_networks(settings, several=many)
 
-    def find_steps(request: Request) -> "VideoResult":
-        with progress_bars() as progress:
+    def find_steps(source: "Source", identity: str | None) -> "VideoResult":
+        with _opened(source, output.out, settings, id=identity, captions=captions, texts=texts,
+                     keep=options["keep"]) as request, progress_bars() as progress:  # fmt: skip
             return run_video(request, settings, output, networks=networks, progress=progress)
 
-    for found in _arriving_videos(videos) if options["watch"] else [paths]:
-        named = name_videos(found, output.out)
-        requests = [Request(path, identity, options["captions"], texts) for identity, path in named.items()]
-        status = _run_each(requests, find_steps, "videos", options["formats"], as_json=options["as_json"])
-        if options["browse"] and status == 0:
-            webbrowser.open((output.out / f"{safe_stem(requests[0].id)}.html").absolute().as_uri())
+    for found in _arriving_videos(videos) if options["watch"] else [sources]:
+        jobs = [
+            (source_label(source), partial(find_steps, source, id)) for source, id in name_sources(found, output.out)
+        ]
+        status, last = _run_each(jobs, "videos", options["formats"], as_json=options["as_json"])
+        if options["browse"] and last is not None:
+            webbrowser.open((output.out / f"{safe_stem(last.id)}.html").absolute().as_uri())
     sys.exit(status)
+
+
+@contextlib.contextmanager
+def _opened(source: "Source", out: Path, settings: "StepsSettings", **options: Any) -> "Iterator[Request]":
+    """Yield what `open_source` does; of a link, say what is fetched, with a bar on a terminal."""
+    from stepline.pipeline.sources import open_source, source_label
+
+    if isinstance(source, Path):
+        with open_source(source, out, settings, **options) as request:
+            yield request
+        return
+    say(f"fetching {source_label(source)}")
+    with contextlib.ExitStack() as stack:
+        with download_bar(None) as report:
+            request = stack.enter_context(open_source(source, out, settings, report=report, **options))
+        yield request
+
+
+@contextlib.contextmanager
+def _opened_only(
+    video: "Given", settings: "StepsSettings", out: Path | None = None, captions: Path | None = None
+) -> "Iterator[Request]":
+    """Yield what `open_only_source` does; of a link, with a bar on a terminal while it is fetched."""
+    from stepline.pipeline.sources import open_only_source
+
+    with contextlib.ExitStack() as stack:
+        with download_bar(None) if isinstance(video, str) else contextlib.nullcontext() as report:
+            request = stack.enter_context(open_only_source(video, settings, out, captions, report=report))
+        yield request
 
 
 LOOK_AGAIN = 2.0  # s between two looks into the folders that are watched
 
 
-def _arriving_videos(folders: Sequence[Path]) -> Iterator[list[Path]]:
+def _arriving_videos(folders: "Sequence[Given]") -> Iterator[list[Path]]:
     """Yield, for ever, the videos that have come or changed since, once their size has stood still between two looks.
 
     Raises SettingsError where a path is no folder.
     """
-    from stepline.pipeline.batch import find_videos
+    from stepline.pipeline.sources import find_videos
 
     for folder in folders:
-        if not folder.is_dir():
+        if not Path(folder).is_dir():
             raise SettingsError(f"--watch: {folder} is no folder; name the folders in which videos arrive")
     seen: dict[Path, tuple[int, int]] = {}
     done: dict[Path, tuple[int, int]] = {}
     say("watching; Ctrl-C ends it")
     while True:
         now: dict[Path, tuple[int, int]] = {}
-        for path in find_videos(folders, needed=False):
+        for path in find_videos(map(Path, folders), needed=False):
             with contextlib.suppress(FileNotFoundError):  # it has gone between the two
                 now[path] = (path.stat().st_size, path.stat().st_mtime_ns)
         ready = [path for path, state in now.items() if state == seen.get(path) and state != done.get(path)]
@@ -136,42 +177,40 @@ def _arriving_videos(folders: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _run_each(
-    requests: "Sequence[Request]",
-    run: "Callable[[Request], VideoResult]",
-    noun: str,
-    formats: Collection[str],
-    *,
-    as_json: bool,
-) -> int:
-    """Run each request, print its record and say what there is to know; return the exit code: 0 where none failed.
+    jobs: "Sequence[tuple[str, Callable[[], VideoResult]]]", noun: str, formats: Collection[str], *, as_json: bool
+) -> "tuple[int, Record | None]":
+    """Run each job, print its record and say what there is to know.
 
+    Return the exit code, 0 where none failed, and the last record. jobs: what messages call each, and what does it.
     formats: those that were asked for by name.
     """
     from stepline.outputs import plan_chapters, step_table
     from stepline.storage import to_json
 
     failed = status = 0
-    for request in requests:
+    record = None
+    for name, run in jobs:
         try:
-            result = run(request)
+            result = run()
         except Exception as error:  # noqa: BLE001   told in a line; one video stops no other
-            status = max(status, complain(error, [request.path]))
+            status = max(status, complain(error, [name]))
             failed += 1
             continue
-        _say_warnings(result.record, f"{request.path.name}: ")
+        record = result.record
+        _say_warnings(record, f"{Path(name).name}: ")
         if result.earlier:
-            say(f"{request.path}: done before with the same settings (--force does it again)")
-        shown = to_json(result.record) if as_json else step_table(result.record)
-        if as_json and len(requests) > 1:
+            say(f"{name}: done before with the same settings (--force does it again)")
+        shown = to_json(record) if as_json else step_table(record)
+        if as_json and len(jobs) > 1:
             shown = json.dumps(json.loads(shown), ensure_ascii=False) + "\n"
         print_data(shown, end="")
         say(*(f"wrote {file}" for file in result.files))
-        reason = plan_chapters(result.record).reason if "chapters" in formats else None
+        reason = plan_chapters(record).reason if "chapters" in formats else None
         if reason is not None:
             say(f"no chapters: {reason}")
-    if len(requests) > 1:
-        say(f"{len(requests) - failed} of {len(requests)} {noun} done, {failed} failed")
-    return status
+    if len(jobs) > 1:
+        say(f"{len(jobs) - failed} of {len(jobs)} {noun} done, {failed} failed")
+    return status, record
 
 
 def _say_warnings(record: "Record", prefix: str = "") -> None:
@@ -204,10 +243,10 @@ def demo(out: Path, browse: bool) -> None:
 
 
 @click.command()
-@click.argument("video", type=PATH)
+@click.argument("video", type=VIDEO)
 @click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]), default="text", show_default=True)
 @speech_options
-def transcribe(video: Path, form: str, **options: Any) -> None:
+def transcribe(video: "Given", form: str, **options: Any) -> None:
     """Print what is said in VIDEO; with --captions, what they say, cleaned and in sentences.
 
     \b
@@ -219,8 +258,8 @@ def transcribe(video: Path, form: str, **options: Any) -> None:
 
     settings = chosen_settings(options)
     offer_weights()
-    with progress_bars() as progress:
-        record = batch.transcribe(video, captions=options["captions"], settings=settings, progress=progress)
+    with _opened_only(video, settings, captions=options["captions"]) as request, progress_bars() as progress:
+        record = batch.transcribe(request.path, captions=request.captions, settings=settings, progress=progress)
     say(*(f"left out: {item.text!r} ({item.reason})" for item in record.dropped))
     _say_warnings(record)
     if record.transcript and record.transcript.language:
@@ -229,7 +268,7 @@ def transcribe(video: Path, form: str, **options: Any) -> None:
 
 
 @click.command()
-@click.argument("source", type=PATH)
+@click.argument("source", type=VIDEO)
 @click.option("--texts", required=True, type=PATH, help="The lines to find, one a line.")
 @click.option("--aligner", required=True, type=PATH, help="The trained network: file or folder.")
 @click.option("--mode", type=click.Choice(["step", "narration"]), help="Steps, or what is spoken, in its order.")
@@ -240,7 +279,7 @@ def transcribe(video: Path, form: str, **options: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @settings_options("One setting.")
 @device_options
-def ground(source: Path, **options: Any) -> None:
+def ground(source: "Given", **options: Any) -> None:
     """Find lines of text in SOURCE, a video or a file of ready features: the seconds in which each is shown, if any.
 
     \b
@@ -256,18 +295,19 @@ def ground(source: Path, **options: Any) -> None:
     settings = chosen_settings({**options, "order": None if table else options["order"]})
     texts = read_texts(options["texts"])
     before = read_order(table, len(texts)) if table else None
-    record = ground_texts(source, texts, settings, vectors=options["text_features"], before=before)
-    _say_warnings(record, f"{source.name}: ")
+    with _opened_only(source, settings) as request:
+        record = ground_texts(request.path, texts, settings, vectors=options["text_features"], before=before)
+    _say_warnings(record, f"{request.path.name}: ")
     print_data(to_json(record) if options["as_json"] else step_table(record), end="")
 
 
 @click.command()
-@click.argument("video", type=PATH)
+@click.argument("video", type=VIDEO)
 @out_option("Folder.", default="out")
 @click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
 @json_option
 @speech_options
-def judge(video: Path, out: Path, detector: str | None, as_json: bool, **options: Any) -> None:
+def judge(video: "Given", out: Path, detector: str | None, as_json: bool, **options: Any) -> None:
     """Say of every sentence of VIDEO how likely the picture shows what is said, while it is said.
 
     Without --detector the wording and what is seen in the picture decide; the main job's record in OUT is used or made.
@@ -293,15 +333,14 @@ def judge(video: Path, out: Path, detector: str | None, as_json: bool, **options
         print_data(f"  {clock(sentence.span.start):>7}  {shown}  {sentence.text}")
 
 
-def _find_steps(video: Path, out: Path, settings: "StepsSettings", captions: Path | None) -> "tuple[Request, Record]":
+def _find_steps(
+    video: "Given", out: Path, settings: "StepsSettings", captions: Path | None
+) -> "tuple[Request, Record]":
     """Return what the main job is asked of one video, and its record, which OUT holds or is made now."""
-    from stepline.pipeline.batch import OutputOptions, name_videos, run_video
-    from stepline.pipeline.request import Request
+    from stepline.pipeline.batch import OutputOptions, run_video
 
     offer_weights()
-    ((identity, path),) = name_videos([video], out).items()
-    request = Request(path, identity, captions)
-    with progress_bars() as progress:
+    with _opened_only(video, settings, out, captions) as request, progress_bars() as progress:
         return request, run_video(request, settings, OutputOptions(out, ("json",)), progress=progress).record
 
 
@@ -314,7 +353,7 @@ def _why_nobody_judged(record: "Record") -> str:
 
 
 @click.command()
-@click.argument("sources", nargs=-1, required=True, type=PATH)
+@click.argument("sources", nargs=-1, required=True, type=VIDEO)
 @click.option("--model", "describer", required=True, type=PATH, help="A network of "
               "`stepline train procx`: its file or folder.")  # fmt: skip
 @out_option("Folder.", default="described")
@@ -334,10 +373,10 @@ def _why_nobody_judged(record: "Record") -> str:
 @click.option("--overwrite", is_flag=True, help="Write also over files that Stepline did not make.")
 @settings_options("One setting, e.g. procx.choose=apart.")
 @device_options
-def describe(sources: tuple[Path, ...], **options: Any) -> None:
+def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
     """Find the steps of SOURCES and say what is done in each, from the pictures alone.
 
-    SOURCES: videos, folders of them, or files of ready features.
+    SOURCES: videos, folders of them, links, or files of ready features.
 
     \b
     Example:
@@ -345,44 +384,51 @@ def describe(sources: tuple[Path, ...], **options: Any) -> None:
     """
     from stepline.features.files import is_feature_file
     from stepline.outputs import write_outputs
-    from stepline.pipeline.batch import OutputOptions, VideoResult, find_videos, lock_video, name_videos, run_video
+    from stepline.pipeline.batch import OutputOptions, VideoResult, lock_video, run_video
     from stepline.pipeline.describe import describe_features
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.request import Request
+    from stepline.pipeline.sources import find_sources, is_site, name_sources, source_label
 
     given = ["procx.when=alone", *(["procx.speech=true"] if options["speech"] else [])]
     given += [f"procx.count={options['count']}"] if options["count"] is not None else []
     settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
-    formats = tuple(dict.fromkeys((*options["formats"], "json")))
+    formats, captions = tuple(dict.fromkeys((*options["formats"], "json"))), options["captions"]
     output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"],
                            overwrite=options["overwrite"])  # fmt: skip
-    ready = [path for path in sources if is_feature_file(path)]
-    videos = find_videos(path for path in sources if path not in ready)
-    named = name_videos(videos, output.out) | {path.name.split(".")[0]: path for path in ready}
-    if len(named) < len(videos) + len(ready):
+    ready = [path for path in sources if isinstance(path, Path) and is_feature_file(path)]
+    videos = find_sources((path for path in sources if path not in ready), output.out, settings)
+    named = name_sources(videos, output.out)
+    stems = [path.name.split(".")[0] for path in ready]
+    if len({*stems, *(id for _, id in named if id)}) < len(stems) + sum(id is not None for _, id in named):
         raise SettingsError("two sources have the same name; give each a folder of its own with --out")
-    if len(named) > 1 and options["captions"] is not None:
+    if len(named) + len(ready) > 1 and captions is not None and not is_site(captions):
         raise SettingsError("--captions is for one video; run each video with its own captions file")
-    if options["captions"] is not None and not settings.procx.speech:
+    if captions is not None and not settings.procx.speech:
         raise SettingsError("--captions is read only with --speech; add that, or leave --captions out")
     if ready and options["clips"]:
         raise SettingsError(f"--clips: {ready[0]} holds features, no picture to cut; leave --clips out")
     networks = load_networks(settings, several=len(videos) > 1) if videos else None
 
-    def describe_source(request: Request) -> VideoResult:
-        if request.path in ready:
-            with lock_video(request.id, output.out):
-                record = describe_features(request, settings)
-                return VideoResult(record, tuple(write_outputs(record, output.out, formats=formats)), False)
-        with progress_bars() as progress:
+    def describe_ready(path: Path, identity: str) -> VideoResult:
+        with lock_video(identity, output.out):
+            record = describe_features(Request(path, identity, captions), settings)
+            return VideoResult(record, tuple(write_outputs(record, output.out, formats=formats)), False)
+
+    def describe_video(source: "Source", identity: str | None) -> VideoResult:
+        with (
+            _opened(source, output.out, settings, id=identity, captions=captions) as request,
+            progress_bars() as progress,
+        ):
             return run_video(request, settings, output, networks=networks, progress=progress)
 
-    requests = [Request(path, identity, options["captions"]) for identity, path in named.items()]
-    sys.exit(_run_each(requests, describe_source, "sources", options["formats"], as_json=options["as_json"]))
+    jobs = [(source_label(source), partial(describe_video, source, id)) for source, id in named]
+    jobs += [(str(path), partial(describe_ready, path, id)) for path, id in zip(ready, stems, strict=True)]
+    sys.exit(_run_each(jobs, "sources", options["formats"], as_json=options["as_json"])[0])
 
 
 @click.command()
-@click.argument("video", type=PATH)
+@click.argument("video", type=VIDEO)
 @out_option("Folder.", default="out")
 @click.option("--length", help="At most so long: 45 (seconds), 1:30 or 25%. Without it every shown step is kept.")
 @click.option("--summarizer", type=PATH, help="What weighs the seconds: "
@@ -390,7 +436,7 @@ def describe(sources: tuple[Path, ...], **options: Any) -> None:
 @json_option
 @speech_options
 def summarize(
-    video: Path, out: Path, length: str | None, summarizer: Path | None, as_json: bool, **options: Any
+    video: "Given", out: Path, length: str | None, summarizer: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Cut VIDEO down to the seconds that show its steps: an mp4 and a storyboard.
 

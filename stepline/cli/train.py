@@ -254,7 +254,7 @@ def train_wys2(
     """
     from stepline.datasets.excluded import read_excluded
     from stepline.features import FeatureStore
-    from stepline.pipeline.batch import find_videos, name_videos
+    from stepline.pipeline.sources import find_videos, name_videos
     from stepline.records import count_reasons
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder

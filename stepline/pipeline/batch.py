@@ -3,12 +3,11 @@
 `steps` and `transcribe` are Stepline's public functions; `run_video` is what `stepline steps` does with each video.
 """
 
-import hashlib
 import io
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,17 +17,15 @@ from stepline.errors import CaptionError, MediaError, SettingsError, SteplineErr
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.sources import find_sources, is_taken, name_sources, open_only_source, open_source, source_label
 from stepline.pipeline.understand import StepsResult, recognise_speech, understand
 from stepline.progress import Progress
 from stepline.records import Record, Span, Video
-from stepline.storage import atomic_files, check_writable, files_below, lock_output, read_record, remove_partial_files
+from stepline.storage import atomic_files, check_writable, lock_output, read_record, remove_partial_files
 from stepline.version import __version__
 from stepline.weights import sha256
 
 log = logging.getLogger(__name__)
-
-# What a folder is searched for; a file that is named is tried whatever it is called.
-SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".flv", ".wmv", ".3gp"})
 
 NO_SPEECH = "no speech to write steps from"  # begins the warning of a record without any
 PROVISIONAL = "provisional"  # in a warning: a deadline or a silent server made this result, so it is done again
@@ -76,7 +73,7 @@ def steps(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Record:
-    """Return the steps of a video: what to do, each with the seconds in which it is shown.
+    """Return the steps of a video, a file or an address of http(s): what to do, and the seconds in which it is shown.
 
     texts: your own lines to look for, instead of steps written from the speech. captions: a file that stands for
     speech recognition. out: a folder for all that `stepline steps` writes; its result of an earlier run is taken.
@@ -86,14 +83,15 @@ def steps(
     """
     if device is not None:
         set_device(device)
-    path, settings = Path(video), settings or StepsSettings()
-    request = Request(path, path.stem, None if captions is None else Path(captions), tuple(texts))
-    if out is None:
-        _refuse_odd_name(path)
-        return _advised(request, understand(request, settings, progress=progress).record, settings)
-    from stepline.outputs import USUAL
+    settings = settings or StepsSettings()
+    place, said = None if out is None else Path(out), None if captions is None else Path(captions)
+    with open_only_source(video, settings, place, said, tuple(texts)) as request:
+        if place is None:
+            _refuse_odd_name(request.path)
+            return _advised(request, understand(request, settings, progress=progress).record, settings)
+        from stepline.outputs import USUAL
 
-    return run_video(request, settings, OutputOptions(Path(out), USUAL), progress=progress).record
+        return run_video(request, settings, OutputOptions(place, USUAL), progress=progress).record
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def batch(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[BatchResult]:
-    """Yield the result of each video, files and folders as `stepline steps` takes them; networks are loaded once.
+    """Yield the result of each video: files, folders and links, as of `stepline steps`; networks are loaded once.
 
     out, formats: as --out and --format; what an earlier run has made there is taken. The other arguments as of `steps`.
     A video that cannot be read ends itself, no other. Raises MediaError for a folder without videos, SettingsError and
@@ -129,13 +127,14 @@ def batch(
         set_device(device)
     settings, chosen = settings or StepsSettings(), USUAL if formats is None else (*formats, "json")
     options = OutputOptions(Path(out), tuple(dict.fromkeys(chosen)))
-    named = name_videos(find_videos(map(Path, videos)), options.out)
+    named = name_sources(find_sources(videos, options.out, settings), options.out)
     networks = load_networks(settings, several=len(named) > 1)
-    for number, (identity, path) in enumerate(named.items(), start=1):
-        request = Request(path, identity, texts=tuple(texts))
-        record, fault = None, None
+    for number, (source, identity) in enumerate(named, start=1):
+        record, fault, path = None, None, Path(source_label(source))
         try:
-            record = run_video(request, settings, options, networks=networks, progress=progress).record
+            with open_source(source, options.out, settings, id=identity, texts=tuple(texts)) as request:
+                path = request.path
+                record = run_video(request, settings, options, networks=networks, progress=progress).record
         except SteplineError as error:
             fault = error
         yield BatchResult(path, record, fault, number, len(named))
@@ -154,14 +153,15 @@ def transcribe(
     """
     from stepline.media import probe
 
-    path, settings = Path(video), settings or StepsSettings()
-    request = Request(path, path.stem, None if captions is None else Path(captions))
-    _refuse_odd_name(path)
-    info = probe(path, settings.media)
-    speech = recognise_speech(request, info, settings, progress=progress)
+    settings = settings or StepsSettings()
+    with open_only_source(video, settings, None, None if captions is None else Path(captions)) as request:
+        path = request.path
+        _refuse_odd_name(path)
+        info = probe(path, settings.media)
+        speech = recognise_speech(request, info, settings, progress=progress)
     return Record(
         id=path.stem,
-        video=Video(id=path.stem, path=str(path), duration=speech.end or info.duration or None),
+        video=Video(id=path.stem, path=str(path), duration=speech.end or info.duration or None, origin=request.origin),
         transcript=speech.transcript,
         dropped=speech.dropped,
         warnings=(*info.warnings, *speech.warnings),
@@ -191,9 +191,9 @@ def run_video(
     if (earlier := _earlier_result(request, settings, options, networks)) is not None:
         return earlier
     check_writable(options.out)  # before the minutes of work that would be lost
-    taken = _is_taken(request.path, options.out)
+    taken = is_taken(request.path, options.out)
     with lock_video(request.id, options.out):
-        if _is_taken(request.path, options.out) and not taken:
+        if is_taken(request.path, options.out) and not taken:
             where = options.out / stem
             raise SettingsError(f"{where}: another process wrote a video of that name there meanwhile; run again")
         if (earlier := _earlier_result(request, settings, options, networks)) is not None:
@@ -301,6 +301,7 @@ def write_files(request: Request, result: StepsResult, options: OutputOptions) -
             alignment=result.alignment,
             keyframes=keyframes(record, request.path) if pictured else {},
             media=request.path,
+            linked=request.kept,
             formats=options.formats,
             files=files,
         )
@@ -343,57 +344,6 @@ def keyframes(record: Record, path: Path) -> dict[str, bytes]:
         log.warning("no key frames: %s", error)
         return {}
     return {identity: pictures[time] for identity, time in at.items() if time in pictures}
-
-
-def find_videos(paths: Iterable[Path], *, needed: bool = True) -> list[Path]:
-    """Return the named files and the videos inside named folders, in the order named, each once.
-
-    A folder's videos come sorted; hidden files and the clips and summaries that Stepline cut are none of them.
-    Raises MediaError where a folder holds none and one is needed.
-    """
-    videos: dict[Path, Path] = {}
-    for path in paths:
-        inside = [file for file in files_below(path) if _is_video(file)] if path.is_dir() else [path]
-        if not inside and needed:
-            raise MediaError(f"{path}: no video in this folder ({', '.join(sorted(SUFFIXES))}); name the files instead")
-        for file in inside:
-            videos.setdefault(Path(os.path.realpath(file)), file)
-    return list(videos.values())
-
-
-def _is_video(file: Path) -> bool:
-    """Tell whether a file is a video, and none of the clips, summaries and copies that Stepline made."""
-    from stepline.outputs import CLIPS_SUFFIX, OUTPUTS, SUMMARY_SUFFIX
-
-    if file.suffix.lower() not in SUFFIXES or file.name.startswith("."):
-        return False
-    beside = (SUMMARY_SUFFIX, OUTPUTS["mp4"].suffix, OUTPUTS["mkv"].suffix)
-    suffix = next((suffix for suffix in beside if file.name.endswith(suffix)), None)
-    made, suffix = (file, suffix) if suffix is not None else (file.parent, CLIPS_SUFFIX)
-    ours = made.name.endswith(suffix) and made.with_name(made.name.removesuffix(suffix) + ".json").is_file()
-    return not ours
-
-
-def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
-    """Return id -> path: the file's stem, made longer where another video of the run or in `out` has that stem."""
-    stems = [path.stem for path in paths]
-    named = {}
-    for path in paths:
-        unique = stems.count(path.stem) == 1 and not _is_taken(path, out)
-        digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:6]
-        named[path.stem if unique else f"{path.stem}-{digest}"] = path
-    return named
-
-
-def _is_taken(path: Path, out: Path) -> bool:
-    """Tell whether `out` holds this stem's record for a video at another path, which must not be overwritten."""
-    from stepline.outputs import safe_stem
-
-    try:
-        owner = read_record(out / f"{safe_stem(path.stem)}.json").video.path
-    except StoreError:
-        return False
-    return owner is not None and os.path.realpath(owner) != os.path.realpath(path)
 
 
 def read_texts(path: Path) -> tuple[str, ...]:

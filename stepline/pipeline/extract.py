@@ -24,8 +24,8 @@ from stepline.errors import MediaError, SettingsError, ShapeError
 from stepline.features import FeatureWriter
 from stepline.features.files import read_feature_file, write_feature_file
 from stepline.features.store import SHARD_BYTES
-from stepline.pipeline.batch import find_videos, name_videos
 from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.sources import find_videos, name_videos
 from stepline.pipeline.understand import NO_PICTURE, extract_features
 from stepline.plugins import plugin_identities
 from stepline.progress import Progress, trim_memory

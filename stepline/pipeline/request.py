@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepline.asr.settings import AsrSettings
-from stepline.media.settings import MediaSettings
+from stepline.media.settings import LinkSettings, MediaSettings
 from stepline.nasva.settings import NasvaSettings
 from stepline.procx.settings import DescribeSettings
+from stepline.records import LinkOrigin
 from stepline.settings import Settings
 from stepline.vision.settings import VisionSettings
 from stepline.writing.settings import WritingSettings
@@ -23,6 +24,7 @@ class StepsSettings(Settings):
     nasva: NasvaSettings = NasvaSettings()
     judge: JudgeSettings = JudgeSettings()
     procx: DescribeSettings = DescribeSettings()
+    links: LinkSettings = LinkSettings()
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,13 @@ class Request:
     """One video and what the user gives with it.
 
     id: keys the outputs. captions: a file that stands for recognition. texts: the user's own lines to ground,
-    instead of steps written from the speech.
+    instead of steps written from the speech. origin: of a video that was fetched. kept: whether the file stays, so that
+    outputs may name it.
     """
 
     path: Path
     id: str
     captions: Path | None = None
     texts: tuple[str, ...] = ()
+    origin: LinkOrigin | None = None
+    kept: bool = True

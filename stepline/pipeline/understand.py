@@ -153,7 +153,14 @@ def understand(
         models["device"] = current_device().label
     record = Record(
         id=request.id,
-        video=Video(id=request.id, path=str(request.path.absolute()), duration=duration, sha256=digest),
+        video=Video(
+            id=request.id,
+            path=str(request.path.absolute()),
+            duration=duration,
+            title=request.origin.title if request.origin else None,
+            sha256=digest,
+            origin=request.origin,
+        ),
         transcript=transcript,
         steps=steps or pictures.steps,
         recipe=request.texts,

@@ -5,7 +5,6 @@ http leads to public addresses alone: each is looked at as the connection is mad
 
 import asyncio
 import difflib
-import ipaddress
 import os
 import re
 import socket
@@ -16,13 +15,13 @@ from urllib.parse import urlsplit
 
 from stepline.curate.settings import MIB, RemoteSettings
 from stepline.errors import StoreError
+from stepline.media.http import is_public
 
 KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http", "memory": "memory"}
 EXTRA = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extra `cloud`
 PAGE = 1000  # objects of a listing that one request gives; S3's most
 LISTING = 16 * MIB  # bytes of a page that lists files
 DEPTH = 32  # folders in folders that are listed over http
-NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # addresses of IPv4 within IPv6, RFC 6052
 RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
@@ -106,16 +105,6 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
     trace.on_request_redirect.append(check_redirect)
     connector = aiohttp.TCPConnector(socket_factory=checked_socket, happy_eyeballs_delay=None)
     return aiohttp.ClientSession(connector=connector, trace_configs=[trace], response_class=LimitedResponse, **options)
-
-
-def is_public(address: str) -> bool:
-    """Tell whether an IP address, and any of IPv4 within it, is of the public internet."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    held: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = [ip]
-    if isinstance(ip, ipaddress.IPv6Address):
-        held += [each for each in (ip.sixtofour, *(ip.teredo or ())) if each is not None]
-        held += [ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)] if ip in NAT64 else []
-    return all(each.is_global and not each.is_multicast for each in held)
 
 
 def host_of(url: str) -> str:

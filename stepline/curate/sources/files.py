@@ -26,7 +26,7 @@ from stepline.curate.settings import MIB, RemoteSettings, SourceSettings
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
-from stepline.pipeline.batch import SUFFIXES
+from stepline.pipeline.sources import SUFFIXES
 from stepline.text_base.json_stream import JsonDamage, JsonObjectReader
 
 CAPTIONS = (".vtt", ".srt", ".json3", ".json", ".csv")  # the first that is there is taken

@@ -1,21 +1,20 @@
 """Sources over http: which hosts and addresses they may lead to, and how much a hostile server can make them take."""
 
 import gzip
-import http.server
 import io
-import re
 import socket
 import tarfile
-import threading
 
 import pytest
+from web_server import serve
 
 from stepline.curate.remote import RemotePath
-from stepline.curate.remote.filesystems import host_of, is_public, redirect_refusal
+from stepline.curate.remote.filesystems import host_of, redirect_refusal
 from stepline.curate.settings import RemoteSettings, SourceSettings
 from stepline.curate.sources import read_source
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError, StoreError
+from stepline.media.http import is_public
 
 pytest.importorskip("aiohttp", reason="needs aiohttp")
 
@@ -23,52 +22,10 @@ QUICK = RemoteSettings(pause=0.001, seconds=5.0, block=1, attempts=2)
 OURS = QUICK.model_copy(update={"private": True})  # the tests' own server is on this machine
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Gives what `pages` says: bytes, a redirect's address, or a function that answers itself."""
-
-    protocol_version = "HTTP/1.1"
-    pages: dict
-
-    def log_message(self, *_):
-        pass
-
-    def do_HEAD(self):
-        self.do_GET()
-
-    def do_GET(self):
-        self.server.asked.append(self.path)
-        page = self.server.pages.get(self.path)
-        if callable(page):
-            self.close_connection = True
-            page(self)
-            return
-        if isinstance(page, str):
-            self.send_response(302)
-            self.send_header("Location", page)
-            page = b""
-        else:
-            asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-            self.send_response(404 if page is None else 206 if asked else 200)
-            page = page or b""
-            page = page[int(asked[1]) : int(asked[2]) + 1] if asked else page
-        self.send_header("Content-Length", str(len(page)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(page)
-
-
 @pytest.fixture
 def server():
-    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    running.daemon_threads = True
-    running.asked, running.pages = [], {}
-    running.url = f"http://127.0.0.1:{running.server_port}"
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    yield running
-    running.shutdown()
-    thread.join()
-    running.server_close()
+    with serve() as running:
+        yield running
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,399 @@
+"""Videos by their address: a file over http(s), or what yt-dlp finds on a page; fetched once, resumed, under limits.
+
+    for link in find_links("https://example.org/whisk.mp4", LinkSettings()):
+        video = fetch_link(link, Path("downloads"))       # video.path, video.captions, video.origin
+
+Each address has a folder of its own below the one named; `link.json`, written last, says what is in it, so that a
+second run asks nobody. yt-dlp (extra `links`) runs in this process with connections of media/http.py, and without
+plugins, cookies, passwords, proxies, a cache or other programs.
+"""
+
+import contextlib
+import functools
+import hashlib
+import http.client
+import json
+import logging
+import mimetypes
+import re
+import time
+import urllib.error
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from stepline.errors import MediaError, SteplineError, missing_extra
+from stepline.media.http import CHUNK, TransferLimits, connection_class, display_url, open_url
+from stepline.media.settings import LinkSettings
+from stepline.records import FrozenModel, LinkChapter, LinkOrigin
+from stepline.storage import write_atomic
+
+log = logging.getLogger(__name__)
+
+Info: TypeAlias = dict[str, Any]  # what yt-dlp tells of a page
+Report: TypeAlias = Callable[[str, int], None]  # the file's name, bytes that are there
+
+LINK = re.compile(r"https?://\S+", re.IGNORECASE)
+MARK = "link.json"
+# What a page, or a list of the pieces of a video, says it is; everything else is taken for the video itself.
+PAGES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpegurl")
+BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses of HTTP that another try may cure
+LONGEST_NAME, LONGEST_REASON = 60, 160  # characters of a file's name, and of what yt-dlp says
+LONGEST_PAUSE = 30.0  # s between two tries
+CAPTIONS = ("vtt", "srt", "json3")  # forms that are read, best first
+CAPTIONS_SIZE = 64 * 2**20  # bytes
+
+
+@dataclass(frozen=True)
+class Link:
+    """A video by its address. kind: the media type of the answer.
+
+    page: to be found by yt-dlp; info: what it told, None where it was not asked yet.
+    """
+
+    url: str
+    settings: LinkSettings
+    kind: str = ""
+    page: bool = False
+    info: Info | None = field(default=None, repr=False, compare=False)
+
+
+class LinkedVideo(FrozenModel):
+    """A video that was fetched. page: by yt-dlp. captions: of its page, None where they were not asked for."""
+
+    path: Path
+    origin: LinkOrigin
+    page: bool = False
+    captions: Path | None = None
+
+
+def is_link(name: str) -> bool:
+    """Tell whether an argument is an address, not a path."""
+    return LINK.fullmatch(name) is not None
+
+
+def find_links(url: str, folder: Path, settings: LinkSettings) -> list[Link]:
+    """Return the videos of an address: itself, or those of a playlist. What `folder` holds is not asked for again.
+
+    Raises MediaError, in one line, where it cannot be reached or holds no video.
+    """
+    if (done := _fetched(url, folder)) is not None:
+        return [Link(url, settings, page=done.page)]
+    limits = TransferLimits(settings)
+    with _one_line(url):
+        with _retried(lambda: open_url(url, limits), settings) as answer:
+            kind = answer.headers.get_content_type()
+        if not kind.endswith(PAGES):
+            return [Link(url, settings, kind)]
+        info = _extract(url, limits)
+    if info.get("_type") not in ("playlist", "multi_video"):
+        return [Link(url, settings, page=True, info=info)]
+    entries = [entry["url"] for entry in info.get("entries") or () if entry and entry.get("url")][: settings.most]
+    if not entries:
+        raise MediaError(f"{display_url(url)}: a playlist without videos; give a page that shows one")
+    return [Link(entry, settings, page=True) for entry in entries]
+
+
+def fetch_link(
+    link: Link, folder: Path, *, captions: bool = False, language: str = "en", report: Report | None = None
+) -> LinkedVideo:
+    """Return the video of a link, as a file below `folder`, fetched now or by an earlier run.
+
+    What a run that broke off has left is gone on with. captions: fetch those of its page too, best in `language`.
+    Raises MediaError, in one line, for a server that fails or is too slow, a file too large, a page without a video.
+    """
+    done = _fetched(link.url, folder)
+    if done is not None and (done.captions is not None or not captions):
+        return done
+    own = link_folder(link.url, folder)
+    limits = TransferLimits(link.settings)
+    with _one_line(link.url), _removed_if_empty(own):
+        own.mkdir(parents=True, exist_ok=True)
+        if link.page:
+            made = _fetch_page(link, own, limits, language if captions else None, report)
+        elif captions:
+            raise MediaError("a file, with which no captions come; leave --captions out")
+        else:
+            made = LinkedVideo(path=_fetch_file(link, own, limits, report), origin=LinkOrigin(url=link.url))
+    stored = made.model_dump(mode="json") | {"path": made.path.name, "size": made.path.stat().st_size}
+    stored |= {"captions": made.captions.name} if made.captions is not None else {}
+    write_atomic(own / MARK, json.dumps(stored, ensure_ascii=False, indent=2) + "\n")
+    return made
+
+
+def forget_link(url: str, folder: Path) -> None:
+    """Remove what was fetched of a link."""
+    own = link_folder(url, folder)
+    with _removed_if_empty(own):
+        for file in own.iterdir() if own.is_dir() else ():
+            file.unlink(missing_ok=True)
+
+
+@contextmanager
+def _removed_if_empty(own: Path) -> Iterator[None]:
+    """Remove the folder of a link, and the one of all links, at the end, where nothing is in them."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            own.rmdir()
+            own.parent.rmdir()
+
+
+def link_folder(url: str, folder: Path) -> Path:
+    """Return the folder of an address below `folder`."""
+    return folder / hashlib.sha256(url.encode()).hexdigest()[:12]
+
+
+def _fetched(url: str, folder: Path) -> LinkedVideo | None:
+    """Return what an earlier run fetched, where it is still there, whole."""
+    own = link_folder(url, folder)
+    try:
+        stored = json.loads((own / MARK).read_text(encoding="utf-8"))
+        size, captions = stored.pop("size"), stored["captions"]
+        made = LinkedVideo.model_validate_json(
+            json.dumps(stored | {"path": str(own / stored["path"]), "captions": captions and str(own / captions)})
+        )
+        return made if made.path.stat().st_size == size else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, damaged or of another version
+        return None
+
+
+def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report | None) -> Path:
+    """Download a file, by as many requests as it takes, each going on where the one before broke off."""
+    name = Path(unquote(urlsplit(link.url).path)).name
+    stem, dot, suffix = name.rpartition(".")
+    ending = (mimetypes.guess_extension(link.kind) if link.kind.startswith(("video/", "audio/")) else None) or ".mp4"
+    path = folder / (_safe_name(stem) + f".{suffix}" if dot and suffix.isalnum() else _safe_name(name) + ending)
+    partial = path.with_name(f".{path.name}.part")
+
+    def go_on() -> None:
+        with _rest(link.url, partial, limits) as (answer, file):
+            while data := _read(answer, file):
+                file.write(data)
+                if report is not None:
+                    report(path.name, file.tell())
+
+    _retried(go_on, link.settings, reached=lambda: partial.stat().st_size if partial.exists() else 0)
+    partial.replace(path)
+    partial.with_suffix(".mark").unlink(missing_ok=True)
+    return path
+
+
+def _read(answer: Any, file: BinaryIO) -> bytes:
+    """Return the next bytes of an answer; where it breaks off, what came of them is in the file."""
+    try:
+        return bytes(answer.read(16 * CHUNK))
+    except http.client.IncompleteRead as error:
+        file.write(error.partial)
+        raise
+
+
+@contextmanager
+def _rest(url: str, partial: Path, limits: TransferLimits) -> Iterator[tuple[Any, BinaryIO]]:
+    """Yield the answer that holds what a partial file lacks, and the file, to be gone on with or begun anew.
+
+    It is gone on with where the server says by ETag or date that its own is still the same.
+    """
+    mark = partial.with_suffix(".mark")
+    there = partial.stat().st_size if partial.exists() and mark.exists() else 0
+    headers = {"Accept-Encoding": "identity"}
+    if there:
+        headers |= {"Range": f"bytes={there}-", "If-Range": mark.read_text(encoding="utf-8")}
+    try:
+        opened = open_url(url, limits, headers)
+    except urllib.error.HTTPError as error:
+        if error.code == 416:  # the file has become shorter
+            partial.unlink(missing_ok=True)
+        raise
+    with opened as answer:
+        resumed = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {there}-")
+        limits.check((there if resumed else 0) + (answer.length or 0))
+        known = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+        if known and not known.startswith("W/"):
+            mark.write_text(known, encoding="utf-8")
+        else:
+            mark.unlink(missing_ok=True)
+        with partial.open("ab" if resumed else "wb") as file:
+            yield answer, file
+
+
+def _retried(action: Callable[[], Any], settings: LinkSettings, reached: Callable[[], int] = lambda: 0) -> Any:
+    """Return what an action returns, tried again after what may pass; tries that brought something do not count."""
+    tries = 0
+    while True:
+        before = reached()
+        try:
+            return action()
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code not in (*BUSY, 416):
+                raise
+            tries = 1 if reached() > before else tries + 1
+            if tries >= settings.attempts:
+                raise
+            pause = min(LONGEST_PAUSE, settings.pause * 2 ** (tries - 1))
+            log.info("%s; try %d of %d in %.1f s", error, tries + 1, settings.attempts, pause)
+            time.sleep(pause)
+
+
+def _fetch_page(
+    link: Link, folder: Path, limits: TransferLimits, language: str | None, report: Report | None
+) -> LinkedVideo:
+    """Download the video of a page by yt-dlp. language: of the captions to fetch, None for none."""
+    info = link.info if link.info is not None else _extract(link.url, limits)
+    if info.get("_type") in ("playlist", "multi_video"):
+        raise MediaError("a playlist within a playlist; give its own address")
+    if info.get("is_live"):
+        raise MediaError("a live stream; give its recording")
+    name = _safe_name(str(info.get("title") or info.get("id") or ""))
+
+    def hook(state: Info) -> None:
+        if report is not None and state.get("downloaded_bytes"):
+            report(name, int(state["downloaded_bytes"]))
+
+    place = str(folder.absolute()).replace("%", "%%").replace("$", "$$")  # a template of yt-dlp
+    own: Info = {"outtmpl": {"default": f"{place}/{name}.%(ext)s"}, "progress_hooks": [hook]}
+    with _youtube_dl(limits, own) as downloader:
+        found = downloader.process_ie_result(info, download=True)
+        files = [Path(each["filepath"]) for each in found.get("requested_downloads") or ()]
+        if not files or not files[0].is_file():
+            raise MediaError("yt-dlp brought no file; see with --verbose what it says")
+        text = _fetch_captions(downloader, found, folder / name, language) if language is not None else None
+    chapters = [
+        LinkChapter(start=max(0.0, float(chapter.get("start_time") or 0.0)), title=str(chapter["title"]))
+        for chapter in found.get("chapters") or () if chapter.get("title")
+    ]  # fmt: skip
+    told = {key: str(found[key]) for key in ("title", "uploader", "license") if found.get(key)}
+    origin = LinkOrigin(url=link.url, title=told.get("title"), uploader=told.get("uploader"),
+                        licence=told.get("license"), chapters=tuple(chapters))  # fmt: skip
+    return LinkedVideo(path=files[0], origin=origin, page=True, captions=text)
+
+
+def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> Path:
+    """Return a file of the page's captions: a person's before a machine's, in the language before in another."""
+    for kind in ("subtitles", "automatic_captions"):
+        tracks: Mapping[str, list[Info]] = info.get(kind) or {}
+        for code in sorted(tracks, key=lambda code: (code.partition("-")[0] != language, code)):
+            if kind == "automatic_captions" and code.partition("-")[0] != language:
+                continue  # the site translates its own into every language
+            for form in CAPTIONS:
+                track = next((each for each in tracks[code] if each.get("ext") == form), None)
+                if track is not None:
+                    path = stem.with_name(f"{stem.name}.{code}.{form.removesuffix('3')}")
+                    given = track.get("data")
+                    data = given.encode() if given else downloader.urlopen(track["url"]).read(CAPTIONS_SIZE)
+                    path.write_bytes(data)
+                    return path
+    raise MediaError(f"its page has no captions in {', '.join(CAPTIONS)}; leave --captions out")
+
+
+def _extract(url: str, limits: TransferLimits) -> Info:
+    """Return what yt-dlp finds on a page: a video, or a playlist with the addresses of its videos."""
+    with _youtube_dl(limits, {}) as downloader:
+        info: Info | None = downloader.extract_info(url, download=False)
+    if info is None:
+        raise MediaError("no video is found on this page; give the address of the video itself")
+    return info
+
+
+@contextmanager
+def _youtube_dl(limits: TransferLimits, more: Info) -> Iterator[Any]:
+    """Yield a YoutubeDL whose connections are under limits."""
+    try:
+        import yt_dlp
+        from yt_dlp.globals import plugin_dirs
+        from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
+    except ModuleNotFoundError as error:
+        raise MediaError(f"a page, which {missing_extra(error)}; or give the video's own address") from error
+
+    class LimitedRH(UrllibRH):  # type: ignore[misc]
+        def _create_instance(self, *given: Any, **named: Any) -> Any:
+            opener = super()._create_instance(*given, **named)
+            opener.handle_open.pop("ftp", None)
+            for handler in opener.handlers:
+                if isinstance(handler, HTTPHandler):
+                    handler._make_conn_class = lambda kind, _: connection_class(kind, limits)
+            return opener
+
+    class LimitedYoutubeDL(yt_dlp.YoutubeDL):  # type: ignore[misc]
+        @functools.cached_property
+        def _request_director(self) -> Any:
+            return self.build_request_director([LimitedRH])
+
+    plugin_dirs.value = []
+    settings = limits.settings
+    options = {
+        "format": f"b[height<=?{settings.height}]/b", "extract_flat": "in_playlist", "noplaylist": True,
+        "playlistend": settings.most, "retries": settings.attempts, "fragment_retries": settings.attempts,
+        "socket_timeout": settings.seconds, "skip_unavailable_fragments": False, "continuedl": True,
+        "logger": _YtDlpLog(), "noprogress": True, "color": "never", "cachedir": False, "proxy": "", "fixup": "never",
+        "ffmpeg_location": str(Path(__file__).parent / "none"),  # no other program is run
+    }  # fmt: skip
+    with LimitedYoutubeDL(options | more) as downloader:
+        yield downloader
+
+
+class _YtDlpLog:
+    """What yt-dlp says, for --verbose."""
+
+    def debug(self, text: str) -> None:
+        """Take a line; what is wrong comes as an exception too."""
+        log.info("%s", text)
+
+    info = warning = error = debug
+
+
+@contextmanager
+def _one_line(url: str) -> Iterator[None]:
+    """Make of whatever ends the fetching of a link one MediaError that names it and says the cure."""
+    name = display_url(url)
+    try:
+        yield
+    except Exception as error:  # yt-dlp raises what its thousand extractors raise; each is told below
+        causes = list(_causes(error))
+        own = next((str(cause) for cause in causes if isinstance(cause, SteplineError)), None)
+        told = f"{name}: {own or _reason(error, causes)}"
+        for cause in causes:  # the answers that they hold
+            if (close := getattr(cause, "close", None)) is not None:
+                close()
+        raise MediaError(told) from error
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it was made of, also where yt-dlp or urllib keep that in a field."""
+    waiting, seen = [error], set()
+    while waiting:
+        cause = waiting.pop()
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        kept = [getattr(cause, name, None) for name in ("__cause__", "__context__", "cause", "reason")]
+        kept += getattr(cause, "unexpected_errors", ())
+        kept += (getattr(cause, "exc_info", None) or (None, None))[1:2]
+        waiting += [each for each in kept if isinstance(each, BaseException)]
+
+
+def _reason(error: Exception, causes: Sequence[BaseException]) -> str:
+    """Return what went wrong and what to do, from what urllib or yt-dlp raised."""
+    status = next((s for c in causes if isinstance(s := getattr(c, "status", None), int)), None)
+    if status in (401, 403):
+        return "access is denied; download it as its owner allows, and give the file"
+    if status in (404, 410):
+        return "is not there; correct the address"
+    if status is not None and status >= 400:
+        return f"the server answered {status}; try again later: what has come is kept"
+    if "Unsupported URL" in str(error):
+        return "no video is found on this page; give the address of the video itself"
+    text = str(getattr(error, "reason", None) or error) or type(error).__name__
+    text = " ".join(re.sub(r"^ERROR: (\[[^]]*\] )?", "", text.partition("; please report")[0]).split())
+    cure = "see whether its server is up, then run again: what has come is kept"
+    return f"cannot be fetched ({text[:LONGEST_REASON]}); {cure}"
+
+
+def _safe_name(name: str) -> str:
+    """Return a name, without its suffix, that every file system takes."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:LONGEST_NAME].strip("-.") or "video"

@@ -1,0 +1,194 @@
+"""Videos by their address, from a server on this machine: files, pages by yt-dlp, limits, what breaks off."""
+
+import time
+
+import pytest
+from web_server import serve
+
+from stepline.errors import MediaError
+from stepline.media.links import fetch_link, find_links, forget_link, is_link
+from stepline.media.settings import LinkSettings
+
+OURS = LinkSettings(private=True, pause=0.001, seconds=5.0, attempts=3)  # the tests' own server is on this machine
+PAGE = """<html><head><title>Whisking, explained</title></head>
+<body><video src="/whisk.mp4"><track kind="subtitles" srclang="en" src="/whisk.vtt"></video></body></html>"""
+
+
+@pytest.fixture
+def server(small_video):
+    with serve() as running:
+        running.video = small_video.read_bytes()
+        running.pages |= {"/whisk.mp4": running.video, "/page": PAGE}
+        yield running
+
+
+def fetch(url, folder, settings=OURS, **options):
+    return [fetch_link(link, folder, **options) for link in find_links(url, folder, settings)]
+
+
+def error_of(url, folder, settings=OURS, **options):
+    with pytest.raises(MediaError) as caught:
+        fetch(url, folder, settings, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_address_is_told_from_a_path():
+    assert [is_link(name) for name in ("https://a.example/v.mp4", "HTTP://a/", "v.mp4", "http:/a", "a https://b")] == [
+        True, True, False, False, False,
+    ]  # fmt: skip
+
+
+def test_a_file_is_fetched_once_and_known_again(server, tmp_path):
+    tmp_path /= "downloads"
+    (video,) = fetch(f"{server.url}/whisk.mp4", tmp_path)
+    assert video.path.name == "whisk.mp4"
+    assert video.path.read_bytes() == server.video
+    assert (video.origin.url, video.page, video.captions) == (f"{server.url}/whisk.mp4", False, None)
+    server.asked.clear()
+    assert fetch(f"{server.url}/whisk.mp4", tmp_path) == [video]
+    assert server.asked == []
+    forget_link(video.origin.url, tmp_path)
+    assert not tmp_path.exists()
+
+
+def test_a_download_that_breaks_off_goes_on_where_it_was(server, tmp_path):
+    cuts = iter([None, 1000, 3000])  # the first answer tells only what it is
+    server.pages["/whisk.mp4"] = lambda request: request.answer(server.video, breaks_at=next(cuts, None))
+    (video,) = fetch(f"{server.url}/whisk.mp4", tmp_path)
+    assert video.path.read_bytes() == server.video
+    assert server.ranges == ["bytes=1000-", "bytes=4000-"]
+    assert not list(tmp_path.glob("*/.*"))
+
+
+def test_what_a_killed_run_left_is_gone_on_with_by_the_next(server, tmp_path):
+    server.pages["/whisk.mp4"] = lambda request: request.answer(server.video, breaks_at=5000)
+    once = OURS.model_copy(update={"attempts": 1})
+    assert "cannot be fetched" in error_of(f"{server.url}/whisk.mp4", tmp_path, once)
+    server.pages["/whisk.mp4"] = server.video
+    (video,) = fetch(f"{server.url}/whisk.mp4", tmp_path)
+    assert server.ranges == ["bytes=5000-"]
+    assert video.path.read_bytes() == server.video
+
+
+def test_a_file_that_changed_meanwhile_is_begun_anew(server, tmp_path):
+    server.pages["/whisk.mp4"] = lambda request: request.answer(b"old" * 3000, breaks_at=5000)
+    error_of(f"{server.url}/whisk.mp4", tmp_path, OURS.model_copy(update={"attempts": 1}))
+    (mark,) = tmp_path.glob("*/.*.mark")
+    mark.write_text('"0"')  # the server's own is "1"
+    server.pages["/whisk.mp4"] = server.video
+    (video,) = fetch(f"{server.url}/whisk.mp4", tmp_path)
+    assert video.path.read_bytes() == server.video
+
+
+def test_a_private_address_is_refused_before_anything_is_sent(server, tmp_path):
+    public = OURS.model_copy(update={"private": False})
+    said = error_of(f"{server.url}/whisk.mp4?key=secret", tmp_path, public)
+    assert said.endswith("whisk.mp4: 127.0.0.1 is a private address; where you trust it, --set links.private=true")
+    assert "secret" not in said
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("path", ["/there.mp4", "/page"])
+def test_a_redirect_to_a_private_address_is_refused(server, tmp_path, monkeypatch, path):
+    """Also one that yt-dlp would follow. 127.0.0.2 stands for the public internet."""
+    monkeypatch.setattr("stepline.media.http.is_public", lambda address: address == "127.0.0.2")
+    public = OURS.model_copy(update={"private": False})
+    with serve("127.0.0.2") as elsewhere:
+        elsewhere.pages["/there.mp4"] = f"{server.url}/whisk.mp4"
+        elsewhere.pages["/page"] = PAGE.replace("/whisk.mp4", "/there.mp4")
+        said = error_of(elsewhere.url + path, tmp_path, public)
+    assert "127.0.0.1 is a private address" in said
+    assert "/whisk.mp4" not in server.asked
+
+
+@pytest.mark.parametrize(
+    ("path", "limits", "reason"),
+    [
+        ("/whisk.mp4", {"longest": 1e-9}, "takes longer than links.longest = 1e-09 s"),
+        ("/huge.mp4", {"largest": 1}, "larger than links.largest = 1 MiB"),
+        ("/endless.mp4", {"largest": 1}, "larger than links.largest = 1 MiB"),
+        ("/hugepage", {"largest": 1}, "larger than links.largest = 1 MiB"),
+        ("/dripping.mp4", {"longest": 0.5}, "takes longer than links.longest = 0.5 s"),
+        ("/silent.mp4", {"seconds": 0.1, "attempts": 1}, "cannot be fetched (timed out)"),
+        ("/none.mp4", {}, "is not there; correct the address"),
+        ("/busy.mp4", {"attempts": 2}, "the server answered 503; try again later"),
+        ("/denied.mp4", {}, "access is denied"),
+        ("/round.mp4", {}, "infinite loop"),
+        ("/file.mp4", {}, "cannot be fetched"),
+    ],
+)  # fmt: skip
+def test_a_server_that_is_slow_broken_or_hostile_ends_in_one_line(server, tmp_path, path, limits, reason):
+    server.pages |= {
+        "/huge.mp4": huge, "/endless.mp4": endless, "/dripping.mp4": dripping, "/silent.mp4": silent,
+        "/hugepage": PAGE.replace("/whisk.mp4", "/huge.mp4"), "/round.mp4": "/round.mp4", "/file.mp4": "file:///etc/passwd",
+        "/busy.mp4": lambda request: request.send_error(503), "/denied.mp4": lambda request: request.send_error(403),
+    }  # fmt: skip
+    assert reason in error_of(server.url + path, tmp_path, OURS.model_copy(update=limits))
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and not file.name.startswith(".")]
+
+
+def huge(request):
+    request.send_response(200)
+    request.send_header("Content-Length", str(2**40))
+    request.end_headers()
+
+
+def endless(request):
+    request.send_response(200)
+    request.end_headers()
+    try:
+        while True:
+            request.wfile.write(b"x" * 65536)
+    except OSError:
+        pass
+
+
+def dripping(request):
+    request.send_response(200)
+    request.send_header("Content-Length", "100000")
+    request.end_headers()
+    try:
+        for _ in range(100):
+            request.wfile.write(b"x")
+            time.sleep(0.02)
+    except OSError:
+        pass
+
+
+def silent(request):
+    time.sleep(0.3)
+
+
+def test_a_page_with_a_video_is_read_by_yt_dlp(server, tmp_path):
+    server.pages["/whisk.vtt"] = b"WEBVTT\n\n00:01.000 --> 00:03.000\nWhisk the sugar.\n"
+    (video,) = fetch(f"{server.url}/page", tmp_path)
+    assert video.path.read_bytes() == server.video
+    assert (video.page, video.origin.title) == (True, "Whisking, explained (1)")
+    server.asked.clear()
+    assert fetch(f"{server.url}/page", tmp_path) == [video]
+    assert server.asked == []
+
+
+def test_a_page_without_a_video_says_so(server, tmp_path):
+    server.pages["/empty"] = "<html><body>Nothing moves here.</body></html>"
+    assert error_of(f"{server.url}/empty", tmp_path).endswith(
+        "/empty: no video is found on this page; give the address of the video itself"
+    )
+
+
+def test_a_page_with_two_videos_is_a_playlist(server, tmp_path):
+    server.pages["/other.mp4"] = server.video + b"0000"
+    server.pages["/two"] = '<title>Two</title><video src="/whisk.mp4"></video><video src="/other.mp4"></video>'
+    server.pages["/two"] = f"<html>{server.pages['/two']}</html>"
+    videos = fetch(f"{server.url}/two", tmp_path)
+    assert [video.path.read_bytes() for video in videos] == [server.video, server.video + b"0000"]
+    assert len(find_links(f"{server.url}/two", tmp_path, OURS.model_copy(update={"most": 1}))) == 1
+
+
+def test_without_the_extra_a_page_says_what_to_install(server, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "yt_dlp", None)
+    assert "a page, which needs yt_dlp, which is not installed; pip install 'stepline[links]'" in error_of(
+        f"{server.url}/page", tmp_path
+    )
+    assert fetch(f"{server.url}/whisk.mp4", tmp_path)
