@@ -149,7 +149,8 @@ def fingerprint(request: Request, settings: StepsSettings, networks: Networks) -
     named: dict[Kind, str] = {"recognisers": settings.asr.recogniser, "writers": settings.writing.writer}
     plugins = plugin_identities({**named, "backbones": vision.backbone})
     identities: dict[str, JsonValue] = {"plugins": {**plugins}} if plugins else {}
-    return {**settings.model_dump(mode="json", exclude={"links"}), "inputs": {**given, **identities, **networks.digests}}
+    made_from = settings.model_dump(mode="json", exclude={"links"})  # how a video came decides nothing
+    return {**made_from, "inputs": {**given, **identities, **networks.digests}}
 
 
 def _digest(file: Path | None) -> str | None:

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from stepline.pipeline.batch import find_videos, keyframes
+from stepline.pipeline.batch import keyframes
+from stepline.pipeline.sources import find_videos
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import read_record
 
