@@ -6,7 +6,7 @@ PIP    := $(BIN)/pip --disable-pip-version-check install --quiet -c constraints.
 TORCH  ?= torch   # how pip finds it; for the CPU build on Linux: make test TORCH="torch --index-url <PyTorch's CPU index>"
 export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a busy machine can be 6x slower
 
-.PHONY: demo test test-slow rehearsal check lint setup setup-dev bench docs site clean
+.PHONY: demo test test-slow rehearsal check lint setup setup-dev bench docs site fuzz clean
 
 demo: setup            ## set up .venv, find the steps of the demo video, name the page
 	$(BIN)/stepline demo --out out
@@ -23,9 +23,9 @@ rehearsal: setup-dev   ## the papers' numbers as docs/reproduce.md types them, o
 	$(BIN)/python -m pytest tests/rehearsal -m "slow or not slow" -k "not small" -n auto -rP
 
 HOURS ?= 4
-fuzz: setup-dev        ## every reader on other inputs for HOURS, then commands in odd surroundings; failing inputs in found/
-	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/harness.py --seconds $$(( $(HOURS) * 3600 )) --seed $$(date +%j) --keep found
-	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/campaign.py --seed $$(date +%j)
+fuzz: setup-dev        ## every reader on other inputs for HOURS (0.01 will do), then commands in odd surroundings, as long at most; failing inputs in found/
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/harness.py --hours $(HOURS) --seed $$(date +%j) --keep found
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/campaign.py --hours $(HOURS) --seed $$(date +%j)
 
 check: lint test       ## what CI runs
 

@@ -478,6 +478,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=22)
     parser.add_argument("--classes", nargs="*", default=[kind.__name__ for kind in CLASSES])
     parser.add_argument("--rounds", type=int, default=40, help="of two writers that are killed")
+    parser.add_argument("--hours", type=float, default=float("inf"), help="at most; each class has its part of them")
     options = parser.parse_args()
     os.environ["STEPLINE_CONFIG"] = ""
     counts: dict[str, Counter[str]] = {}
@@ -500,7 +501,10 @@ def main() -> None:
             scratch = Path(name) / kind.__name__
             scratch.mkdir()
             counts[kind.__name__] = Counter()
+            ends = time.monotonic() + options.hours * 3600 / len(options.classes)
             for case in kind(given, random.Random(f"{kind.__name__} {options.seed}"), scratch):
+                if time.monotonic() > ends:
+                    break
                 outcome = run(case)
                 counts[kind.__name__][outcome] += 1
                 if outcome != "fine":

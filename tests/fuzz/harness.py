@@ -1,6 +1,6 @@
 """One fuzz harness over every reader of untrusted files: seeds, mutations, limits of memory and time, what was found.
 
-    python tests/fuzz/harness.py --seconds 3600 --seed 7 --keep found        # `make fuzz`
+    python tests/fuzz/harness.py --hours 4 --seed 7 --keep found             # `make fuzz`
     python tests/fuzz/harness.py --inputs 200 --readers captions settings
 
 A reader may return or raise a SteplineError of one line. Any other error is a trace; more processor time than SECONDS,
@@ -445,12 +445,14 @@ def _failure(name: str, kind: str, label: str, detail: str, count: int, seed: in
 def main() -> None:
     """Fuzz until the time is up or the inputs are done; print the counts as JSON; exit with 1 on a failure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="go on with other seeds for so long")
+    parser.add_argument("--hours", type=float, help="the same in hours")
     parser.add_argument("--inputs", type=int, default=WORST, help="of each reader, a round")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--readers", nargs="*", default=[*READERS], choices=[*READERS])
     parser.add_argument("--keep", type=Path, help="a folder for the inputs that failed")
     options = parser.parse_args()
+    options.seconds = options.seconds if options.hours is None else options.hours * 3600
     ends = time.monotonic() + options.seconds
     totals: dict[str, Counter[str]] = {name: Counter() for name in options.readers}
     rounds = range(options.seed, sys.maxsize) if options.seconds < float("inf") else (options.seed,)
