@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/pip --disable-pip-version-check install --quiet -c constraints.txt
+PIP    := $(BIN)/pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt   # Python compiles what it imports
 TORCH  ?= torch   # how pip finds it; for the CPU build on Linux: make test TORCH="torch --index-url <PyTorch's CPU index>"
 export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a busy machine can be 6x slower
 

