@@ -153,6 +153,17 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
     return coincidence_log_bayes(sum(screens.values()), len(screens), LINE_CHANCE, LINE_GAIN)
 
 
+def is_phrase(line: str) -> bool:
+    """Whether a line of text in the picture holds two words: a person reads nothing from a bit of one."""
+    return len(_words(line)) >= WORDS
+
+
+def is_said(line: str, spoken: str) -> bool:
+    """Whether most of the words of a line of text in the picture are among those spoken."""
+    words = _words(line)
+    return bool(words) and len(words & _words(spoken)) >= SAID_PART * len(words)
+
+
 def _words(text: str) -> set[str]:
     return {word for word in re.findall(r"\w+", text.lower()) if len(word) >= LETTERS}
 

@@ -26,7 +26,7 @@ from pydantic import JsonValue
 
 from stepline.device import current_device
 from stepline.errors import MediaError, SettingsError
-from stepline.grounding.correspondence import AFTER, BEFORE, STANDING
+from stepline.grounding.correspondence import AFTER, BEFORE, STANDING, is_phrase, is_said
 from stepline.outputs.text import one_line, shorten, shown_span
 from stepline.pipeline.describe import describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
@@ -394,28 +394,30 @@ def ground_steps(
 
 
 def describe_evidence(step: Step, transcript: Transcript, visual: VisualFeatures) -> Step:
-    """Return the step with `seen`: what the picture holds where it is shown, else while it is said, in plain words.
+    """Return the step with `seen`: what the picture says for and against it where it is shown, else while it is said.
 
-    Speaks for it: a cut where its sentence begins, text that a person can compare. Against it: a presenter's face for
-    half of the time or longer, pictures that as a whole hardly fit the speech.
+    For it: a shot that begins with its sentence, its words on screen. Against it: a presenter's face for half of the
+    time or longer, pictures that as a whole hardly fit the speech. Neither: other text that a person can compare.
     """
     span = shown_span(step) or step.said
     if span is None:
         return step
-    seen = ["the pictures of the whole video hardly fit its words"] if step.status == "unclear" else []
+    seen = ["against: the pictures of the whole video hardly fit its words"] if step.status == "unclear" else []
     cuts = visual.activity.cuts if visual.activity is not None else ()
-    starts = [transcript.sentences[index].span.start for index in step.sources]
-    if any(-BEFORE <= cut - start <= AFTER for start in starts for cut in cuts):
-        seen.append("a cut where the sentence begins")
+    sentences = [transcript.sentences[index] for index in step.sources]
+    if any(-BEFORE <= cut - sentence.span.start <= AFTER for sentence in sentences for cut in cuts):
+        seen.append("for: a new shot begins with its sentence")
     if visual.cues is not None:
         during = visual.cues.between(span.start, span.end)
         faces = during.presenter[np.isfinite(during.presenter)]
         if len(faces) and float((faces >= PRESENTER).mean()) >= HALF:
-            seen.append("a face talks to the camera")
+            seen.append("against: a face looks into the camera, as a presenter's does")
+        words = " ".join([step.text, *(sentence.text for sentence in sentences)])
         lines = [line for line in visual.cues.lines if line.span.overlap(span) > 0 and line.span.duration < STANDING]
+        lines = [line for line in lines if is_phrase(line.text) or is_said(line.text, words)]
         largest = sorted(lines, key=lambda line: -line.height)[:MOST_LINES]
-        texts = dict.fromkeys(shorten(one_line(line.text), LINE) for line in lines if line in largest)
-        seen += [f"text on screen: {text}" for text in texts]
+        texts = {shorten(one_line(line.text), LINE): is_said(line.text, words) for line in lines if line in largest}
+        seen += [f"{'for: its words stand' if own else 'text'} on screen: {text}" for text, own in texts.items()]
     return step.model_copy(update={"seen": tuple(seen)})
 
 

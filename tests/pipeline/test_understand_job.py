@@ -151,12 +151,13 @@ def test_a_line_of_the_users_own_stays(sources):
 
 
 def test_a_step_tells_what_the_picture_holds_meanwhile():
-    sentences = tuple(Sentence(text="cut it", span=Span(start, start + 3)) for start in (0.0, 10.0, 20.0))
+    sentences = tuple(Sentence(text="now cut it", span=Span(start, start + 3)) for start in (0.0, 10.0, 20.0))
     faces = np.zeros(40, np.float32)
     faces[10:14], faces[14:16], faces[21] = 0.9, np.nan, 0.9
     lines = (
-        ScreenText("ROUGH CUT", Span(11, 13), 0.05), ScreenText("small print", Span(12, 13), 0.01),
+        ScreenText("SOME OTHER THING", Span(11, 13), 0.05), ScreenText("small print", Span(12, 13), 0.01),
         ScreenText("THE CHANNEL", Span(0, 40), 0.1), ScreenText("CUT  NOW", Span(10, 12), 0.2),
+        ScreenText("DANEL", Span(10, 12), 0.3),  # a bit of a word
         ScreenText("later", Span(16, 18), 0.2),
     )  # fmt: skip
     activity = Activity(np.zeros(40, np.float32), (9.5, 23.0), 1.0)
@@ -166,10 +167,10 @@ def test_a_step_tells_what_the_picture_holds_meanwhile():
     def seen(**known):
         return describe_evidence(Step(id="1", text="cut", **known), transcript, visual).seen
 
-    told = ("a cut where the sentence begins", "a face talks to the camera", "text on screen: ROUGH CUT",
-            "text on screen: CUT NOW")  # fmt: skip
+    told = ("for: a new shot begins with its sentence", "against: a face looks into the camera, as a presenter's does",
+            "text on screen: SOME OTHER THING", "for: its words stand on screen: CUT NOW")  # fmt: skip
     assert seen(said=Span(10, 16), status="said", spans=(Span(30, 33),), sources=(1,)) == told
     assert seen(said=Span(10, 16), status="shown", spans=(Span(20, 24),), sources=(2,)) == ()  # a face for 1 s of 4
-    unclear = "the pictures of the whole video hardly fit its words"
+    unclear = "against: the pictures of the whole video hardly fit its words"
     assert seen(said=Span(20, 23), status="unclear", spans=(Span(30, 33),)) == (unclear,)
     assert seen(status="not found") == ()
