@@ -79,12 +79,14 @@ def material(folder: Path) -> Material:
 
 def commands(given: Material, out: Path) -> dict[str, list[str]]:
     """Return small commands, each through other readers and writers."""
+    job = [str(given.video), "--captions", str(given.captions)]
     return {
-        "transcribe": ["transcribe", str(given.video), "--captions", str(given.captions)],
+        "transcribe": ["transcribe", *job],
         "import": ["features", "import", str(given.features), "--out", str(out / "store")],
         "excluded": ["excluded", f"htm-align={given.list}", "--out", str(out / "list.txt")],
         "datasets": ["datasets", "htm-align"],
         "missing": ["steps", str(out / "none.mp4"), "--out", str(out)],
+        "steps": ["steps", *job, "--backbone", "none", "--out", str(out)],
     }
 
 
@@ -293,10 +295,8 @@ def mounts(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]
         kind, variable = rng.choice([*kinds]), rng.choice(("", "STEPLINE_CACHE", "TMPDIR", "HOME"))
         place = scratch / f"out{number}"
         place.mkdir()
-        captions = ["--captions", str(given.captions), "--backbone", "none"]
-        jobs = commands(given, place) | {"steps": ["steps", str(given.video), *captions, "--out", str(place)]}
         name = rng.choice(("transcribe", "import", "excluded", "steps"))
-        arguments = jobs[name]
+        arguments = commands(given, place)[name]
 
         def odd(kind: str = kind, variable: str = variable, place: Path = place) -> None:
             mount(place, *kinds[kind])
