@@ -3,6 +3,7 @@
 read_limited         the bytes of a file, however endless it is
 unpack_limited       what a gzip holds, however small the gzip is
 read_member          a file in a tar, however small the tar is
+check_zip            whether a zip (.npz, .pth) unpacks to more than is allowed
 parse_json           JSON to plain values, no deeper than the package can walk
 parse_toml           TOML to plain values, the same
 replace_surrogates   text that can be written: halves of surrogate pairs, which JSON can hold, become U+FFFD
@@ -18,6 +19,7 @@ import re
 import stat
 import tarfile
 import tomllib
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,6 +89,21 @@ def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) ->
         raise LimitError(f"larger than {most / MIB:g} MiB")
     file = archive.extractfile(member)
     return file.read() if file is not None else b""
+
+
+def check_zip(source: Path | bytes, most: int | None = None) -> None:
+    """Raise LimitError where a zip, as .npz and .pth are, unpacks to more than `most` bytes; any other file passes.
+
+    Without `most`: to more than the file has, for torch packs nothing. Raises zipfile.BadZipFile.
+    """
+    file = io.BytesIO(source) if isinstance(source, bytes) else source
+    if not zipfile.is_zipfile(file):
+        return
+    with zipfile.ZipFile(file) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    allowed = most if most is not None else len(source) if isinstance(source, bytes) else source.stat().st_size
+    if unpacked > allowed:
+        raise LimitError(f"unpacks to {unpacked / MIB:.0f} MiB, more than {allowed / MIB:.0f}")
 
 
 def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Tree]]], Tree] | None = None) -> Tree:

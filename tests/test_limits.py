@@ -6,22 +6,27 @@ import os
 import re
 import tarfile
 import tracemalloc
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
+import torch
 from small_video import draw_video
 
 from stepline.datasets.files import read_json_files
 from stepline.errors import DatasetError, SteplineError, StoreError
 from stepline.features import import_features
+from stepline.features.files import read_arrays
 from stepline.limits import (
     ANNOTATIONS,
     DEPTH,
     LATEST,
     MIB,
     LimitError,
+    check_zip,
     parse_json,
     parse_json_text,
     parse_toml,
@@ -249,3 +254,33 @@ def test_a_file_in_a_small_archive_that_is_larger_than_allowed_is_refused_by_nam
         assert read_member(archive, member, 1000) == bytes(1000)
         with pytest.raises(LimitError, match="larger than 999 MiB"):
             read_member(archive, member, 999)
+
+
+def claimed(data, size):
+    """Return a zip whose directory tells another size of each of its files."""
+    parts = data.split(b"PK\x01\x02")
+    return b"PK\x01\x02".join([parts[0], *(part[:20] + size.to_bytes(4, "little") + part[24:] for part in parts[1:])])
+
+
+@pytest.mark.parametrize("name", ["v.npz", "v.pth"])
+def test_an_archive_of_features_that_unpacks_to_gigabytes_is_refused_unread(tmp_path, name):
+    path = tmp_path / name
+    rows = np.zeros((1000, 1000), np.float32)
+    if name == "v.npz":
+        np.savez_compressed(path, **dict.fromkeys("ab", rows))  # 8 MB in some 8 kB
+        assert read_arrays(path)[0]["a"].shape == rows.shape
+        path.write_bytes(claimed(path.read_bytes(), 0xF0000000))
+        says = "unpacks to 7680 MiB, more than 4096"
+    else:  # what torch never writes: packed numbers
+        torch.save({"features": torch.from_numpy(rows)}, tmp_path / "whole.pth")
+        with (
+            zipfile.ZipFile(tmp_path / "whole.pth") as whole,
+            zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed,
+        ):
+            for member in whole.namelist():
+                packed.writestr(member, whole.read(member))
+        check_zip(tmp_path / "whole.pth")
+        says = "unpacks to 4 MiB, more than 0"
+    for given in (path, path.read_bytes()):
+        with pytest.raises(StoreError, match=says):
+            read_arrays(path if given is path else name, None if given is path else given)

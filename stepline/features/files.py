@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import ShapeError, StoreError, first_line
-from stepline.limits import parse_json
+from stepline.limits import FEATURES, check_zip, parse_json
 from stepline.records import VERSION, FeatureSequence, Matrix
 from stepline.storage import write_atomic
 
@@ -165,6 +165,7 @@ def _source(source: Path | bytes) -> Any:
 
 
 def _read_numpy(source: Path | bytes) -> Any:
+    check_zip(source, FEATURES)
     content = np.load(_source(source), allow_pickle=False)
     if isinstance(content, np.ndarray):
         return content
@@ -193,6 +194,7 @@ def _read_torch(source: Path | bytes) -> Any:
     """Unpickle tensors, plain containers and plain numpy arrays, and nothing else."""
     import torch
 
+    check_zip(source)
     rebuild = np.empty(0).__reduce__()[0]  # numpy's array constructor; older files know it by its former module
     numpy_types: list[Any] = [
         np.ndarray,

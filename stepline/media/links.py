@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from stepline.errors import MediaError, SteplineError, missing_extra
+from stepline.limits import parse_json
 from stepline.media.http import CHUNK, TransferLimits, connection_class, display_url, open_url
 from stepline.media.settings import LinkSettings
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
@@ -152,7 +153,7 @@ def _fetched(url: str, folder: Path) -> LinkedVideo | None:
     """Return what an earlier run fetched, where it is still there, whole."""
     own = link_folder(url, folder)
     try:
-        stored = json.loads((own / MARK).read_text(encoding="utf-8"))
+        stored = parse_json((own / MARK).read_bytes())
         size, captions = stored.pop("size"), stored["captions"]
         made = LinkedVideo.model_validate_json(
             json.dumps(stored | {"path": str(own / stored["path"]), "captions": captions and str(own / captions)})

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from stepline.device import current_device
 from stepline.errors import ModelError, first_line
+from stepline.limits import check_zip
 from stepline.nasva.calibration import Calibration, calibration_path, read_calibration
 from stepline.nasva.model import Aligner, sine_positions
 from stepline.nasva.settings import AlignerNetworkSettings
@@ -208,6 +209,7 @@ def import_official(path: Path) -> tuple[AlignerNetworkSettings, dict[str, Tenso
     Raises ModelError when the file cannot be read, or holds anything else.
     """
     try:
+        check_zip(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
         reason = first_line(error)[:120]
