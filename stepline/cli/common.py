@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 import time
 import traceback
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from stepline.pipeline.request import StepsSettings
     from stepline.plugins import Kind
     from stepline.progress import Progress
+    from stepline.records import Span
     from stepline.training.loop import Progress as Training
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -159,6 +161,40 @@ device_options: Callable[[F], F] = together(
 )  # fmt: skip
 
 
+def read_seconds(text: str) -> float | None:
+    """Return the seconds of "80", "1:20" or "0:01:20.5"; None for anything else."""
+    if re.fullmatch(r"(\d+:){0,2}\d+(\.\d+)?", text) is None:
+        return None
+    return float(sum(float(part) * 60**place for place, part in enumerate(reversed(text.split(":")))))
+
+
+part_options: Callable[[F], F] = together(
+    click.option("--from", "begin", metavar="TIME", help="Hear and look at the video from there on: 80 or 1:20."),
+    click.option("--to", "end", metavar="TIME", help="... and up to there; times are of the whole video all the same."),
+)
+
+
+def chosen_part(options: dict[str, Any]) -> "Span | None":
+    """Return the part of the video that --from and --to name; None where neither is given."""
+    from stepline.errors import SettingsError
+    from stepline.limits import LATEST
+    from stepline.records import Span
+
+    given = {"--from": options["begin"], "--to": options["end"]}
+    if not any(given.values()):
+        return None
+    limits = [0.0, LATEST]
+    for place, (option, text) in enumerate(given.items()):
+        if text is not None:
+            seconds = read_seconds(text)
+            if seconds is None or seconds > LATEST:
+                raise SettingsError(f"{option} {text!r}: give seconds (80), minutes (1:20) or hours (1:01:20)")
+            limits[place] = seconds
+    if limits[0] >= limits[1]:
+        raise SettingsError(f"--from {options['begin'] or 0} --to {options['end']}: nothing lies between; swap them")
+    return Span(*limits)
+
+
 # What every command takes that recognises speech.
 speech_options: Callable[[F], F] = together(
     settings_options("One setting, e.g. asr.beam=5.", "A TOML file of settings (docs/settings.md)."),
@@ -170,6 +206,7 @@ speech_options: Callable[[F], F] = together(
     click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ..."),
     click.option("--captions", type=PATH, help="Captions to use instead of recognition."),
     click.option("--translate", is_flag=True, help="Write speech of other languages in English (Whisper base)."),
+    part_options,
     device_options,
 )
 

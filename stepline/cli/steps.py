@@ -21,13 +21,16 @@ from stepline.cli.common import (
     PATH,
     VIDEO,
     PluginChoice,
+    chosen_part,
     chosen_settings,
     complain,
     device_options,
     json_option,
     out_option,
+    part_options,
     print_data,
     progress_bars,
+    read_seconds,
     say,
     settings_options,
     speech_options,
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import Given, Source
     from stepline.pipeline.summary import Summary
-    from stepline.records import Record
+    from stepline.records import Record, Span
     from stepline.wys2.settings import SummarySettings
 
 USUAL = ("json", "html", "vtt", "srt", "chapters", "jsonld")
@@ -85,7 +88,7 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.sources import find_sources, is_site, name_sources, source_label
 
-    settings = chosen_settings(options)
+    settings, part = chosen_settings(options), chosen_part(options)
     offer_weights()
     formats = tuple(dict.fromkeys((*(options["formats"] or USUAL), "json")))
     output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"],
@@ -104,7 +107,7 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
     networks = load_networks(settings, several=many)
 
     def find_steps(source: "Source", identity: str | None) -> "VideoResult":
-        with _opened(source, output.out, settings, id=identity, captions=captions, texts=texts,
+        with _opened(source, output.out, settings, id=identity, captions=captions, texts=texts, part=part,
                      keep=options["keep"]) as request, progress_bars() as progress:  # fmt: skip
             return run_video(request, settings, output, networks=networks, progress=progress)
 
@@ -136,14 +139,18 @@ def _opened(source: "Source", out: Path, settings: "StepsSettings", **options: A
 
 @contextlib.contextmanager
 def _opened_only(
-    video: "Given", settings: "StepsSettings", out: Path | None = None, captions: Path | None = None
+    video: "Given",
+    settings: "StepsSettings",
+    out: Path | None = None,
+    captions: Path | None = None,
+    part: "Span | None" = None,
 ) -> "Iterator[Request]":
     """Yield what `open_only_source` does; of a link, with a bar on a terminal while it is fetched."""
     from stepline.pipeline.sources import open_only_source
 
     with contextlib.ExitStack() as stack:
         with download_bar(None) if isinstance(video, str) else contextlib.nullcontext() as report:
-            request = stack.enter_context(open_only_source(video, settings, out, captions, report=report))
+            request = stack.enter_context(open_only_source(video, settings, out, captions, part=part, report=report))
         yield request
 
 
@@ -258,8 +265,11 @@ def transcribe(video: "Given", form: str, **options: Any) -> None:
 
     settings = chosen_settings(options)
     offer_weights()
+    part = chosen_part(options)
     with _opened_only(video, settings, captions=options["captions"]) as request, progress_bars() as progress:
-        record = batch.transcribe(request.path, captions=request.captions, settings=settings, progress=progress)
+        record = batch.transcribe(
+            request.path, captions=request.captions, settings=settings, part=part, progress=progress
+        )
     say(*(f"left out: {item.text!r} ({item.reason})" for item in record.dropped))
     _say_warnings(record)
     if record.transcript and record.transcript.language:
@@ -320,7 +330,7 @@ def judge(video: "Given", out: Path, detector: str | None, as_json: bool, **opti
 
     given = [f"judge.detector={json.dumps(detector)}"] if detector is not None else []
     settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
-    _, record = _find_steps(video, out, settings, options["captions"])
+    _, record = _find_steps(video, out, settings, options)
     _say_warnings(record)
     say(f"judged by: {record.models.get('judge') or _why_nobody_judged(record)}")
     if as_json:
@@ -334,13 +344,14 @@ def judge(video: "Given", out: Path, detector: str | None, as_json: bool, **opti
 
 
 def _find_steps(
-    video: "Given", out: Path, settings: "StepsSettings", captions: Path | None
+    video: "Given", out: Path, settings: "StepsSettings", options: dict[str, Any]
 ) -> "tuple[Request, Record]":
     """Return what the main job is asked of one video, and its record, which OUT holds or is made now."""
     from stepline.pipeline.batch import OutputOptions, run_video
 
     offer_weights()
-    with _opened_only(video, settings, out, captions) as request, progress_bars() as progress:
+    opened = _opened_only(video, settings, out, options["captions"], chosen_part(options))
+    with opened as request, progress_bars() as progress:
         return request, run_video(request, settings, OutputOptions(out, ("json",)), progress=progress).record
 
 
@@ -372,6 +383,7 @@ def _why_nobody_judged(record: "Record") -> str:
 @click.option("--force", is_flag=True, help="Do again what is done.")
 @click.option("--overwrite", is_flag=True, help="Write also over files that Stepline did not make.")
 @settings_options("One setting, e.g. procx.choose=apart.")
+@part_options
 @device_options
 def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
     """Find the steps of SOURCES and say what is done in each, from the pictures alone.
@@ -394,6 +406,7 @@ def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
     given += [f"procx.count={options['count']}"] if options["count"] is not None else []
     settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
     formats, captions = tuple(dict.fromkeys((*options["formats"], "json"))), options["captions"]
+    part = chosen_part(options)
     output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"],
                            overwrite=options["overwrite"])  # fmt: skip
     ready = [path for path in sources if isinstance(path, Path) and is_feature_file(path)]
@@ -408,6 +421,8 @@ def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
         raise SettingsError("--captions is read only with --speech; add that, or leave --captions out")
     if ready and options["clips"]:
         raise SettingsError(f"--clips: {ready[0]} holds features, no picture to cut; leave --clips out")
+    if ready and part is not None:
+        raise SettingsError(f"{ready[0]}: holds features, of which no part is taken; leave --from and --to out")
     networks = load_networks(settings, several=len(videos) > 1) if videos else None
 
     def describe_ready(path: Path, identity: str) -> VideoResult:
@@ -417,7 +432,7 @@ def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
 
     def describe_video(source: "Source", identity: str | None) -> VideoResult:
         with (
-            _opened(source, output.out, settings, id=identity, captions=captions) as request,
+            _opened(source, output.out, settings, id=identity, captions=captions, part=part) as request,
             progress_bars() as progress,
         ):
             return run_video(request, settings, output, networks=networks, progress=progress)
@@ -452,7 +467,7 @@ def summarize(
     limits = read_length(length)
     settings = chosen_settings(options)
     network = None if summarizer is None else load_summarizer(summarizer, settings.vision)
-    request, record = _find_steps(video, out, settings, options["captions"])
+    request, record = _find_steps(video, out, settings, options)
     with progress_bars() as progress:
         importance = None if network is None else score_seconds(record, request, settings, network, progress)
     summary = write_summary(record, request.path, out, limits, importance)
@@ -467,10 +482,10 @@ def read_length(text: str | None) -> "SummarySettings":
     if text is None:
         return SummarySettings()
     fraction = re.fullmatch(r"(\d+(?:\.\d+)?)%", text)
-    time = re.fullmatch(r"(?:(\d+):)?(\d+(?:\.\d+)?)", text)
+    seconds = read_seconds(text) if text.count(":") < 2 else None
     if fraction and 0 < float(fraction[1]) <= 100:
         return SummarySettings(share=float(fraction[1]) / 100)
-    if time and (seconds := 60 * int(time[1] or 0) + float(time[2])) > 0:
+    if seconds:
         return SummarySettings(seconds=seconds)
     raise SettingsError(f"--length {text!r}: give seconds (45), minutes (1:30) or a share (25%)")
 

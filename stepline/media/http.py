@@ -97,6 +97,8 @@ class _LimitedResponse(http.client.HTTPResponse):
             left = None if left is None else left - len(part)
         if (left is None or left > 0) and self.length:
             raise http.client.IncompleteRead(b"".join(parts), self.length)
+        if self.length == 0:
+            super().read(0)  # lets the connection go
         return b"".join(parts)
 
 

@@ -1,5 +1,6 @@
 """Reading a video: frames at a rate and sound in one pass, or single frames at given seconds, found by seeking."""
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from stepline.media.audio import AudioBlock, AudioTimeline
 from stepline.media.container import MICROSECONDS, OpenMedia, check_duration, open_media, picture_rate
 from stepline.media.frames import Frame, FrameSampler, FrameScaler
 from stepline.media.settings import MediaSettings
+from stepline.records import Span
 
 SPARSE = 4  # frames of the video for each one wanted, from which leaving some out cannot be seen
 
@@ -17,9 +19,10 @@ class MediaReader:
     """Yields the frames and the sound of a video in the order of the file, each decoded once.
 
     frame_rate: frames/s, or None for no frames: frame k is what is on screen at (k + 0.5) / frame_rate, and has that
-    time. frame_size: pixels of the shorter side, None for full size. sound: whether blocks of sound are yielded.
-    What the file does not hold is not yielded. After the iteration, `warnings` tells what was wrong with the file and
-    `end` is the last second really read. Raises MediaError for a file that cannot be read at all.
+    time. frame_size: pixels of the shorter side, None for full size. sound: whether blocks of sound are yielded. part:
+    the seconds to read alone, the first of which is time 0; what lies before them is leapt over where the file can be
+    searched. What the file does not hold is not yielded. After the iteration, `warnings` tells what was wrong with the
+    file and `end` is the last second really read. Raises MediaError for a file that cannot be read at all.
     """
 
     def __init__(
@@ -30,6 +33,7 @@ class MediaReader:
         frame_size: int | None = None,
         sound: bool,
         settings: MediaSettings | None = None,
+        part: Span | None = None,
     ) -> None:
         if frame_rate is not None and not 0 < frame_rate < float("inf"):
             raise MediaError(f"frame_rate {frame_rate}: give frames per second above 0, or none")
@@ -38,65 +42,89 @@ class MediaReader:
         self._path = Path(path)
         self._rate, self._size, self._sound = frame_rate, frame_size, sound
         self._settings = settings or MediaSettings()
+        self._first = part.start if part is not None else 0.0
+        self._length = part.duration if part is not None else math.inf
         self.warnings: tuple[str, ...] = ()
         self.end = 0.0
 
     def __iter__(self) -> "Iterator[Frame | AudioBlock]":
         self.warnings, self.end = (), 0.0
         with open_media(self._path, self._settings) as media:
+            if self._first > 0:
+                seek_before(media, self._first)
             tracks = self._tracks(media)
             for packet in media.packets():
-                self.end = max(self.end, media.packet_end(packet))
+                self.end = max(self.end, min(media.packet_end(packet) - self._first, self._length))
                 track = tracks.get(packet.stream_index)
                 if track is not None:
                     for frame in media.decode(packet):
                         yield from track.take(frame)
                     self.end = max(self.end, track.end)
+                    if all(each.past for each in tracks.values()):
+                        break
             for track in tracks.values():
                 yield from track.finish()
-            self.warnings = media.damage.warnings(self.end, media.duration if media.exact else None)
+            claimed = min(media.duration, self._first + self._length) if media.exact and media.duration else None
+            self.warnings = media.damage.warnings(self._first + self.end, claimed)
 
     def _tracks(self, media: OpenMedia) -> "dict[int, _PictureTrack | _SoundTrack]":
         """Return what takes the frames of each wanted stream, by the stream's index."""
         tracks: dict[int, _PictureTrack | _SoundTrack] = {}
         if self._rate is not None and media.picture is not None:
             sampler = FrameSampler(self._rate, FrameScaler(shorter=self._size, aspect=media.aspect))
-            tracks[media.picture.index] = _PictureTrack(media, sampler, self._settings)
+            tracks[media.picture.index] = _PictureTrack(media, sampler, self._settings, self._first, self._length)
             if self._settings.skip_nonref and media.exact and self._rate * SPARSE <= picture_rate(media.picture):
                 media.picture.codec_context.skip_frame = "NONREF"
         if self._sound and media.sound is not None:
-            tracks[media.sound.index] = _SoundTrack(media, self._settings)
+            tracks[media.sound.index] = _SoundTrack(media, self._settings, self._first, self._length)
         return tracks
 
 
 class _PictureTrack:
-    """The picture stream on its way through clock and picker."""
+    """The picture stream on its way through clock and picker. first, length: the part that is read, seconds."""
 
-    def __init__(self, media: OpenMedia, sampler: FrameSampler, settings: MediaSettings) -> None:
+    def __init__(
+        self, media: OpenMedia, sampler: FrameSampler, settings: MediaSettings, first: float, length: float
+    ) -> None:
         self._media, self._sampler, self._settings = media, sampler, settings
         self._timing, self.finish = media.timing(), sampler.finish
+        self._first, self._length = first, length
         self.end = 0.0  # s, where the last frame taken stops
+        self.past = False  # the part has ended
 
     def take(self, frame: Any) -> Iterator[Frame]:
         time, length = self._timing.time_and_length(frame)
         check_duration(self._media.path, time, self._settings)
+        time -= self._first
+        if time >= self._length:  # what was on screen before is so up to the end
+            if not self.past:
+                self.past, self.end = True, self._length
+                yield from self._sampler.take(self._length, frame, 0.0)
+            return
+        length = min(length, self._length - time)
         self.end = max(self.end, time + length)
         yield from self._sampler.take(time, frame, length)
 
 
 class _SoundTrack:
-    """The sound stream on its way through clock and resampler."""
+    """The sound stream on its way through clock and resampler. first, length: the part that is read, seconds."""
 
-    def __init__(self, media: OpenMedia, settings: MediaSettings) -> None:
+    def __init__(self, media: OpenMedia, settings: MediaSettings, first: float, length: float) -> None:
         self._media, self._settings = media, settings
         self._clock, self._timeline = media.clock(), AudioTimeline()
+        self._first, self._length = first, length
         self.end = 0.0  # s, where the last frame taken stops
+        self.past = False  # the part has ended
 
     def take(self, frame: Any) -> Iterator[AudioBlock]:
         length = frame.samples / frame.sample_rate
         time = self._clock.time_of(frame.pts, frame.time_base, length)
         check_duration(self._media.path, time, self._settings)
-        self.end = max(self.end, time + length)
+        time -= self._first
+        self.past = self.past or time >= self._length
+        if self.past:
+            return
+        self.end = max(self.end, min(time + length, self._length))
         for start, samples in self._timeline.take(time, frame):
             yield AudioBlock(start, samples[0])
 

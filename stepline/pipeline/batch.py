@@ -16,6 +16,7 @@ from stepline.device import set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
+from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.sources import find_sources, is_taken, name_sources, open_only_source, open_source, source_label
 from stepline.pipeline.understand import StepsResult, recognise_speech, understand
@@ -70,6 +71,7 @@ def steps(
     captions: Path | str | None = None,
     settings: StepsSettings | None = None,
     out: Path | str | None = None,
+    part: Span | None = None,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Record:
@@ -77,6 +79,7 @@ def steps(
 
     texts: your own lines to look for, instead of steps written from the speech. captions: a file that stands for
     speech recognition. out: a folder for all that `stepline steps` writes; its result of an earlier run is taken.
+    part: the seconds of the video that are heard and looked at alone; times are of the whole all the same.
     device: where networks run from now on in this process: auto, cpu, cuda, cuda:N or mps.
     progress: called with the stage's name, the second reached and the video's seconds.
     Raises MediaError, CaptionError, ModelError or SettingsError, each with its cure.
@@ -85,7 +88,7 @@ def steps(
         set_device(device)
     settings = settings or StepsSettings()
     place, said = None if out is None else Path(out), None if captions is None else Path(captions)
-    with open_only_source(video, settings, place, said, tuple(texts)) as request:
+    with open_only_source(video, settings, place, said, tuple(texts), part=part) as request:
         if place is None:
             _refuse_odd_name(request.path)
             return _advised(request, understand(request, settings, progress=progress).record, settings)
@@ -145,27 +148,35 @@ def transcribe(
     *,
     captions: Path | str | None = None,
     settings: StepsSettings | None = None,
+    part: Span | None = None,
     progress: Progress | None = None,
 ) -> Record:
     """Return a record that holds only what is said in a video, by the recogniser or as given captions say it.
 
-    Raises MediaError or CaptionError where a file cannot be read.
+    part: as of `steps`. Raises MediaError or CaptionError where a file cannot be read.
     """
     from stepline.media import probe
 
     settings = settings or StepsSettings()
-    with open_only_source(video, settings, None, None if captions is None else Path(captions)) as request:
+    with open_only_source(video, settings, None, None if captions is None else Path(captions), part=part) as request:
         path = request.path
         _refuse_odd_name(path)
-        info = probe(path, settings.media)
+        whole = probe(path, settings.media)
+        info = part_info(whole, part)
         speech = recognise_speech(request, info, settings, progress=progress)
-    return Record(
+    record = Record(
         id=path.stem,
-        video=Video(id=path.stem, path=str(path), duration=speech.end or info.duration or None, origin=request.origin),
+        video=Video(
+            id=path.stem,
+            path=str(path),
+            duration=(speech.end if part is None else whole.duration) or info.duration or None,
+            origin=request.origin,
+        ),
         transcript=speech.transcript,
         dropped=speech.dropped,
         warnings=(*info.warnings, *speech.warnings),
     )
+    return record if part is None else in_whole_video(record, None, part.start)[0]
 
 
 def run_video(

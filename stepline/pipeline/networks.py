@@ -137,15 +137,22 @@ def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
 
 def fingerprint(request: Request, settings: StepsSettings, networks: Networks) -> dict[str, JsonValue]:
     """Return everything that decides the result beside the video's own bytes, as plain values."""
-    vision, features = settings.vision, None
+    vision = settings.vision
+    features: JsonValue = None
     if vision.backbone == "precomputed" and vision.path is not None:
         from stepline.features.files import find_feature_file
 
         video = find_feature_file(vision.path, request.id) if vision.path.is_dir() else vision.path
         features = [_digest(video), _digest(vision.texts)]
-    given = {"captions": _digest(request.captions), "texts": list(request.texts), "features": features}
+    given: dict[str, JsonValue] = {
+        "captions": _digest(request.captions),
+        "texts": [*request.texts],
+        "features": features,
+    }
     if settings.writing.llm.prompt_file is not None:
         given["prompt"] = _digest(settings.writing.llm.prompt_file)
+    if request.part is not None:
+        given["part"] = [request.part.start, request.part.end]
     named: dict[Kind, str] = {"recognisers": settings.asr.recogniser, "writers": settings.writing.writer}
     plugins = plugin_identities({**named, "backbones": vision.backbone})
     identities: dict[str, JsonValue] = {"plugins": {**plugins}} if plugins else {}

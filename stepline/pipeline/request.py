@@ -7,7 +7,7 @@ from stepline.asr.settings import AsrSettings
 from stepline.media.settings import LinkSettings, MediaSettings
 from stepline.nasva.settings import NasvaSettings
 from stepline.procx.settings import DescribeSettings
-from stepline.records import LinkOrigin
+from stepline.records import LinkOrigin, Span
 from stepline.settings import Settings
 from stepline.vision.settings import VisionSettings
 from stepline.writing.settings import WritingSettings
@@ -33,7 +33,7 @@ class Request:
 
     id: keys the outputs. captions: a file that stands for recognition. texts: the user's own lines to ground,
     instead of steps written from the speech. origin: of a video that was fetched. kept: whether the file stays, so that
-    outputs may name it.
+    outputs may name it. part: the seconds that are heard and looked at alone.
     """
 
     path: Path
@@ -42,3 +42,4 @@ class Request:
     texts: tuple[str, ...] = ()
     origin: LinkOrigin | None = None
     kept: bool = True
+    part: Span | None = None

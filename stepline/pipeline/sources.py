@@ -1,8 +1,10 @@
 """What a command is given, as videos: files, folders of them, and links, each fetched when its turn comes.
 
-for source in find_sources(["films", "https://example.org/whisk.mp4"], out, settings):
-    with open_source(source, out, settings) as request:
-        run_video(request, settings, options)
+    for source in find_sources(["films", "https://example.org/whisk.mp4"], out, settings):
+        with open_source(source, out, settings) as request:
+            run_video(request, settings, options)
+
+What links bring lies in OUT/downloads.
 """
 
 import hashlib
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stepline.errors import MediaError, StoreError
 from stepline.pipeline.request import Request, StepsSettings
+from stepline.records import Span
 from stepline.storage import files_below, read_record
 
 if TYPE_CHECKING:
@@ -74,6 +77,7 @@ def open_source(
     id: str | None = None,
     captions: Path | None = None,
     texts: tuple[str, ...] | None = (),
+    part: Span | None = None,
     keep: bool = True,
     report: "Report | None" = None,
 ) -> Iterator[Request]:
@@ -85,7 +89,7 @@ def open_source(
     if isinstance(source, Path):
         if is_site(captions) or texts is None:
             raise MediaError(f"{source}: a file, which has no page; give captions and texts as files")
-        yield Request(source, id or next(iter(name_videos([source], out))), captions, texts)
+        yield Request(source, id or next(iter(name_videos([source], out))), captions, texts, part=part)
         return
     from stepline.media.links import fetch_link, forget_link
 
@@ -98,7 +102,7 @@ def open_source(
                 raise MediaError(f"{source_label(source)}: its page names no chapters; give --texts a file")
         said = video.captions if is_site(captions) else captions
         (name,) = name_videos([video.path], out)
-        yield Request(video.path, name, said, texts, video.origin, kept=keep)
+        yield Request(video.path, name, said, texts, video.origin, kept=keep, part=part)
     finally:
         if not keep:
             forget_link(source.url, folder)
@@ -107,7 +111,7 @@ def open_source(
 @contextmanager
 def open_only_source(
     given: Given, settings: StepsSettings, out: Path | None, captions: Path | None, texts: tuple[str, ...] = (),
-    report: "Report | None" = None,
+    *, part: Span | None = None, report: "Report | None" = None,
 ) -> Iterator[Request]:  # fmt: skip
     """Yield the one video that a command takes; of a link, fetched into `out`, or for as long as it is worked on.
 
@@ -117,7 +121,7 @@ def open_only_source(
 
     if not is_link(str(given)):  # whatever it is, whoever reads it tells
         path, identity = Path(given), Path(given).stem
-        with open_source(path, Path(), settings, id=identity, captions=captions, texts=texts) as request:
+        with open_source(path, Path(), settings, id=identity, captions=captions, texts=texts, part=part) as request:
             yield request
         return
     with tempfile.TemporaryDirectory(prefix="stepline-") as folder:
@@ -125,7 +129,9 @@ def open_only_source(
         sources = find_sources([given], place, settings)
         if len(sources) > 1:
             raise MediaError(f"{given}: a playlist of {len(sources)} videos; give the address of one of them")
-        with open_source(sources[0], place, settings, captions=captions, texts=texts, report=report) as request:
+        with open_source(
+            sources[0], place, settings, captions=captions, texts=texts, part=part, report=report
+        ) as request:
             yield request
 
 

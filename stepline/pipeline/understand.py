@@ -30,6 +30,7 @@ from stepline.grounding.correspondence import AFTER, BEFORE, STANDING, is_phrase
 from stepline.outputs.text import one_line, shorten, shown_span
 from stepline.pipeline.describe import describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
+from stepline.pipeline.part import features_within, in_whole_video, part_info, transcript_within
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, StoppedError, trim_memory, with_progress
 from stepline.records import Alignment, FeatureSequence, FrozenModel, Record, Rejected, Span, Step, Transcript, Video
@@ -112,7 +113,8 @@ def understand(
     """
     from stepline.media import probe
 
-    info = probe(request.path, settings.media)
+    whole = probe(request.path, settings.media)
+    info = part_info(whole, request.part)
     networks = networks or load_networks(settings)
     # Before the reading: a file that is replaced meanwhile is then known by what was there first.
     digest, made_from = sha256(request.path), fingerprint(request, settings, networks)
@@ -135,8 +137,9 @@ def understand(
     pictures = describe_pictures(networks.describer, visual.features, transcript, steps, settings.procx, duration)
     if info.has_picture:
         transcript, judge = judge_sentences(
-            transcript, steps, alignment, visual, settings.judge, networks.detector, request.path
-        )
+            transcript, steps, alignment, visual, settings.judge, networks.detector,
+            request.path if request.part is None else None,
+        )  # fmt: skip
     doubts = grounding.report.doubts if grounding else ()
     warnings = (*info.warnings, *speech.warnings, *visual.warnings, *written.notes, *doubts)
     unwritten = request.texts or settings.procx.when == "alone"
@@ -156,7 +159,7 @@ def understand(
         video=Video(
             id=request.id,
             path=str(request.path.absolute()),
-            duration=duration,
+            duration=duration if request.part is None else round(whole.duration, 3),
             title=request.origin.title if request.origin else None,
             sha256=digest,
             origin=request.origin,
@@ -170,6 +173,8 @@ def understand(
         settings=made_from,
         models=models,
     )
+    if request.part is not None:
+        record, alignment = in_whole_video(record, alignment, request.part.start)
     return StepsResult(record, alignment)
 
 
@@ -240,13 +245,15 @@ def recognise_speech(
         from stepline.asr import read_captions
 
         read = read_captions(request.captions, video_id=request.id, settings=settings.asr)
-        return Speech(transcript=read.transcript, dropped=read.dropped)
+        return Speech(transcript=transcript_within(read.transcript, request.part), dropped=read.dropped)
     if not info.has_sound:
         return Speech(transcript=Transcript(), warnings=(NO_SOUND,))
     from stepline.asr import transcribe
     from stepline.media import AudioBlock, MediaReader
 
-    reader = MediaReader(request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media)
+    reader = MediaReader(
+        request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media, part=request.part
+    )
     blocks = with_progress(reader, AudioBlock, "listening", info.duration, progress, stop)
     heard = transcribe(blocks, settings.asr, models=models)
     warnings = (*reader.warnings, *heard.warnings)
@@ -297,13 +304,15 @@ def extract_features(
 
     backbone = backbone or load_backbone(vision)
     ready = backbone.features(request.id) if isinstance(backbone, PrecomputedBackbone) else None
+    ready = features_within(ready, request.part) if ready is not None else None
     encoder = VideoEncoder(backbone, rate=vision.rate, batch=current_device().batch(vision.batch))
     meter = ActivityMeter(rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor)
     cues, unseen = start_cues(vision) if motion else (None, ())
     rate, measured = vision.rate * max(FRAMES_A_ROW, frames_per_row(backbone)), 0
     reader = MediaReader(
-        request.path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=settings.media
-    )
+        request.path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=settings.media,
+        part=request.part,
+    )  # fmt: skip
     for frame in with_progress(reader, Frame, "looking", info.duration, progress, stop):
         # Motion is measured at one pace, however many frames the backbone takes.
         if motion and frame.time * vision.rate * FRAMES_A_ROW >= measured:
@@ -450,7 +459,8 @@ def judge_sentences(
         seen: FeatureSequence | Path = visual.features
         if detector.network.settings.video == "s3d":
             if media is None:
-                raise SettingsError(f"{detector.path}: sees frames, not features; give the video to `stepline judge`")
+                cure = "give the video to `stepline judge`, without --from and --to"
+                raise SettingsError(f"{detector.path}: sees frames, not features; {cure}")
             seen = media
         vectors = encode_texts(detector.text, visual.backbone, texts)
         shown = judge_by_detector(detector, transcript.sentences, seen, vectors, settings.seconds)
