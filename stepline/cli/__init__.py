@@ -14,6 +14,7 @@ from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap, text_base
 from stepline.cli.doctor import completion, datasets, doctor
 from stepline.cli.evaluate import calibrate, evaluate, predict
+from stepline.cli.library import search
 from stepline.cli.steps import demo, describe, ground, judge, steps, summarize, transcribe
 from stepline.cli.train import refine, train
 from stepline.cli.weights import weights
@@ -29,6 +30,7 @@ COMMANDS = (
     calibrate,
     summarize,
     transcribe,
+    search,
     doctor,
     weights,
     datasets,

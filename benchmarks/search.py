@@ -1,0 +1,141 @@
+"""Search: speed over made records, and whether the true moment is among the first five.
+
+    python benchmarks/search.py --steps 100000
+    python benchmarks/search.py --clips CLIPS --records DIR
+
+The first makes records of how-to steps in a temporary folder, with random unit vectors (a search compares all of them,
+whatever they hold), and times queries whole: the query's own vector, words, meaning, the answers. Beside it, in the
+same run, a plain scan reads every record and keeps the steps that hold a word of the query. The second asks for each
+labelled step of CLIPS (labels.json, docs/real_clips.md) in a person's words; it is found where one of the answers is of
+that clip and lies in, or within 3 s of, the seconds in which the step is marked as spoken or shown. DIR: their records.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from stepline.library import Moment, SearchIndex
+from stepline.records import Matrix, Record, Span, Step, Video
+from stepline.storage import files_below, read_record, write_record
+from stepline.text import embed
+
+VERBS = "fold cut stir pour whisk press turn lift wash dry sand paint fix drill glue knead roll slice heat".split()  # noqa: SIM905
+THINGS = (
+    "egg whites",
+    "the dough",
+    "a strip",
+    "the valve",
+    "two screws",
+    "the batter",
+    "the hinge",
+    "the wire",
+    "a board",
+)
+PLACES = ("in the bowl", "on the bench", "with a spatula", "under the sink", "until it is smooth", "by hand")
+QUERIES = ("fold the egg whites", "how to fix a wire under the sink", "stir until smooth", "drill the board by hand")
+PER_RECORD, SLACK = 100, 3.0  # steps; seconds
+
+
+def made_records(folder: Path, count: int) -> None:
+    """Write records of PER_RECORD steps each."""
+    rng = np.random.default_rng(0)
+    for number in range(count // PER_RECORD):
+        texts = (f"{rng.choice(VERBS)} {rng.choice(THINGS)} {rng.choice(PLACES)} {n}" for n in range(PER_RECORD))
+        spans = (Span(5.0 * n, 5.0 * n + 4) for n in range(PER_RECORD))
+        steps = tuple(
+            Step(id=str(n), text=text, spans=(span,), status="shown")
+            for n, (text, span) in enumerate(zip(texts, spans, strict=True))
+        )
+        write_record(Record(id=f"v{number}", video=Video(id=f"v{number}"), steps=steps), folder / f"v{number}.json")
+
+
+def scan(folder: Path, query: str) -> int:
+    """Return how many steps hold a word of the query, by reading every record."""
+    words = query.split()
+    records = (read_record(path) for path in files_below(folder) if path.suffix == ".json")
+    return sum(any(word in step.text for word in words) for record in records for step in record.steps)
+
+
+def speed(count: int) -> dict[str, float]:
+    """Return milliseconds a query, of the clock and of the processor, and how many times a plain scan takes."""
+    rng = np.random.default_rng(1)
+
+    def embedder(texts: "list[str]") -> Matrix:
+        if len(texts) == 1:
+            return embed(texts)
+        rows = rng.normal(size=(len(texts), 384)).astype(np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    folder = Path(tempfile.mkdtemp())
+    try:
+        made_records(folder, count)
+        index = SearchIndex(folder, embedder)
+        begun = time.perf_counter()
+        index.update()
+        built = time.perf_counter() - begun
+        index.search(QUERIES[0])  # loads the vectors
+        times, processor = [], time.process_time()
+        for query in QUERIES * 5:
+            begun = time.perf_counter()
+            index.search(query)
+            times.append(time.perf_counter() - begun)
+        processor = (time.process_time() - processor) / len(times)
+        begun = time.perf_counter()
+        scan(folder, QUERIES[0])
+        scanned = time.perf_counter() - begun
+        size = index.path.stat().st_size
+    finally:
+        shutil.rmtree(folder)
+    median = float(np.median(times))
+    return {
+        "steps": count,
+        "ms a query": round(1000 * median, 1),
+        "CPU ms a query": round(1000 * processor, 1),
+        "slowest ms": round(1000 * max(times), 1),
+        "plain scan / query": round(scanned / median, 1),
+        "s to build, without vectors": round(built, 1),
+        "MB of index": round(size / 1e6, 1),
+    }
+
+
+def quality(clips: Path, records: Path) -> dict[str, float]:
+    """Return the share of labelled steps whose moment is the first answer, and among the first five."""
+    labels = json.loads((clips / "labels.json").read_text())
+    index = SearchIndex(records)
+    index.update()
+    firsts, fives = [], []
+    for name, truth in labels.items():
+        if not (records / f"{Path(name).stem}.json").is_file():
+            continue
+        for label in truth["steps"]:
+            spans = [*(label.get("shown") or []), *([label["spoken"]] if label.get("spoken") else [])]
+            right = [_right(moment, Path(name).stem, spans) for moment in index.search(label["text"])]
+            firsts.append(any(right[:1]))
+            fives.append(any(right))
+    index.close()
+    return {"steps": len(fives), "first": round(np.mean(firsts), 3), "first five": round(np.mean(fives), 3)}
+
+
+def _right(moment: Moment, clip: str, spans: "list[list[float]]") -> bool:
+    if moment.video != clip or moment.start is None or moment.end is None:
+        return False
+    return any(moment.start <= end + SLACK and start - SLACK <= moment.end for start, end in spans)
+
+
+def main() -> None:
+    """Print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--clips", type=Path)
+    parser.add_argument("--records", type=Path)
+    args = parser.parse_args()
+    print(json.dumps(quality(args.clips, args.records) if args.clips else speed(args.steps), indent=2))
+
+
+if __name__ == "__main__":
+    main()

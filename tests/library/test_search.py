@@ -1,0 +1,163 @@
+"""Search over a folder of records: the right moment is among the first, and the index follows the folder."""
+
+import json
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from stepline.errors import SettingsError, StoreError
+from stepline.library import SearchIndex
+from stepline.library.search import INDEX
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import read_record, write_record
+
+DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
+
+
+def sink() -> Record:
+    told = ["welcome back to the channel", "unscrew the trap under the sink and let it drain", "wash your hands well"]
+    heard = tuple(Sentence(text=text, span=Span(9 * n, 9 * n + 8)) for n, text in enumerate(told))
+    return Record(
+        id="sink",
+        video=Video(id="sink", title="A blocked sink", duration=60.0),
+        transcript=Transcript(sentences=heard),
+        steps=(
+            Step(id="1", text="unscrew the trap", spans=(Span(12, 20),), at=15.5, said=Span(9, 13), sources=(1,),
+                 status="shown", score=0.9, seen=("text on screen: CATCH THE WATER", "a cut")),
+            Step(id="2", text="let it drain", said=Span(13, 17), sources=(1,), status="said", score=0.3),
+            Step(id="3", text="call a plumber", status="not found"),
+        ),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copy(DEMO, tmp_path / "demo.json")
+    (tmp_path / "demo.html").touch()
+    write_record(sink(), tmp_path / "sink.json")
+    (tmp_path / "notes.json").write_text('{"no": "record"}')
+    return tmp_path
+
+
+@pytest.fixture
+def index(folder):
+    index = SearchIndex(folder)
+    index.update()
+    yield index
+    index.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("whisk", "whisk the batter until it's smooth"),
+        ("stirring until there are no lumps", "whisk the batter until it's smooth"),
+        ("how many eggs", "crack two eggs into the bowl"),
+        ("melt fat", "put the butter in the pan"),
+        ("sweet topping", "pour the honey over the pancakes"),
+        ("plumbing under the basin", "unscrew the trap"),
+        ("catching water", "unscrew the trap"),  # by what is written in its picture
+    ],
+)
+def test_a_moment_is_found_by_its_words_and_by_its_meaning(index, query, text):
+    assert text in [moment.text for moment in index.search(query)]
+
+
+def test_an_answer_is_a_moment_with_its_verdict_and_a_link(index):
+    (shown, *_) = index.search("unscrew the trap")
+    assert (shown.video, shown.title, shown.kind, shown.start, shown.end) == ("sink", "A blocked sink", "step", 12, 20)
+    assert (shown.status, shown.score, shown.file, shown.link) == ("shown", 0.9, "sink.json", None)  # it has no page
+    (said, *_) = index.search("drain it")
+    assert (said.text, said.status, said.start) == ("let it drain", "said", 13)
+    assert (index.search("plumber")[0].start, index.search("plumber")[0].status) == (None, "not found")
+    assert index.search("whisk the batter")[0].link == "demo.html#t=52"
+    talk = index.search("welcome back to the channel")[0]
+    assert (talk.kind, talk.status, talk.start) == ("sentence", None, 0)
+
+
+def test_a_sentence_answers_by_that_of_its_steps_which_is_meant(index):
+    found = [moment.text for moment in index.search("drain under the sink", most=20)]
+    assert "unscrew the trap under the sink and let it drain" not in found
+    assert {"let it drain", "unscrew the trap"} <= set(found[:3])
+    assert len(found) == len(set(found))
+
+
+def test_only_what_changes_is_read_again(index, folder):
+    assert (index.update().read, index.update().other) == (0, 1)
+    more = sink().steps[0].model_copy(update={"text": "tighten the nut", "seen": ()})
+    write_record(sink().model_copy(update={"steps": (more,)}), folder / "sink.json")
+    os.utime(folder / "sink.json", ns=(1, 1))
+    update = index.update()
+    assert (update.read, update.gone) == (1, 0)
+    assert index.search("tighten")[0].text == "tighten the nut"
+    assert "call a plumber" not in [moment.text for moment in index.search("plumber", most=100)]
+    (folder / "sink.json").unlink()
+    assert index.update().gone == 1
+    assert {moment.video for moment in index.search("tighten the nut", most=100)} == {"demo"}
+
+
+def test_without_the_weights_words_alone_are_searched_and_meaning_is_added_later(folder):
+    index = SearchIndex(folder, None)
+    index.update()
+    assert [moment.text for moment in index.search("plumbers")] == ["call a plumber"]
+    assert index.search("stirring") == []
+    index.close()
+    index = SearchIndex(folder)
+    assert index.update().read == 2
+    assert index.search("plumbing")
+
+
+def test_a_damaged_index_or_one_of_another_version_is_made_anew(index, folder):
+    index.close()
+    for damage in (lambda: (folder / INDEX).write_bytes(b"no database" * 100), lambda: _version(folder / INDEX, 99)):
+        damage()
+        again = SearchIndex(folder)
+        assert again.update().read == 3
+        assert again.search("whisk")
+        again.close()
+
+
+def _version(path, number):
+    with sqlite3.connect(path) as database:
+        database.execute(f"PRAGMA user_version = {number}")
+    database.close()
+
+
+@pytest.mark.parametrize("query", ['"', "a AND", "NEAR(", "x*", "-", "'; DROP TABLE file; --", "ü" * 5000, "a:" * 40])
+def test_a_query_is_words_never_syntax(index, query):
+    if any(letter.isalnum() for letter in query):
+        index.search(query)
+    else:
+        with pytest.raises(SettingsError, match="no word in it"):
+            index.search(query)
+    assert index.search("whisk")
+
+
+def test_a_folder_that_is_none_and_an_index_that_cannot_be_kept_are_one_line(tmp_path, monkeypatch, folder):
+    with pytest.raises(StoreError, match="no folder"):
+        SearchIndex(tmp_path / "gone")
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "access", lambda *_: False)  # a folder that others own
+    index = SearchIndex(folder, None)
+    assert index.path.parent == tmp_path / "cache" / "search"
+    index.update()
+    assert index.search("whisk")
+
+
+def test_the_command_prints_moments_and_json(folder, stepline):
+    shown = stepline("search", folder, "whisk", "the", "batter")
+    assert shown.exit_code == 0
+    assert "● 0:52 – 0:53     whisk the batter until it's smooth\n" in shown.stdout
+    assert f"demo · {folder / 'demo.html#t=52'}" in shown.stdout
+    assert "3 files read into" in shown.stderr
+    rows = json.loads(stepline("search", folder, "whisk the batter", "--json", "--most", "2").stdout)
+    assert len(rows) == 2
+    assert rows[0] == {
+        "video": "demo", "title": read_record(DEMO).video.title or "demo", "kind": "step", "start": 52.0, "end": 53.0,
+        "text": "whisk the batter until it's smooth", "status": "shown", "score": pytest.approx(0.9, abs=0.05),
+        "file": "demo.json", "link": "demo.html#t=52",
+    }  # fmt: skip
+    assert stepline("search", folder, "--", "-").exit_code == 1
