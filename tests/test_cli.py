@@ -339,6 +339,22 @@ def test_what_a_user_can_cure_ends_with_one(error, says, broken, capsys):
     assert says in told
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limits")
+def test_limits_of_the_system_that_are_too_small_are_named(broken, capsys, monkeypatch):
+    import resource
+
+    limits = {resource.RLIMIT_AS: (800 * 2**20, -1), resource.RLIMIT_STACK: (-1, -1)}
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits[kind])
+    code, told = broken(capsys, ImportError("failed to map segment"))
+    assert (code, told.count("\n")) == (1, 1)
+    assert "not enough memory (ImportError: failed to map segment); `ulimit -v` allows 800 MiB" in told
+    limits[resource.RLIMIT_STACK] = (2**17, -1)
+    code, told = broken(capsys, KeyError("never comes"))
+    assert (code, told) == (1, "stepline: a stack of 128 KiB is too small for any network; `ulimit -s 8192`\n")
+    limits |= {resource.RLIMIT_STACK: (2**20, -1), resource.RLIMIT_AS: (2**32, -1)}
+    assert broken(capsys, KeyError("text"))[0] == 70
+
+
 def test_a_fault_in_one_video_is_told_and_stops_no_other(small_video, captions_file, tmp_path, monkeypatch, capsys):
     from stepline.cli import main
     from stepline.pipeline import batch

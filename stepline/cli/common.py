@@ -6,6 +6,7 @@ import functools
 import io
 import json
 import logging
+import math
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stepline.errors import SteplineError, error_line, missing_extra, printable
+from stepline.errors import SettingsError, SteplineError, error_line, missing_extra, printable
 
 if TYPE_CHECKING:
     from stepline.annotate.local_server import LocalServer
@@ -213,7 +214,6 @@ speech_options: Callable[[F], F] = together(
 
 def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
     """Return the settings from file, --set and the shorthand options, which win."""
-    from stepline.errors import SettingsError
     from stepline.pipeline.request import StepsSettings
     from stepline.settings import load_settings
 
@@ -244,6 +244,20 @@ LONGEST_ERROR = 400  # characters of a message that Stepline did not write
 OWN_FAULTS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL})  # of the system's errors, those no user can cure
 
 
+LEAST_STACK = 2**18  # bytes; with 2**17 the libraries of networks crash
+LEAST_SPACE = 3 * 2**29  # bytes of addresses; the main job ends well from 1.4 GB on
+
+
+def _system_limit(kind: str) -> float:
+    """Return a limit of the system on this process in bytes, infinity where there is none. kind: as after RLIMIT_."""
+    if sys.platform == "win32":
+        return math.inf
+    import resource
+
+    soft, _ = resource.getrlimit(getattr(resource, f"RLIMIT_{kind}"))
+    return math.inf if soft == resource.RLIM_INFINITY else soft
+
+
 class Group(click.Group):
     """A group whose commands end with one line whatever goes wrong, and with the exit code of `complain`."""
 
@@ -254,6 +268,8 @@ class Group(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors=ESCAPES)
         try:
+            if (stack := _system_limit("STACK")) < LEAST_STACK:
+                raise SettingsError(f"a stack of {stack / 1024:.0f} KiB is too small for any network; `ulimit -s 8192`")
             return super().main(arguments, *rest, **extra)
         except Exception as error:  # noqa: BLE001   the outermost handler: what comes here is told, never lost
             sys.exit(complain(error, _named_files(arguments)))
@@ -355,6 +371,12 @@ def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
         say(f"stepline: {place}: {error.strerror}; free some space, correct the path or what it allows", urgent=True)
         return 1
     what = error_line(f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
+    if (space := _system_limit("AS")) < LEAST_SPACE:  # modules that then cannot be loaded raise almost anything
+        say(
+            f"stepline: {named}: not enough memory ({what}); {space / 2**20:.0f} MiB of `ulimit -v`: lift it",
+            urgent=True,
+        )
+        return 1
     if isinstance(error, MemoryError) or "OutOfMemory" in what or "can't allocate memory" in what:
         say(f"stepline: {named}: not enough memory; give less at once, or smaller sizes in the settings", urgent=True)
         return 1
@@ -510,8 +532,6 @@ def serve_until_stopped(
     start: "Callable[[], LocalServer]", port: int, *, notice: str, goodbye: str, browse: bool = False
 ) -> None:
     """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address}; goodbye: at the end."""
-    from stepline.errors import SettingsError
-
     try:
         server = start()
     except OSError as error:
