@@ -372,13 +372,14 @@ def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
         return 1
     what = error_line(f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
     if (space := _system_limit("AS")) < LEAST_SPACE:  # modules that then cannot be loaded raise almost anything
-        say(
-            f"stepline: {named}: not enough memory ({what}); {space / 2**20:.0f} MiB of `ulimit -v`: lift it",
-            urgent=True,
-        )
+        cure = f"`ulimit -v` allows {space / 2**20:.0f} MiB, allow more"
+        say(f"stepline: {named or 'no file'}: not enough memory ({what}); {cure}", urgent=True)
         return 1
     if isinstance(error, MemoryError) or "OutOfMemory" in what or "can't allocate memory" in what:
-        say(f"stepline: {named}: not enough memory; give less at once, or smaller sizes in the settings", urgent=True)
+        say(
+            f"stepline: {named or 'no file'}: not enough memory; give less at once, or smaller sizes in the settings",
+            urgent=True,
+        )
         return 1
     report = "run it again as `stepline --debug COMMAND ...` and report what it shows, with the file if you may"
     say(f"stepline: {named or 'no file'}: a fault of Stepline itself ({what}); {report}", urgent=True)
