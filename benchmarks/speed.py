@@ -1,14 +1,20 @@
 """Measures the main job as a whole: cold, warm, and how memory grows with duration.
 
     python benchmarks/speed.py CLIP.mp4 [--quick | --memory]
+    python benchmarks/speed.py VIDEO... --against OTHER [--cold VIDEO] [--rounds 3] [--python PYTHON]
 
 The clip is scaled to 720p and 360p with film grain (so that its bit rate is that of real footage), and looped without
 re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes, ours and benchmarks/straightforward.py in turn. Warm: one
 process whose models are loaded. --quick leaves out the hour, --memory all but memory, which is added to the file.
 Writes benchmarks/results/speed.json.
+
+--against: prints tables of this checkout beside another, in turn: all videos in one process (times real time),
+one cold process (--cold, else the first video), CPU seconds a minute of video by stage. --python: an interpreter, say
+of an environment without torch.
 """
 
 import argparse
+import importlib
 import json
 import os
 import statistics
@@ -132,6 +138,100 @@ def stages(video: Path) -> dict[str, float]:
     return used
 
 
+def stage_seconds(videos: list[Path]) -> dict[str, float]:
+    """Return the CPU seconds a minute of video of each part of the main job, one after another, models loaded."""
+    from stepline.asr import AsrSettings
+    from stepline.asr.audio_windows import AudioWindower
+    from stepline.media import probe, read_frames, read_sound
+    from stepline.outputs import USUAL, write_outputs
+    from stepline.pipeline.request import Request, StepsSettings
+    from stepline.pipeline.understand import extract_features, ground_steps, propose_steps, understand
+    from stepline.vision import VisionSettings, encode_video, load_backbone, measure_activity
+    from stepline.vision.cues import start_cues
+
+    used: dict[str, float] = {}
+    settings, length = StepsSettings(), 0.0
+    backbone, rate = load_backbone(settings.vision), 3 * settings.vision.rate
+
+    def timed(name: str, call: Any, *given: Any, **options: Any) -> Any:
+        began = time.process_time()
+        result = call(*given, **options)
+        used[name] = used.get(name, 0.0) + time.process_time() - began
+        return result
+
+    def look(frames: Any, **eyes: bool) -> None:
+        meter, _ = start_cues(VisionSettings(**{"faces": False, "screen_text": False, **eyes}))
+        for frame in frames:
+            meter.add(frame)
+
+    listening = importlib.import_module("stepline.asr.transcribe")  # the package's own name for it is the function
+    read_again = listening.read_again
+    for number, video in enumerate([videos[0], *videos]):
+        if number == 1:  # the first is for loading
+            used.clear()
+        info, request = probe(video, settings.media), Request(video, video.stem)
+        length += info.duration if number else 0.0
+        blocks = timed("sound: decode", lambda video=video: list(read_sound(video)))
+        timed("sound: voice detection", lambda blocks=blocks: list(AudioWindower(AsrSettings()).windows(blocks)))
+        listening.read_again = lambda *given, **more: timed("speech: second reading", read_again, *given, **more)
+        heard = timed("speech: recognition, both", listening.transcribe, blocks)
+        listening.read_again = read_again
+        frames = timed("picture: decode, scale", lambda video=video: list(read_frames(video, rate, 256)))
+        timed("picture: motion, cuts", measure_activity, frames)
+        timed("picture: features", encode_video, frames, backbone)
+        timed("picture: faces", look, frames, faces=True)
+        timed("picture: text", look, frames, screen_text=True)
+        visual = extract_features(request, info, settings)
+        written = timed("writing", propose_steps, request, heard.transcript, settings)
+        if written.steps:
+            timed("grounding", ground_steps, written.steps, info.duration, heard.transcript, visual, settings)
+        record = understand(request, settings).record
+        with tempfile.TemporaryDirectory() as folder:
+            timed("outputs", write_outputs, record, Path(folder), formats=USUAL)
+    return {name: 60 * seconds / length for name, seconds in used.items()}
+
+
+def compare(videos: list[Path], cold_video: Path, sides: dict[str, Path], rounds: int, python: str) -> None:
+    """Print the tables of `--against`: each side's least and all, side by side, in turns."""
+    from stepline.media import probe
+    from stepline.media.settings import MediaSettings
+
+    length = sum(probe(video, MediaSettings()).duration for video in videos)
+    jobs = {f"{len(videos)} videos, {length:.0f} s, one process": videos, f"{cold_video.name}, cold": [cold_video]}
+    print("| | side | wall s | CPU s | peak MiB | x real time |\n|---|---|---|---|---|---|")
+    for name, given in jobs.items():
+        rows: dict[str, list[tuple[float, float, float]]] = {side: [] for side in sides}
+        for _ in range(rounds):
+            for side, checkout in sides.items():
+                with tempfile.TemporaryDirectory() as out:
+                    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+                    command = [python, "-m", "stepline", "-q", "steps", *map(str, given), "--out", out]
+                    began = time.perf_counter()
+                    child = subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.DEVNULL)
+                    _, status, taken = os.wait4(child.pid, 0)
+                    wall = time.perf_counter() - began
+                if status:
+                    sys.exit(f"{side}: {' '.join(command)} failed")
+                rows[side].append((wall, taken.ru_utime + taken.ru_stime, taken.ru_maxrss / 1024))
+        for side, runs in rows.items():
+            columns = list(zip(*sorted(runs), strict=True))
+            cells = [f"{statistics.median(column):.1f} ({', '.join(f'{v:.1f}' for v in column)})" for column in columns]
+            real = f"{length / statistics.median(columns[0]):.1f}" if given is videos else ""
+            print(f"| {name} | {side} | {' | '.join(cells)} | {real} |", flush=True)
+    stages_of = {
+        side: json.loads(
+            subprocess.run(
+                [python, str(Path(__file__).resolve()), *map(str, videos), "--stages"], check=True, capture_output=True,
+                cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"},
+            ).stdout
+        )
+        for side, checkout in sides.items()
+    }  # fmt: skip
+    print("\n| CPU s a minute of video, one thread | " + " | ".join(sides) + " |\n|---|" + "---|" * len(sides))
+    for name in stages_of["now"]:
+        print(f"| {name} | " + " | ".join(f"{stages_of[side].get(name, 0.0):.2f}" for side in sides) + " |")
+
+
 def memory(video: Path, folder: Path) -> dict[str, float]:
     """Return the peak memory of one process that does the whole job, all outputs written."""
     command = [sys.executable, __file__, "--memory-of", str(video), str(folder / "out")]
@@ -182,17 +282,30 @@ def measure(clip: Path, folder: Path, quick: bool) -> dict[str, Any]:
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clip", type=Path, nargs="?", default=CLIP)
+    parser.add_argument("clip", type=Path, nargs="*", default=[CLIP])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--memory-of", nargs=2, type=Path)
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--cold", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--stages", action="store_true")
     given = parser.parse_args()
+    videos = [video.resolve() for video in given.clip]
+    if given.stages:
+        print(json.dumps(stage_seconds(videos)))
+        return
+    if given.against:
+        sides = {"before": given.against.resolve(), "now": HERE.parent}
+        compare(videos, (given.cold or given.clip[0]).resolve(), sides, given.rounds, given.python)
+        return
     if given.memory_of:
         run_memory(*given.memory_of)
         return
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
-        result = measure_memory(given.clip, where) if given.memory else measure(given.clip, where, given.quick)
+        result = measure_memory(videos[0], where) if given.memory else measure(videos[0], where, given.quick)
     text = json.dumps(result, indent=2)
     (HERE / "results" / "speed.json").write_text(text + "\n")
     print(text)

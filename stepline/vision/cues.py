@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stepline.media import Frame
 
 MIDDLE = 0.4  # of a row, from which a frame stands for it; of three frames a row the second, on its middle
-TEXT_ROWS = 2  # text is looked for in every second row: a caption stands for 2 s or longer
+EVERY = 2  # faces and text are looked for in every second row: a caption or a presenter stands for 2 s or longer
 WEIGHTS = {"faces": "mediapipe", "hands": "mediapipe", "text": "pp-ocr"}
 MISSING = "{cue} in the picture cannot be found without their weights; `stepline weights get {weights}` fetches them"
 
@@ -88,14 +88,16 @@ class CueMeter:
         if row < self._next or frame.time * self._rate - row < MIDDLE:
             return
         self._next = row + 1
-        if self._faces is not None:
-            self._presenter[row] = self._faces.presenter(frame.image)
         if self._hands is not None:
             self._palms[row] = float(self._hands.count(frame.image))
-        if self._text is not None and row % TEXT_ROWS == 0:
-            stands = Span(row / self._rate, (row + TEXT_ROWS) / self._rate)
-            covered = self._text.add(frame.image, stands)
-            self._letters |= dict.fromkeys(range(row, row + TEXT_ROWS), covered)
+        if row % EVERY:
+            return
+        rows = range(row, row + EVERY)
+        if self._faces is not None:
+            self._presenter |= dict.fromkeys(rows, self._faces.presenter(frame.image))
+        if self._text is not None:
+            stands = Span(row / self._rate, (row + EVERY) / self._rate)
+            self._letters |= dict.fromkeys(rows, self._text.add(frame.image, stands))
 
     def finish(self) -> PictureCues:
         """Return what was seen so far."""

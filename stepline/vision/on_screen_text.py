@@ -4,7 +4,8 @@
     TextReader     what a line says (PP-OCR's recogniser, decoded greedily from CTC): 10 to 60 ms a line
     ScreenText     a line and the seconds in which it stands
 
-A line that stands on is read once: the same pixels at the same place are the same words.
+A line that stands on is read once: the same pixels at the same place are the same words, and so are letters of the
+same outlines, whatever moves behind them.
 
 Source: Liao et al. 2020 (DB), the PP-OCR models. Differs: a line's box is upright, its margin half its height, and
 pictures are looked at as small as they were decoded for the backbone; letters below 8 px are not read.
@@ -21,6 +22,7 @@ from stepline.records import Span
 from stepline.vision.faces_and_hands import Image, resize
 
 Flags = npt.NDArray[np.bool_]
+Box = tuple[int, int, int, int]  # left, top, right, bottom, in pixels
 
 SHORTER = 128  # px of the picture that is looked at; 192 finds a third more lines for .6 CPU s a minute
 MULTIPLE = 32  # px that its sides are multiples of
@@ -35,6 +37,7 @@ FEWEST = 2  # letters or digits of a line
 LINES = 3  # of a picture, the largest first
 SAME = 0.1  # mean change of a line's pixels, 0 to 1, below which it is the same line
 AGAIN = 0.5  # intersection over union of the boxes of the same line
+OUTLINES = 0.8  # correlation of the outlines of its letters from which a line that was read stands on; others reach .74
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class TextReader:
 class _Line:
     """A line where it was seen last: box (left, top, right, bottom), pixels; text: None where nothing can be read."""
 
-    box: tuple[int, int, int, int]
+    box: Box
     pixels: npt.NDArray[np.float32]
     text: ScreenText | None
 
@@ -96,6 +99,7 @@ class TextMeter:
     def __init__(self, detect: TextDetector, read: TextReader) -> None:
         self._detect, self._read = detect, read
         self._standing: list[_Line] = []
+        self._picture: Image | None = None  # the one before, where they stand
         self._gone: list[ScreenText] = []
 
     def add(self, picture: Image, seconds: Span) -> float:
@@ -107,7 +111,7 @@ class TextMeter:
         going_on = {(line.text.text, line.text.span.start) for line in lines if line.text}
         texts = [line.text for line in self._standing if line.text]
         self._gone += [text for text in texts if (text.text, text.span.start) not in going_on]
-        self._standing = lines
+        self._standing, self._picture = lines, picture
         return float(letters.mean())
 
     def finish(self) -> tuple[ScreenText, ...]:
@@ -115,13 +119,15 @@ class TextMeter:
         lines = {*self._gone, *(line.text for line in self._standing if line.text)}
         return tuple(sorted(lines, key=lambda line: (line.span.start, line.text)))
 
-    def _line(self, picture: Image, box: tuple[int, int, int, int], seconds: Span) -> _Line:
+    def _line(self, picture: Image, box: Box, seconds: Span) -> _Line:
         """Return a line of this picture: one that stands already, to the end of `seconds`, or a new one."""
         left, top, right, bottom = box
         crop = picture[top:bottom, left:right]
         pixels = resize(crop, 2 * HEIGHT, HEIGHT)
         for line in self._standing:
-            if _overlap(line.box, box) > AGAIN and np.abs(line.pixels - pixels).mean() < SAME:
+            if _overlap(line.box, box) <= AGAIN:
+                continue
+            if np.abs(line.pixels - pixels).mean() < SAME or (line.text and self._has_outlines_of(line, picture, box)):
                 return _Line(box, pixels, _until(line.text, seconds.end))
         if bottom - top < LOWEST or right - left > WIDEST * (bottom - top):
             return _Line(box, pixels, None)
@@ -133,19 +139,32 @@ class TextMeter:
                 return _Line(box, pixels, _until(line.text, seconds.end))
         return _Line(box, pixels, ScreenText(text, seconds, (bottom - top) / len(picture)))
 
+    def _has_outlines_of(self, line: _Line, picture: Image, box: Box) -> bool:
+        """Tell whether letters of the same outlines stand in both pictures, where either finds the line."""
+        assert self._picture is not None
+        if self._picture.shape != picture.shape:
+            return False
+        left, top, right, bottom = (*map(min, line.box[:2], box[:2]), *map(max, line.box[2:], box[2:]))
+        outlines = []
+        for each in (self._picture, picture):
+            grey = resize(each[top:bottom, left:right], 2 * HEIGHT, HEIGHT).mean(2)
+            edges = np.abs(np.diff(grey, axis=1)).ravel()
+            outlines.append((edges - edges.mean()) / max(float(edges.std()), 1e-6))
+        return float((outlines[0] * outlines[1]).mean()) > OUTLINES
+
 
 def _until(text: ScreenText | None, end: float) -> ScreenText | None:
     return None if text is None else replace(text, span=Span(text.span.start, end))
 
 
-def _overlap(a: tuple[int, int, int, int], b: tuple[int, int, int, int]) -> float:
+def _overlap(a: Box, b: Box) -> float:
     """Return the intersection over union of two boxes."""
     width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
     inside = max(0, width) * max(0, height)
     return inside / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - inside)
 
 
-def line_boxes(letters: Flags, wide: float, high: float) -> list[tuple[int, int, int, int]]:
+def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
     """Return the boxes (left, top, right, bottom) around connected letters, with half their height about them.
 
     letters: (H, W); wide, high: pixels of the picture a pixel of the map.

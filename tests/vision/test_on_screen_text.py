@@ -60,6 +60,38 @@ def test_other_pixels_at_the_same_place_are_another_line():
     assert look(TextMeter(Bar(), Reading()), 90, 200) == [("level 90", 0.0, 2.0), ("level 200", 2.0, 4.0)]
 
 
+def caption(behind, *, text="Stir the soup"):
+    """Return 60 x 120 px of a background with white letters on it, where Bar finds them."""
+    picture = Image.fromarray(np.broadcast_to(behind, (60, 120, 3)).astype(np.uint8).copy())
+    ImageDraw.Draw(picture).text((36, 23), text, fill="white", stroke_width=1, stroke_fill="black")
+    return np.asarray(picture)
+
+
+def test_letters_that_stand_before_a_moving_background_are_read_once():
+    grain = np.random.default_rng(0).integers(0, 60, (60, 120, 1))
+    reading, levels = Reading(), (0, 60, 120, 180)
+    meter = TextMeter(Bar(), reading)
+    for number, level in enumerate(levels):
+        meter.add(caption(level + np.roll(grain, 17 * number, axis=1)), Span(2.0 * number, 2.0 * number + 2))
+    (line,) = meter.finish()
+    assert (line.span.start, line.span.end, reading.count) == (0.0, 8.0, 1)
+
+
+def test_other_letters_before_the_same_background_are_another_line():
+    meter = TextMeter(Bar(), Reading())
+    for number, text in enumerate(("Stir the soup", "Chop a carrot", "Chop a carrot")):
+        meter.add(caption(90, text=text), Span(2.0 * number, 2.0 * number + 2))
+    assert [(line.span.start, line.span.end) for line in meter.finish()] == [(0.0, 2.0), (2.0, 6.0)]
+
+
+def test_a_line_that_was_not_read_surely_is_read_again_where_its_pixels_change():
+    reading = Reading(sure=0.5)
+    meter = TextMeter(Bar(), reading)
+    for number, level in enumerate((0, 90)):
+        meter.add(caption(level), Span(2.0 * number, 2.0 * number + 2))
+    assert reading.count == 2
+
+
 def test_what_is_read_unsurely_is_no_line():
     assert look(TextMeter(Bar(), Reading(sure=0.5)), 90, 200) == []
 
