@@ -25,6 +25,32 @@ FLAGS = (
 PATIENCE = 30.0  # s after which an unanswered command is an error
 CHROMIUM = shutil.which("chromium")
 
+CONTRAST = """(() => {
+  const linear = (c) => (c /= 255) <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => .2126 * linear(r) + .7152 * linear(g) + .0722 * linear(b);
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parse(getComputedStyle(node).backgroundColor);
+      if (colour.length === 3 || colour[3] > .5) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const low = [];
+  for (const node of document.querySelectorAll("body *:not(script):not(svg *):not(option)")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    if (!own || !node.checkVisibility() || node.closest(".thumb, .visually-hidden")) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(ground(node))].sort((x, y) => y - x);
+    if ((a + .05) / (b + .05) < 4.5) low.push(`${node.className}: ${node.textContent.trim().slice(0, 30)}`);
+  }
+  return low;
+})()"""
+
+UNNAMED = """[...document.querySelectorAll("button, a[href], input, select, video, dialog, .controls")]
+  .filter((node) => !(node.getAttribute("aria-label") || document.getElementById(node.getAttribute("aria-labelledby"))
+    || node.labels?.length || (!node.matches("dialog, .controls") && node.textContent.trim())))
+  .map((node) => node.outerHTML.slice(0, 80))"""
+
 
 class Browser:
     """A Chromium with a fresh profile; `open` gives a page in it."""
@@ -149,6 +175,11 @@ class Page:
             elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
                 found.append(parameters["entry"])
         return found
+
+    def unreadable(self):
+        """Return what WCAG 2.1 AA does not allow: controls without a name, words of low contrast, ids given twice."""
+        ids = self.run("[...document.querySelectorAll('[id]')].map((node) => node.id)")
+        return [*self.run(UNNAMED), *self.run(CONTRAST), *{id for id in ids if ids.count(id) > 1}]
 
     def requests(self):
         """Return the address of everything that was asked for."""

@@ -176,6 +176,7 @@ def test_an_annotator_watches_answers_and_goes_on(server, tmp_path):
         assert "Keys" in page.run("document.getElementById('how').textContent")
         for name, turn in (("q", 0), ("q", 1), ("a", 2)):
             page.wait_until(f"document.getElementById('text').textContent === '<b>{name}</b>'")
+            assert page.unreadable() == []
             if turn != 1:  # that clip is here already, and may have ended
                 assert page.run("document.getElementById('questions').disabled")
             page.wait_until("!document.getElementById('questions').disabled")

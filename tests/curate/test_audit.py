@@ -174,7 +174,7 @@ def test_two_people_audit_in_a_browser(served, tmp_path):
                 tab.wait_until(f"said.size === {number} && !saving && !part('work').hidden")
                 tab.press(key, ord(key), key)
             tab.wait_until("said.size === 3")
-            assert tab.complaints() == []
+            assert tab.complaints() == tab.unreadable() == []
             assert tab.run("document.documentElement.scrollWidth") == 390
         tab = browser.open(f"http://127.0.0.1:{served.port}/")
         assert "ann, bob" in tab.run("part('accord').textContent")

@@ -4,8 +4,9 @@ import pytest
 from browser import CHROMIUM, Browser
 from output_samples import SPOKEN, hostile_record, make_alignment, make_step, make_video, picture_of, sample_record
 
-from stepline.outputs import write_outputs
-from stepline.records import Record, Video
+from stepline.outputs import storyboard, write_outputs
+from stepline.records import Record, Span, Video
+from stepline.wys2.summary import SummarySegment
 
 pytestmark = [
     pytest.mark.browser,
@@ -203,33 +204,6 @@ def test_of_steps_that_overlap_the_one_nearest_its_most_likely_second_is_the_one
         assert page.run("[...document.querySelectorAll('.also-playing')].map(e => e.id)") == [f"step-{n}" for n in also]
 
 
-CONTRAST = """(() => {
-  const linear = (c) => (c /= 255) <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4;
-  const light = ([r, g, b]) => .2126 * linear(r) + .7152 * linear(g) + .0722 * linear(b);
-  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const ground = (node) => {
-    for (; node; node = node.parentElement) {
-      const colour = parse(getComputedStyle(node).backgroundColor);
-      if (colour.length === 3 || colour[3] > .5) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const low = [];
-  for (const node of document.querySelectorAll("body *:not(script):not(svg *):not(option)")) {
-    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
-    if (!own || !node.checkVisibility() || node.closest(".thumb, .visually-hidden")) continue;
-    const [a, b] = [light(parse(getComputedStyle(node).color)), light(ground(node))].sort((x, y) => y - x);
-    if ((a + .05) / (b + .05) < 4.5) low.push(`${node.className}: ${node.textContent.trim().slice(0, 30)}`);
-  }
-  return low;
-})()"""
-
-UNNAMED = """[...document.querySelectorAll("button, a[href], input, select, video, dialog, .controls, section")]
-  .filter((node) => !(node.getAttribute("aria-label") || document.getElementById(node.getAttribute("aria-labelledby"))
-    || node.labels?.length || (!node.matches("section, dialog, .controls") && node.textContent.trim())))
-  .map((node) => node.outerHTML.slice(0, 80))"""
-
-
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_every_control_has_a_name_and_every_word_enough_contrast(open_page, width, dark):
@@ -237,10 +211,18 @@ def test_every_control_has_a_name_and_every_word_enough_contrast(open_page, widt
     page.run("keys.showModal()")
     page.run("wanted.value = 'the'; wanted.dispatchEvent(new Event('input')); window['find-on'].click()")
     assert page.run("document.querySelectorAll('mark').length") == sum(text.lower().count("the") for *_, text in SPOKEN)
-    assert page.run(UNNAMED) == []
-    assert page.run(CONTRAST) == []
-    ids = page.run("[...document.querySelectorAll('[id]')].map(e => e.id)")
-    assert len(ids) == len(set(ids))
+    assert page.unreadable() == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_words_of_a_storyboard_can_be_read(browser, folder, dark):
+    record = sample_record()
+    segments = [SummarySegment(Span(6.0, 15.0), record.steps[:2], 1.0), SummarySegment(Span(19.0, 23.0), (), 0.5)]
+    path = folder / "storyboard.html"
+    path.write_text(storyboard(record, segments, keyframes={"1": picture_of(1)}, film="film.mp4", media="v.mp4"))
+    page = browser.open(path, width=390, dark=dark)
+    assert page.unreadable() == []
+    assert page.run("document.documentElement.scrollWidth") == 390
 
 
 def test_a_step_loops_and_the_speed_follows_buttons_and_keys(open_page):
