@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError, StoreError
+from stepline.pipeline.understand import ON_SCREEN
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Status, Step
 from stepline.storage import files_below, lock_output, read_record
@@ -31,7 +32,6 @@ Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N
 
 INDEX = ".stepline-search.sqlite"  # beside the records
 FORM = 1  # of the tables below; an index of another is made anew
-ON_SCREEN = "text on screen: "  # begins what a step's `seen` says of it
 RANK_DAMPING = 60  # k of reciprocal rank fusion; the paper's
 COMMON = 0.25  # share of the moments that hold a word from which it is not searched, "the" and the like
 CANDIDATES = 200  # moments of each ranking that are joined
@@ -294,8 +294,8 @@ def moments(record: Record, name: str) -> tuple[list[Moment], list[list[int]]]:
         add("sentence", sentence.text, sentence.span, sentence.shown, citing.get(number, []))
     for place, step in enumerate(record.steps):
         for remark in step.seen:
-            if remark.startswith(ON_SCREEN):
-                add("screen", remark.removeprefix(ON_SCREEN), None, None, [place])
+            if text := remark.partition(ON_SCREEN)[2]:
+                add("screen", text, None, None, [place])
     return found, rests
 
 

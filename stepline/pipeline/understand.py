@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 BEYOND = 60.0  # s past the claimed end of a file up to which words are read; a file may be longer than it claims
 NO_SOUND = "it has no sound track"
+ON_SCREEN = " on screen: "  # in a remark of `seen`, before what is written in the picture
 NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
 
 PRESENTER, HALF = 0.5, 0.5  # how surely a face looks at the camera, and in how many of a step's seconds, to be told
@@ -426,7 +427,7 @@ def describe_evidence(step: Step, transcript: Transcript, visual: VisualFeatures
         lines = [line for line in lines if is_phrase(line.text) or is_said(line.text, words)]
         largest = sorted(lines, key=lambda line: -line.height)[:MOST_LINES]
         texts = {shorten(one_line(line.text), LINE): is_said(line.text, words) for line in lines if line in largest}
-        seen += [f"{'for: its words stand' if own else 'text'} on screen: {text}" for text, own in texts.items()]
+        seen += [f"{'for: its words stand' if own else 'text'}{ON_SCREEN}{text}" for text, own in texts.items()]
     return step.model_copy(update={"seen": tuple(seen)})
 
 

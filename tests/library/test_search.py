@@ -26,7 +26,7 @@ def sink() -> Record:
         transcript=Transcript(sentences=heard),
         steps=(
             Step(id="1", text="unscrew the trap", spans=(Span(12, 20),), at=15.5, said=Span(9, 13), sources=(1,),
-                 status="shown", score=0.9, seen=("text on screen: CATCH THE WATER", "a cut")),
+                 status="shown", score=0.9, seen=("for: its words stand on screen: CATCH THE WATER",)),
             Step(id="2", text="let it drain", said=Span(13, 17), sources=(1,), status="said", score=0.3),
             Step(id="3", text="call a plumber", status="not found"),
         ),
