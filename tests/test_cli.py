@@ -12,7 +12,7 @@ import pytest
 from stepline import outputs
 from stepline.cli import common
 from stepline.cli.steps import FORMATS, USUAL
-from stepline.errors import StoreError
+from stepline.errors import SettingsError, StoreError
 from stepline.outputs import OUTPUTS
 from stepline.storage import read_record
 
@@ -351,7 +351,11 @@ def test_limits_of_the_system_that_are_too_small_are_named(broken, capsys, monke
     limits[resource.RLIMIT_STACK] = (2**17, -1)
     code, told = broken(capsys, KeyError("never comes"))
     assert (code, told) == (1, "stepline: a stack of 128 KiB is too small for any network; `ulimit -s 8192`\n")
-    limits |= {resource.RLIMIT_STACK: (2**20, -1), resource.RLIMIT_AS: (2**32, -1)}
+    limits[resource.RLIMIT_STACK] = (2**20, -1)
+    with pytest.raises(SettingsError, match=r"leaves -?\d+ MiB of addresses, the main job takes 800 or more"):
+        common.check_address_space()
+    limits[resource.RLIMIT_AS] = (2**40, -1)
+    common.check_address_space()
     assert broken(capsys, KeyError("text"))[0] == 70
 
 

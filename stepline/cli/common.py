@@ -247,6 +247,8 @@ OWN_FAULTS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL})  # of the syst
 LEAST_STACK = 2**18  # bytes; with 2**17 the libraries of networks crash
 LEAST_SPACE = 3 * 2**29  # bytes of addresses; the main job ends well from 1.4 GB on
 
+LEAST_ROOM = 800 * 2**20  # bytes of addresses beside those that a command has from its start
+
 
 def _system_limit(kind: str) -> float:
     """Return a limit of the system on this process in bytes, infinity where there is none. kind: as after RLIMIT_."""
@@ -256,6 +258,16 @@ def _system_limit(kind: str) -> float:
 
     soft, _ = resource.getrlimit(getattr(resource, f"RLIMIT_{kind}"))
     return math.inf if soft == resource.RLIM_INFINITY else soft
+
+
+def check_address_space() -> None:
+    """Raise SettingsError where the main job would run out of addresses, which ends a process within C++, unheard."""
+    import psutil
+
+    room = _system_limit("AS") - psutil.Process().memory_info().vms
+    if room < LEAST_ROOM:
+        needs = f"the main job takes {LEAST_ROOM / 2**20:.0f} or more"
+        raise SettingsError(f"`ulimit -v` leaves {room / 2**20:.0f} MiB of addresses, {needs}; allow more")
 
 
 class Group(click.Group):

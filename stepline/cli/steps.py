@@ -21,6 +21,7 @@ from stepline.cli.common import (
     PATH,
     VIDEO,
     PluginChoice,
+    check_address_space,
     chosen_part,
     chosen_settings,
     complain,
@@ -88,6 +89,7 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.sources import find_sources, is_site, name_sources, source_label
 
+    check_address_space()
     settings, part = chosen_settings(options), chosen_part(options)
     offer_weights()
     formats = tuple(dict.fromkeys((*(options["formats"] or USUAL), "json")))
