@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt   # Python compiles what it imports
+PIP    := $(BIN)/pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
+# On all cores, which pip does not; a package's templates that are no Python count as failures.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 TORCH  ?= torch   # how pip finds it; for the CPU build on Linux: make test TORCH="torch --index-url <PyTorch's CPU index>"
 export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a busy machine can be 6x slower
 
@@ -42,13 +44,14 @@ setup-dev: $(VENV)/.ready-dev
 $(VENV)/.ready: pyproject.toml constraints.txt stepline/weights.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e .
-	$(BIN)/stepline weights get
+	($(COMPILE)) & $(BIN)/stepline weights get; failed=$$?; wait; exit $$failed
 	touch $@
 
 # torch first and alone, at the tested version: taken along with the rest it may float to a larger build.
 $(VENV)/.ready-dev: $(VENV)/.ready
 	$(PIP) $(TORCH)
 	$(PIP) -e ".[dev,llm,clip,documents,evaluate,links,train]"
+	$(COMPILE)
 	touch $@
 
 bench: setup-dev       ## every benchmark; minutes to an hour
