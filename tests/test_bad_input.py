@@ -242,6 +242,12 @@ CASES = (
         options("--writer", "llm", "--set", "writing.llm.base_url=http://127.0.0.1:9/v1"),
         "127.0.0.1:9",
     ),
+    Case(
+        "two vision-language models",
+        options("--set", "vision.witness.base_url=http://127.0.0.1:9/v1", "--set", "vision.witness.gguf=m.gguf"),
+        "vision.witness: name who answers",
+    ),
+    Case("a dry run that concerns nobody", options("--dry-run"), "vision.witness.base_url=URL"),
     Case("captions and translation", options("--translate", "--captions", "c.srt"), "--translate is for speech"),
     Case("translation by an English model", options("--translate", "--model", "whisper-tiny.en"), "asr.translate"),
     # links; no answer is waited for

@@ -233,6 +233,8 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
         if options.get("captions") is not None:
             raise SettingsError("--translate is for speech, and --captions stands for it; leave one of them out")
         given.append("asr.translate=true")
+    if options.get("dry_run"):
+        given.append("vision.witness.dry_run=true")
     overrides = [*options["overrides"], *given]
     return load_settings(StepsSettings, options["settings_file"], overrides, preset=options.get("preset"))
 

@@ -214,7 +214,10 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     path = RECIPES_FOLDER / f"{name}.toml" if name in known else Path(name)
     if not path.is_file():
         raise SettingsError(f"{name}: no such recipe; name one of {', '.join(known)}, or a TOML file")
-    return load_settings(Recipe, path, overrides)
+    recipe = load_settings(Recipe, path, overrides)
+    if recipe.steps.vision.witness.named:
+        raise SettingsError("steps.vision.witness: no stage of curate asks a vision-language model; take it out")
+    return recipe
 
 
 def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:

@@ -67,12 +67,23 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
         from stepline.writing.llm.prompts import chosen_prompt
 
         chosen_prompt(settings.writing.llm.prompt_file)
+    check_witness(settings)
     return Networks(
         load_aligner(settings),
         load_judge(settings.judge, settings.vision),
         load_describer(settings.procx, settings.vision),
         {} if several else None,
     )
+
+
+def check_witness(settings: StepsSettings) -> None:
+    """Raise what is wrong with the vision-language model that the settings name, before any video is looked at."""
+    if settings.vision.witness.named:
+        from stepline.chat.servers import open_server
+
+        if settings.vision.rate != 1.0:
+            raise SettingsError(f"vision.rate={settings.vision.rate}: vision.witness needs a row a second; set it to 1")
+        open_server(settings.vision.witness).close()
 
 
 def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":

@@ -5,6 +5,7 @@
     visual = extract_features(...)          picture  -> feature rows, motion, cuts
     drop_speech_past_end(...)               captions may run on after the video's last second
     ground_steps(...)                       steps x picture -> where each is shown, and how sure
+    ask_witness(...)                        a vision-language model, where one is named, is asked what is open
     describe_pictures(...)                  steps that no speech tells (pipeline/describe.py)
     judge_sentences(...)                    does the picture show what is said?
 
@@ -16,7 +17,7 @@ import contextlib
 import math
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.nasva.predict import AlignerGrounding
     from stepline.vision import Activity, Backbone, PictureCues
+    from stepline.visual_questions import VisualAnswers
     from stepline.writing import WrittenSteps
     from stepline.wys2.predict import LoadedDetector
 
@@ -125,9 +127,12 @@ def understand(
     if duration <= 0:
         raise MediaError(f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again")
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts))
-    transcript, grounding, alignment, judge = inside.transcript, None, None, None
+    transcript, grounding, alignment, judge, answers = inside.transcript, None, None, None, None
     if inside.steps and info.has_picture:
         grounding = ground_steps(inside.steps, duration, transcript, visual, settings, networks.aligner)
+        if settings.vision.witness.named:
+            answers = ask_witness(request, grounding, visual, settings, duration)
+            grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
         steps = tuple(describe_evidence(step, transcript, visual) for step in grounding.steps)
         alignment = grounding.alignment
     else:  # no step of a sound without a picture is shown
@@ -142,7 +147,8 @@ def understand(
             request.path if request.part is None else None,
         )  # fmt: skip
     doubts = grounding.report.doubts if grounding else ()
-    warnings = (*info.warnings, *speech.warnings, *visual.warnings, *written.notes, *doubts)
+    asked = answers.notes if answers else ()
+    warnings = (*info.warnings, *speech.warnings, *visual.warnings, *written.notes, *doubts, *asked)
     unwritten = request.texts or settings.procx.when == "alone"
     models: dict[str, JsonValue] = {
         "stepline": __version__,
@@ -153,6 +159,8 @@ def understand(
         "judge": judge,
         "describer": pictures.network,
     }
+    if answers is not None:
+        models["witness"] = answers.report
     if current_device().label != "cpu":
         models["device"] = current_device().label
     record = Record(
@@ -403,6 +411,39 @@ def ground_steps(
     )
 
 
+def ask_witness(
+    request: Request,
+    grounding: "Grounding | AlignerGrounding",
+    visual: VisualFeatures,
+    settings: StepsSettings,
+    duration: float,
+) -> "VisualAnswers":
+    """Return what a vision-language model makes of the grounded steps, by pictures of the video itself."""
+    from stepline.grounding.evidence import shot_slices
+    from stepline.media import read_frames_at
+    from stepline.visual_questions import ask_about_steps
+    from stepline.visual_questions.questions import jpeg
+
+    witness = settings.vision.witness
+    start = request.part.start if request.part is not None else 0.0
+
+    def pictures(seconds: Sequence[float]) -> dict[float, bytes]:
+        wanted = {start + second: second for second in seconds}
+        frames = read_frames_at(request.path, list(wanted), settings=settings.media, shorter=witness.picture_size)
+        return {wanted[frame.time]: jpeg(frame.image) for frame in frames}
+
+    return ask_about_steps(
+        grounding.steps,
+        grounding.alignment,
+        shot_slices(visual.activity.cuts if visual.activity else (), grounding.alignment.scores.shape[1]),
+        pictures,
+        duration=duration,
+        settings=witness,
+        ground=settings.nasva.ground,
+        start=start,
+    )
+
+
 def describe_evidence(step: Step, transcript: Transcript, visual: VisualFeatures) -> Step:
     """Return the step with `seen`: what the picture says for and against it where it is shown, else while it is said.
 
@@ -428,7 +469,7 @@ def describe_evidence(step: Step, transcript: Transcript, visual: VisualFeatures
         largest = sorted(lines, key=lambda line: -line.height)[:MOST_LINES]
         texts = {shorten(one_line(line.text), LINE): is_said(line.text, words) for line in lines if line in largest}
         seen += [f"{'for: its words stand' if own else 'text'}{ON_SCREEN}{text}" for text, own in texts.items()]
-    return step.model_copy(update={"seen": tuple(seen)})
+    return step.model_copy(update={"seen": (*seen, *step.seen)})
 
 
 def judge_sentences(

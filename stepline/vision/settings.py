@@ -1,14 +1,44 @@
 """Settings of the vision stage."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from stepline.chat.settings import ChatSettings
 from stepline.plugins import choice
-from stepline.settings import Batch, Fraction, Settings
+from stepline.settings import Batch, CountOrZero, Fraction, Positive, Settings
 
 BackboneName = Annotated[str, choice("backbones")]
+
+
+class WitnessSettings(ChatSettings):
+    """A vision-language model that is asked where steps are shown; nobody is asked unless one is named."""
+
+    section: ClassVar[str] = "vision.witness"
+
+    projector: Path | None = None  # the GGUF of a local model's projector (mmproj), with which it sees
+    requests: CountOrZero = 10  # a video at most, second tries among them
+    tokens: CountOrZero = 100_000  # a video at most, of questions, pictures and replies
+    choices: Annotated[int, Field(ge=2, le=20)] = 8  # places that a question offers, a picture each
+    steps: Annotated[int, Field(ge=1, le=10)] = 3  # that one question asks about, of the same pictures
+    together: bool = False  # put the pictures of a question side by side in one, for servers that take one
+    picture_size: Annotated[int, Field(ge=64, le=2048)] = 336  # pixels of a picture's shorter side
+    least_gain: Fraction = 0.005  # rise of P(a step's likeliest place is right) that a question must promise
+    right: Positive = 4.0  # answers of this model that were right in other videos; by default as if of 5
+    wrong: Positive = 1.0  # and that were wrong
+    dry_run: bool = False  # ask nobody; the record says what would be asked
+    cache: bool = True  # keep good replies in the cache folder, keyed by model, settings, words and pictures
+
+    @property
+    def named(self) -> bool:
+        """Whether anybody is to be asked."""
+        return self.base_url is not None or self.gguf is not None
+
+    @property
+    def projector_file(self) -> Path | None:
+        """The GGUF file of the projector."""
+        return self.projector
 
 
 class VisionSettings(Settings):
@@ -31,6 +61,7 @@ class VisionSettings(Settings):
     faces: bool = True  # whether faces that look at the camera are looked for, which tell talk from doing
     hands: bool = False  # the same of hands; they do not tell it (docs/real_clips.md)
     screen_text: bool = True  # whether text in the picture is found and read
+    witness: WitnessSettings = WitnessSettings()  # a vision-language model that is asked (docs/witness.md)
 
     @property
     def text_space(self) -> str:
@@ -43,3 +74,11 @@ class VisionSettings(Settings):
     def unit_rows(self) -> bool:
         """Whether rows of features have length 1."""
         return self.backbone != "s3d-mixed5c" and (self.backbone != "precomputed" or self.unit)
+
+    @model_serializer(mode="wrap")
+    def _without_nobody(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store the witness only where one is named: what nobody is asked decides no result."""
+        tree: dict[str, Any] = stored(self)
+        if not self.witness.named:
+            tree.pop("witness", None)
+        return tree

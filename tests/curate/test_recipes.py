@@ -60,3 +60,8 @@ def test_what_a_stage_takes_counts_only_where_the_recipe_has_it():
     with_share = resolve_stages(fake_stages.recipe(stages=list(fake_stages.STAGES)), fake_stages.STAGES)
     assert [stage.needs for stage in with_share if stage.name == "publish"] == [("total", "double", "share")]
     assert resolve_stages(fake_stages.recipe(), fake_stages.STAGES)[-1].needs == ("total", "double")
+
+
+def test_a_recipe_that_names_a_vision_language_model_is_refused():
+    with pytest.raises(SettingsError, match="no stage of curate asks"):
+        load_recipe("howtostep", ["steps.vision.witness.base_url=http://127.0.0.1:8000/v1"])

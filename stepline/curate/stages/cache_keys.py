@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepline.plugins import Kind
 
 ASKING = {"concurrency", "retries", "pause", "timeout", "deadline", "threads", "cache", "api_key_variable", "base_url"}
-SEEING = {"texts", "batch"}  # read where steps are encoded; for speed alone
+SEEING = {"texts", "batch", "witness"}  # read where steps are encoded; for speed alone; asked by no stage
 TRAINING = {"readers", "device", "save_every"}
 
 

@@ -92,7 +92,7 @@ class FakeServer:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = self.question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with lock:
                     place = len(outer.asked)
                     outer.asked.append(body)

@@ -1,0 +1,162 @@
+"""What answers to multiple-choice questions are worth: joint inference of where steps are shown and who answers.
+
+A step is shown in one of P places or in none. Asked in which of some places it is (none is an answer too), a model says
+what is true with probability r, its reliability, and guesses otherwise:
+
+    P(a | truth, r, g) = r [a is right] + (1 - r) q_g(a)
+
+q_g: how it guesses, one of a few behaviours: evenly, never "none", always "none", always the same letter, where some
+other step is shown, or the one before, or the next. Answers to
+the same question asked again count `AGAIN` of a first one, for a model repeats its errors. r and g are the same for
+all questions of a video and unknown: a Beta prior times what the steps themselves say of them,
+
+    P(r, g | answers) ~ P(r) P(g) prod_k sum_truth p_k(truth) prod_i P(a_ki | truth, r, g)
+
+so that steps that speech and pictures place surely find out a model that answers at random, always the same, or
+something else, and its answers then weigh nothing. How sure the prior may be of itself is not known either: it is
+raised to each of a few powers, which the answers weigh by what they make of them. Source: Dawid and Skene 1979, with
+the grounder's posterior in place of other annotators. Letters: K steps, P places, R reliabilities, G behaviours.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepline.grounding.said_to_shown import Array
+
+RELIABILITIES = np.linspace(0.0, 0.98, 50)  # (R,); nobody is believed without a doubt
+# P(g) of the behaviours; of LETTER for all letters together.
+EVENLY, NEVER_NONE, ALWAYS_NONE, ANOTHER, LETTER = 0.3, 0.15, 0.1, 0.25, 0.2
+AGAIN = 0.5  # of a first answer's log likelihood, that the same question asked again counts
+POWERS = (1.0, 1.5, 2.5, 4.0)  # of the prior: words place steps surely in one video and hardly in another
+USELESS = 0.5  # P(the model's answers say nothing at all) before any of them
+LOW = 0.1  # reliability up to which they say too little
+LEAST = 1e-3  # P(place) that no prior takes away altogether, shared by all places
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """One answered question. choices: the places offered, in the order shown; answer: a position, None for "none".
+
+    step: its row. again: whether the step had been asked about these places before.
+    """
+
+    step: int
+    choices: tuple[int, ...]
+    answer: int | None
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """places: (K, P + 1) P(step k is shown in place p), the last column P(it is not shown); reliability: (R,) P(r)."""
+
+    places: Array
+    reliability: Array
+
+    @property
+    def mean(self) -> float:
+        """The expected reliability."""
+        return float(self.reliability @ RELIABILITIES)
+
+    @property
+    def useless(self) -> float:
+        """P(the answers say nothing, or too little)."""
+        return float(self.reliability[RELIABILITIES <= LOW].sum())
+
+    def interval(self, part: float = 0.9) -> tuple[float, float]:
+        """Return the central interval that holds the reliability with probability `part`."""
+        total = self.reliability.cumsum()
+        low, high = np.searchsorted(total, [(1 - part) / 2, (1 + part) / 2])
+        return float(RELIABILITIES[low]), float(RELIABILITIES[min(high, len(RELIABILITIES) - 1)])
+
+
+def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -> Beliefs:
+    """Return what the answers make of the prior (K, P + 1); steps without an answer keep theirs.
+
+    right, wrong: the Beta prior of reliability, as if so many answers had been right and wrong before.
+    """
+    beta = (RELIABILITIES + 0.01) ** (right - 1) * (1.0 - RELIABILITIES) ** (wrong - 1)  # (R,)
+    beta = (1 - USELESS) * beta / beta.sum()
+    beta[0] += USELESS
+    found = [_infer_at(sharpened(prior, power), ballots, beta) for power in POWERS]
+    weight = np.exp([evidence - max(each[2] for each in found) for _, _, evidence in found])
+    weight /= weight.sum()
+    places = sum(w * places for w, (places, _, _) in zip(weight, found, strict=True))
+    reliability = sum(w * r for w, (_, r, _) in zip(weight, found, strict=True))
+    return Beliefs(np.asarray(places), np.asarray(reliability))
+
+
+def sharpened(prior: Array, power: float) -> Array:
+    """Return the beliefs (K, P + 1) with those in places raised to a power; P(not shown) stays."""
+    shown = prior[:, :-1] ** power
+    return np.concatenate([shown / shown.sum(axis=1, keepdims=True) * (1 - prior[:, -1:]), prior[:, -1:]], axis=1)
+
+
+def _infer_at(prior: Array, ballots: Sequence[Ballot], beta: Array) -> tuple[Array, Array, float]:
+    """Return places (K, P + 1), P(r) (R,) and the log evidence of the answers, for one prior; beta: P(r) before."""
+    letters = max((len(ballot.choices) for ballot in ballots), default=1)
+    behaviours = [EVENLY, NEVER_NONE, ALWAYS_NONE, *[ANOTHER / 3] * 3, *[LETTER / letters] * letters]  # (G,)
+    log_joint = np.log(np.outer(beta, behaviours))  # (R, G)
+    log_truths: dict[int, Array] = {}  # step -> (P + 1, R, G)
+    for ballot in ballots:
+        log_truth = log_truths.setdefault(ballot.step, np.zeros((prior.shape[1], *log_joint.shape)))
+        log_truth += (AGAIN if ballot.again else 1.0) * np.log(likelihood(ballot, prior, letters))
+    log_steps = {}  # step -> (R, G), log P(its answers | r, g)
+    for k, log_truth in log_truths.items():
+        log_steps[k] = np.log(np.einsum("p,prg->rg", prior[k], np.exp(log_truth)))
+        log_joint = log_joint + log_steps[k]
+    places = prior.copy()
+    for k, log_truth in log_truths.items():
+        others = np.exp(log_joint - log_steps[k] - (log_joint - log_steps[k]).max())  # (R, G), by the other steps
+        rows = prior[k] * np.einsum("rg,prg->p", others, np.exp(log_truth))
+        places[k] = rows / rows.sum()
+    joint = np.exp(log_joint - log_joint.max())
+    return places, joint.sum(axis=1) / joint.sum(), float(log_joint.max() + np.log(joint.sum()))
+
+
+def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
+    """Return P(answer | truth, r, g), (P + 1, R, G); letters: the most choices of any question."""
+    count, answer = len(ballot.choices), ballot.answer
+    others = np.delete(prior, ballot.step, axis=0).mean(axis=0) if len(prior) > 1 else prior[0]  # (P + 1,)
+    neighbours = [prior[max(ballot.step - 1, 0)], prior[min(ballot.step + 1, len(prior) - 1)]]
+    elsewhere = np.array([others, *neighbours])  # (3, P + 1), where a step that was not asked about is shown
+    offered = elsewhere[:, list(ballot.choices)]
+    right = np.zeros(prior.shape[1])
+    if answer is None:
+        right[:] = 1.0
+        right[list(ballot.choices)] = 0.0
+    else:
+        right[ballot.choices[answer]] = 1.0
+    # A guess that some behaviour would never make is a slip of one in a hundred.
+    guess = np.array(
+        [1 / (count + 1), 0.0 if answer is None else 1 / count, float(answer is None)]
+        + (1 - offered.sum(axis=1) if answer is None else offered[:, answer]).tolist()
+        + [float(answer == letter) for letter in range(letters)]
+    )
+    guess = 0.99 * guess + 0.01 / (count + 1)
+    r = RELIABILITIES
+    return np.asarray(right[:, None, None] * r[:, None] + (1 - r)[:, None] * guess)
+
+
+def expected_gain(row: Array, choices: Sequence[int], reliability: float, *, again: bool = False) -> float:
+    """Return how much an answer is expected to raise P(the likeliest truth of a step is right): its value.
+
+    row: (P + 1,) beliefs on the step. reliability: of who answers, who guesses evenly otherwise.
+    """
+    options = [*choices, None]
+    table = np.full((len(options), len(row)), (1 - reliability) / len(options))  # P(answer | truth)
+    for n, choice in enumerate(options):
+        if choice is None:
+            table[n, np.setdiff1d(np.arange(len(row)), choices)] += reliability
+        else:
+            table[n, choice] += reliability
+    if again:
+        table = table**AGAIN / (table**AGAIN).sum(axis=0)
+    return float((table * row).max(axis=1).sum() - row.max())
+
+
+def likeliest_places(row: Array, count: int) -> tuple[int, ...]:
+    """Return the places (without "not shown") that are likeliest, the best first; ties keep the earlier."""
+    return tuple(int(p) for p in np.argsort(-row[:-1], kind="stable")[:count])

@@ -1,0 +1,66 @@
+"""The main job with a vision-language model, from the command line to the record."""
+
+import base64
+import io
+import json
+
+import pytest
+from llm_fakes import Answers, FakeServer, completion
+from PIL import Image
+
+from stepline.storage import read_record
+
+QUICK = ("--set", "vision.witness.pause=0.0", "--set", "vision.screen_text=false", "--set", "vision.faces=false")
+
+
+def says_a(handler):
+    """Picture A for every step."""
+    count = handler.question["messages"][0]["content"][0]["text"].split("\n\n")[1].count("<step>")
+    reply = {str(n): {"after": "done", "shown": "A"} for n in range(1, count + 1)}
+    Answers.raw(completion(json.dumps(reply)))(handler)
+
+
+@pytest.fixture
+def run(stepline, small_video, captions_file, tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+
+    def call(*options):
+        given = ("steps", small_video, "--captions", captions_file, "--format", "json", "--out", tmp_path / "out")
+        return stepline(*given, *QUICK, *options)
+
+    return call
+
+
+def test_a_named_model_is_shown_pictures_of_the_video_and_the_record_says_which(run, small_video, tmp_path):
+    with FakeServer(says_a) as server:
+        done = run("--set", f"vision.witness.base_url={server.url}", "--set", "vision.witness.picture_size=96")
+        assert done.exit_code == 0, done.stderr
+        content = server.asked[0]["messages"][0]["content"]
+    record = read_record(tmp_path / "out" / f"{small_video.stem}.json")
+    report = record.models["witness"]
+    urls = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
+    pictures = [Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) for url in urls]
+    assert {picture.size for picture in pictures} == {(128, 96)}
+    assert report["requests"] == len(server.asked)
+    assert len(report["questions"][0]["pictures"]) == len(pictures)
+    assert record.settings["vision"]["witness"]["base_url"] == server.url
+    assert "a vision-language model" in " ".join(words for step in record.steps for words in step.seen) or any(
+        "too little to be believed" in warning for warning in record.warnings
+    )
+
+
+def test_a_dry_run_says_what_it_would_take_and_asks_nobody(run):
+    done = run("--set", "vision.witness.base_url=http://127.0.0.1:9/v1", "--dry-run")
+    assert done.exit_code == 0, done.stderr
+    assert "dry run: a vision-language model would be asked at most 10 requests" in done.stderr
+
+
+def test_a_server_that_fails_leaves_a_result_that_the_next_run_makes_anew(run):
+    with FakeServer(Answers.status(503), says_a) as server:
+        options = ("--set", f"vision.witness.base_url={server.url}", "--set", "vision.witness.retries=0",
+                   "--set", "vision.witness.concurrency=1")  # fmt: skip
+        first, second = run(*options), run(*options)
+        assert len(server.asked) > 1
+    assert "provisional: the vision-language model has not answered" in first.stderr
+    assert "done before" not in second.stderr
+    assert "provisional" not in second.stderr
