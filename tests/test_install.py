@@ -134,10 +134,23 @@ def test_what_is_published_is_whole(published):
     } <= inside
 
 
+def python_of(version):
+    """Return a Python of that version which this machine can start, or None."""
+    name = f"python{version}"
+    found = shutil.which(name)
+    return (
+        found if found and not subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode else None
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_wheel_in_an_empty_environment_runs_the_demo(published, tmp_path):
-    venv.create(tmp_path / "env", with_pip=True)
+@pytest.mark.parametrize("version", re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()))
+def test_the_wheel_in_an_empty_environment_runs_the_demo(published, tmp_path, version):
+    python = python_of(version)
+    if python is None:
+        pytest.skip(f"no Python {version} on this machine's path")
+    run(python, "-m", "venv", tmp_path / "env")
     programs = tmp_path / "env" / "bin"
     run(programs / "pip", "install", "-q", "-c", ROOT / "constraints.txt", published[1])
     home = {"STEPLINE_WEIGHTS": str(tmp_path / "weights"), "STEPLINE_CACHE": str(tmp_path / "cache")}
