@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from real_clips import DRAWS, pictures, records
+from real_clips import DRAWS, matched, pictures, records
 from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression
 
 import stepline.grounding.correspondence as package
 from stepline.grounding.settings import GroundSettings
 from stepline.pipeline.understand import VisualFeatures
-from stepline.records import Record
+from stepline.records import Record, Step
 from stepline.text import embed
 
 OUT = Path(package.__file__).with_name("correspondence.json")
@@ -75,6 +75,12 @@ def left_out(names: list[str], rows: Array, used: list[int]) -> Array:
     return odds
 
 
+def _right(pairs: list[tuple[dict[str, Any], Step]], earned: bool) -> int:
+    """Return how many found steps are rightly judged if the pictures have earned a say, or have not."""
+    said = [step.status != "said" and earned for _, step in pairs]
+    return sum(bool(label.get("shown")) == shown for (label, _), shown in zip(pairs, said, strict=True))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("clips", type=Path)
@@ -95,7 +101,9 @@ def main() -> None:
             rows[i, j] = cues(known[a], vectors[a], seen[b], np.mean(others, axis=0))
     own, steps = np.eye(len(names), dtype=bool), np.array([len(known[name].steps) for name in names])
     rng, least = np.random.default_rng(0), GroundSettings().belong_least
-    print("| cues | AUC | own steps shown | over other films |\n|---|---|---|---|")
+    found = [matched(labels[name]["steps"], known[name].steps) for name in names]
+    right = np.array([[_right(pairs, earned) for earned in (False, True)] for pairs in found])  # (N, 2)
+    print("| cues | AUC | own steps shown | over other films | found steps rightly judged |\n|---|---|---|---|---|")
     for cue_names in SUBSETS:
         odds = left_out(names, rows, [CUES.index(cue) for cue in cue_names])
         figures = []
@@ -103,7 +111,8 @@ def main() -> None:
             part, mine = odds[np.ix_(draw, draw)], own[np.ix_(draw, draw)]
             weight = np.repeat(steps[draw][:, None], len(draw), axis=1)
             shown = [float((weight * (part > least))[mask].sum() / weight[mask].sum()) for mask in (mine, ~mine)]
-            figures.append([auc(part[mine], part[~mine]), *shown])
+            judged = right[draw, (np.diag(part) > least).astype(int)].sum() / sum(len(found[n]) for n in draw)
+            figures.append([auc(part[mine], part[~mine]), *shown, float(judged)])
         low, high = np.percentile(figures[1:], [2.5, 97.5], axis=0)
         cells = [f"{v:.2f} [{a:.2f}, {b:.2f}]" for v, a, b in zip(figures[0], low, high, strict=True)]
         print(f"| {', '.join(cue_names)} | " + " | ".join(cells) + " |")

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.grounding.correspondence import correspondence
+from stepline.grounding.correspondence import HARDLY_FIT, correspondence, instruction_log_bayes
 from stepline.grounding.evidence import TimedText, contrast, log_bayes_factor, pictured, shot_slices, similarity
 from stepline.grounding.fusion import Flags, ShownPosterior, fuse, occupancy, part_neighbours, with_verdict
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import LookOdds, assign_to_shots, odds_by_look, shot_units, talking_heads
+from stepline.grounding.shots import LookOdds, assign_to_shots, odds_by_look, shot_units, talking_heads, told_and_chat
 from stepline.grounding.windows import (
     GroundingWindow,
     cut_activity,
@@ -35,6 +35,7 @@ from stepline.grounding.windows import (
 )
 from stepline.records import Alignment, FeatureSequence, Matrix, Sentence, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility as visible_by_wording
+from stepline.writing.types import under_condition
 
 if TYPE_CHECKING:
     from stepline.vision import Activity
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MINILM = 384  # width of the vectors that wording is judged on
+LAST_CASE = 0.5  # P(the case is shown) of a step told last and under a condition; both of real clips are not
 USUAL_WORDING = 0.15  # mean log odds that `visible` gives the step texts of COIN and CrossTask: how-to is not vlogs
 
 
@@ -52,7 +54,8 @@ class GroundReport:
     likeness: to the step's words; motion: 1 where some step is placed by shots, whose hands at work then count, else 0.
     lag: seconds by which the pictures of those shots follow the words. moved: steps whose likeliest second is more than
     2 s from that of speech alone. correspondence: log odds that the pictures belong to the speech, None where nothing
-    tells; earned: whether that is enough to call steps shown.
+    tells; earned: whether that is enough to call steps shown. instruction: log Bayes factor that the speech instructs,
+    None where the steps are not from it; instructs: whether that is enough to call steps shown.
     """
 
     likeness: float
@@ -63,13 +66,27 @@ class GroundReport:
     note: str
     correspondence: float | None = None
     earned: bool = False
+    instruction: float | None = None
+    instructs: bool = True
+
+    @property
+    def unclear(self) -> str:
+        """Why a step is "unclear", in plain words."""
+        if not self.instructs:
+            return "hardly a sentence of the video tells a step"
+        return "told last, and only for some case" if self.earned else HARDLY_FIT
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What the user should know before trusting the steps: that pictures and speech may be of two films."""
-        if self.correspondence is None or self.earned:
-            return ()
-        return ("what is seen hardly fits what is said: steps stand where they are said, and may not be shown",)
+        """What the user should know before trusting the steps: two films, or no how-to video."""
+        found = []
+        if self.correspondence is not None and not self.earned:
+            found.append("what is seen hardly fits what is said: steps stand where they are said, and may not be shown")
+        if not self.instructs:
+            found.append(
+                "hardly a sentence tells a step, as in a talk: steps stand where they are said, and may not be shown"
+            )
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -92,6 +109,7 @@ def ground(
     sentence_vectors: Matrix | None = None,
     on_screen: Sequence[TimedText] = (),
     visible: Sequence[float] | None = None,
+    written: bool = True,
     settings: GroundSettings | None = None,
 ) -> Grounding:
     """Return the steps placed where they are shown; without features and activity, by speech alone.
@@ -99,7 +117,9 @@ def ground(
     `said` of each step is where it is spoken, None where it is not; with a transcript, its `sources` say so more
     finely. step_vectors: (K, D), sentence_vectors: (S, D) in the space of the features. on_screen: what is written in
     the picture. visible: P(shown) of each step by its wording alone
-    (`visible.visible`). A long video is grounded in windows. Raises ShapeError when arrays do not fit together.
+    (`visible.visible`). written: whether the steps are all that the transcript tells, not a user's own lines; then how
+    many sentences tell one says whether it instructs at all. A long video is grounded in windows. Raises ShapeError
+    when arrays do not fit together.
     """
     settings = settings or GroundSettings()
     if step_vectors is not None and len(step_vectors) != len(steps):
@@ -109,7 +129,12 @@ def ground(
     possible = np.ones(math.ceil(duration))
     if activity is not None and len(activity.looks) > 0:
         possible = pictured(activity, len(possible), on_screen)
-    given = _Inputs(tuple(steps), duration, transcript, features, step_vectors, activity, visible, possible)
+    told = {source for step in steps for source in step.sources}
+    heard = len(transcript.sentences) if transcript and written and told else 0
+    instruction = round(instruction_log_bayes(len(told), heard), 3) if heard else None
+    given = _Inputs(
+        tuple(steps), duration, transcript, features, step_vectors, activity, visible, possible, instruction
+    )
     windows = cut_into_windows(steps, duration, settings)
     belong = None
     if features is not None or activity is not None:
@@ -127,7 +152,19 @@ def ground(
     grounding = (
         _ground(given, belong, settings) if len(windows) == 1 else _ground_windows(given, windows, belong, settings)
     )
-    return replace(grounding, steps=part_neighbours(grounding.steps))
+    return replace(grounding, steps=_doubt_last_case(part_neighbours(grounding.steps)))
+
+
+def _doubt_last_case(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the steps, the last of them "unclear" where it holds only in some case, which a video need not bring.
+
+    "If it gets worse, see a doctor" ends a video whose pictures have gone back to the start, or to the presenter.
+    """
+    if len(steps) < 2 or steps[-1].status != "shown" or steps[-1].said is None or not under_condition(steps[-1].text):
+        return tuple(steps)
+    return *steps[:-1], steps[-1].model_copy(
+        update={"status": "unclear", "score": LAST_CASE * (steps[-1].score or 0.0)}
+    )
 
 
 @dataclass(frozen=True)
@@ -142,6 +179,7 @@ class _Inputs:
     activity: "Activity | None"
     visible: Sequence[float] | None
     possible: Array  # (T,), 0 in the seconds that can show nothing
+    instruction: float | None  # log Bayes factor of the whole video
 
     def cut(self, window: GroundingWindow) -> "_Inputs":
         """Return what belongs to one window, its times counted from the window's start."""
@@ -156,6 +194,7 @@ class _Inputs:
             cut_activity(self.activity, window),
             None if self.visible is None else [self.visible[row] for row in rows],
             self.possible[int(window.context.start) : int(window.context.end)],
+            self.instruction,
         )
 
 
@@ -197,7 +236,7 @@ def _ground(given: _Inputs, belong: float | None, settings: GroundSettings) -> G
     posterior = fuse(prior, likeness, said, base, penalty, settings) if likeness.any() else speech
     lag, sent = settings.lag_usual, np.zeros(len(steps), dtype=bool)
     if activity is not None and len(activity.looks) > 0 and 0 < len(steps) <= len(shots):
-        chat = _chat_by_second(steps, given.transcript, seconds)
+        _, chat = told_and_chat(steps, given.transcript, seconds)
         by_look = odds_by_look(activity, shots, prior, chat)
         sent = ~said | _said_over_talk(talking_heads(by_look, shots), passages, settings)
         if sent.any():
@@ -209,16 +248,23 @@ def _ground(given: _Inputs, belong: float | None, settings: GroundSettings) -> G
         belong = (belong or 0.0) + agreed
     earned = belong is not None and belong > settings.belong_least
     posterior = posterior.within(given.possible)
+    instructs = given.instruction is None or given.instruction > settings.instructs_least
     likely = 1.0 if belong is None else _posterior(settings.belong_rate, belong)
+    if given.instruction is not None:
+        likely *= _posterior(settings.instructs_rate, given.instruction)
     grounded = tuple(
-        with_verdict(step, row, float(score), shots, duration, settings, belong=likely, earned=earned)
+        with_verdict(step, row, float(score), shots, duration, settings, belong=likely, earned=earned and instructs)
         for step, row, score in zip(steps, posterior.occupancy, posterior.score, strict=True)
     )
     expected = posterior.expected * np.where(said, likely, 1.0)[:, None]
     alignment = Alignment(tuple(step.text for step in steps), expected.astype(np.float32), 1.0, "probability")
     looked = given.features is not None or activity is not None
     report = _report(speech, posterior, lag, sent, len(shots), looked)
-    return Grounding(grounded, alignment, replace(report, correspondence=belong, earned=earned))
+    return Grounding(
+        grounded,
+        alignment,
+        replace(report, correspondence=belong, earned=earned, instruction=given.instruction, instructs=instructs),
+    )
 
 
 def _said_over_talk(talk: Array, passages: Sequence[Sequence[Span]], settings: GroundSettings) -> Flags:
@@ -255,17 +301,6 @@ def _by_shots(
         centers[:, (unit.start + unit.stop - 1) // 2] = column  # a step is likeliest in the middle of its shot
     rows = occupancy(centers / centers.sum(axis=1, keepdims=True), units.slices, settings.typical)
     return ShownPosterior(rows, assignment.shown, weight), assignment.lag
-
-
-def _chat_by_second(steps: Sequence[Step], transcript: Transcript | None, seconds: int) -> Array:
-    """Return (T,): how long, within each second, something is said that no step rests on."""
-    used = {source for step in steps for source in step.sources}
-    chat = np.zeros(seconds)
-    for n, sentence in enumerate(transcript.sentences if transcript and used else ()):
-        if n not in used:
-            for t in range(int(sentence.span.start), min(seconds, math.ceil(sentence.span.end))):
-                chat[t] += Span(float(t), float(t + 1)).overlap(sentence.span)
-    return chat
 
 
 def _visibility_of_wording(features: FeatureSequence | None, vectors: Matrix | None) -> Sequence[float] | None:
@@ -337,7 +372,8 @@ def _merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
     note = f"{len(reports)} windows; in the first: {reports[0].note}"
     told = [report.correspondence for report in reports if report.correspondence is not None]
     earned = any(report.earned for report in reports)
-    return GroundReport(likeness, motion, lag, moved, shots, note, float(np.mean(told)) if told else None, earned)
+    merged = GroundReport(likeness, motion, lag, moved, shots, note, float(np.mean(told)) if told else None, earned)
+    return replace(merged, instruction=reports[0].instruction, instructs=reports[0].instructs)
 
 
 def _report(

@@ -25,21 +25,21 @@ class GroundSettings(Settings):
     """Where a step is shown, by where it is said and what is seen."""
 
     shown_rate: Fraction = 0.9  # P(a written step is shown) where the picture cannot tell; real clips: .92
-    shown_rate_shots: Fraction = 0.83  # the same of a step whose words lie on a talking head; drawn videos: 0.82
+    shown_rate_shots: Fraction = 0.81  # the same of a step whose words lie on a talking head; drawn videos: 0.82
     unsaid_rate: Fraction = 0.3  # the same for a step that nobody speaks of (a recipe's line); a guess
     shown_threshold: Fraction = 0.5  # P(shown) below which a step is only "said"
     belong_rate: Fraction = 0.95  # P(the pictures belong to the speech) before any evidence; a guess
-    belong_least: Offset = (
-        -0.85
-    )  # log odds that they belong from which a step is "shown", below it is "unclear": 3 to 7
-    talk: NonNegative = 0.5  # nats against doing from which a talking head may send its steps elsewhere
+    belong_least: Offset = -0.8  # log odds that they belong from which a step is "shown", below "unclear": 3 to 7
+    instructs_rate: Fraction = 0.95  # P(the speech instructs) before any evidence; a guess
+    instructs_least: Offset = -1.6  # nats for that, from which a step is "shown"; 73 how-to transcripts have more
+    talk: NonNegative = 0.2  # nats against doing from which a talking head may send its steps elsewhere
     likeness_penalty: NonNegative = 2.0  # nats a unit of weight that likeness must earn
     likeness_penalty_conse: NonNegative = 4.0  # the same of ConSE's, which less lets carry steps away on real clips
     vision_limit: Weight = 2.0  # greatest weight that vision may earn, a standard deviation; keeps it finite
     vision_alone: Positive = 2.0  # the weight of likeness where nothing is said, so that none can be earned
     lag_reach: NonNegative = 6.0  # seconds, the greatest lag of the steps that talking heads send elsewhere
     lag_spread: Positive = 2.0  # seconds, how the lag varies from video to video; WhenAct: 1.2 under coarse windows
-    lag_usual: Offset = 1.0  # seconds by which pictures follow the words; WhenAct: 1.0
+    lag_usual: Offset = 1.25  # seconds by which pictures follow the words; WhenAct: 1.0
     likeness_shots: NonNegative = 0.4  # weight of likeness, a standard deviation, among shots
     unwritten: Fraction = 0.15  # share of the shots in which something is done that is no step
     order: NonNegative = 0.8  # nats that a pair of steps shown in another order costs

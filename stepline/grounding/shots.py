@@ -29,6 +29,7 @@ Letters: K steps, T seconds, U units, C shots, D width.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ import numpy as np
 from stepline.grounding.evidence import known_mean_by_second, mean_by_second
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
-from stepline.records import FeatureSequence, Span, Step
+from stepline.records import FeatureSequence, Span, Step, Transcript
 
 if TYPE_CHECKING:
     from stepline.vision import Activity
@@ -112,6 +113,20 @@ def talking_heads(odds: LookOdds, shots: Sequence[slice]) -> Array:
     Of all that speaks for or against doing, this alone holds on real clips (docs/real_clips.md).
     """
     return np.repeat(odds.again, [shot.stop - shot.start for shot in shots])
+
+
+def told_and_chat(steps: Sequence[Step], transcript: Transcript | None, seconds: int) -> tuple[Array, Array]:
+    """Return (T,) twice: how long, within each second, a sentence is said that a step rests on, and another one.
+
+    Where no step rests on a sentence nothing is known, and both are 0.
+    """
+    used = {source for step in steps for source in step.sources}
+    told, chat = np.zeros(seconds), np.zeros(seconds)
+    for n, sentence in enumerate(transcript.sentences if transcript and used else ()):
+        row = told if n in used else chat
+        for t in range(int(sentence.span.start), min(seconds, math.ceil(sentence.span.end))):
+            row[t] += Span(float(t), float(t + 1)).overlap(sentence.span)
+    return told, chat
 
 
 def doing_odds(presenter: Array, told: Array, chat: Array) -> Array:

@@ -25,21 +25,19 @@ Letters: K texts, T feature rows, C width of the features.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from stepline.device import current_device, device_of
 from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.speech import grow_window
-from stepline.nasva.onnx_aligner import OnnxAligner
+from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerSettings, Mode
 from stepline.records import Alignment, FeatureSequence, Matrix, Span
-
-if TYPE_CHECKING:
-    from stepline.nasva.model import Aligner
+from stepline.training.batches import Sample, collate
 
 NOWHERE = -1.0  # cosine of a row that no window with the text covers: never the best
 
@@ -67,7 +65,7 @@ class AlignmentWindow:
 
 
 def align(
-    aligner: "Aligner | OnnxAligner",
+    aligner: Aligner,
     features: FeatureSequence,
     texts: Sequence[str],
     vectors: Matrix,
@@ -81,7 +79,7 @@ def align(
 
 
 def score_texts(
-    aligner: "Aligner | OnnxAligner",
+    aligner: Aligner,
     features: FeatureSequence,
     vectors: Matrix,
     *,
@@ -141,22 +139,9 @@ def alignment_windows(
 
 
 def _passes(
-    aligner: "Aligner | OnnxAligner",
-    video: Matrix,
-    vectors: Matrix,
-    parts: Sequence[AlignmentWindow],
-    settings: AlignerSettings,
+    aligner: Aligner, video: Matrix, vectors: Matrix, parts: Sequence[AlignmentWindow], settings: AlignerSettings
 ) -> Iterator[tuple[AlignmentWindow, Matrix, Matrix | None]]:
     """Yield each window with its scores (texts, rows) and alignability logits (texts,), cut back to what is real."""
-    if isinstance(aligner, OnnxAligner):
-        for part in parts:
-            rows, texts = video[part.start : part.end], vectors[part.first : part.last]
-            yield part, *aligner(rows, texts, ordered=settings.mode == "narration")
-        return
-    import torch
-
-    from stepline.training.batches import Sample, collate
-
     device = device_of(aligner)
     was_training = aligner.training
     aligner.eval()

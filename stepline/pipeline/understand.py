@@ -27,9 +27,9 @@ from pydantic import JsonValue
 
 from stepline.device import current_device
 from stepline.errors import MediaError, SettingsError
-from stepline.grounding.correspondence import AFTER, BEFORE, STANDING, is_phrase, is_said
+from stepline.grounding.correspondence import AFTER, BEFORE, HARDLY_FIT, STANDING, is_phrase, is_said
 from stepline.outputs.text import one_line, shorten, shown_span
-from stepline.pipeline.describe import FROM_WITNESS, Descriptions, describe_pictures
+from stepline.pipeline.describe import describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.part import features_within, in_whole_video, part_info, transcript_within
 from stepline.pipeline.request import Request, StepsSettings
@@ -41,13 +41,15 @@ from stepline.weights import sha256
 from stepline.wys2.settings import JudgeSettings
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from stepline.asr.whisper import Models
     from stepline.grounding.ground import Grounding
     from stepline.media import MediaInfo
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.nasva.predict import AlignerGrounding
     from stepline.vision import Activity, Backbone, PictureCues
-    from stepline.visual_questions import PictureReader, VisualAnswers
+    from stepline.visual_questions import VisualAnswers
     from stepline.writing import WrittenSteps
     from stepline.wys2.predict import LoadedDetector
 
@@ -114,6 +116,7 @@ def understand(
     networks: what `load_networks` made of the same settings, where several videos share them.
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
+    from stepline.grounding.ground import GroundReport
     from stepline.media import probe
 
     whole = probe(request.path, settings.media)
@@ -129,11 +132,17 @@ def understand(
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts))
     transcript, grounding, alignment, judge, answers = inside.transcript, None, None, None, None
     if inside.steps and info.has_picture:
-        grounding = ground_steps(inside.steps, duration, transcript, visual, settings, networks.aligner)
+        grounding = ground_steps(
+            inside.steps, duration, transcript, visual, settings, networks.aligner, written=not request.texts
+        )
         if settings.vision.witness.named:
             answers = ask_witness(request, grounding, visual, settings, duration)
             grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
-        steps = tuple(describe_evidence(step, transcript, visual) for step in grounding.steps)
+        unclear = grounding.report.unclear if isinstance(grounding.report, GroundReport) else HARDLY_FIT
+        doing = doing_by_second(grounding.steps, transcript, visual)
+        steps = tuple(
+            describe_evidence(step, transcript, visual, unclear=unclear, doing=doing) for step in grounding.steps
+        )
         alignment = grounding.alignment
     else:  # no step of a sound without a picture is shown
         steps = tuple(
@@ -141,10 +150,6 @@ def understand(
             for step in inside.steps
         )
     pictures = describe_pictures(networks.describer, visual.features, transcript, steps, settings.procx, duration)
-    if settings.vision.witness.named and visual.features is not None and not (
-        transcript.sentences or request.texts or pictures.steps
-    ):  # fmt: skip
-        pictures = describe_by_witness(request, visual, settings, duration)
     if info.has_picture:
         transcript, judge = judge_sentences(
             transcript, steps, alignment, visual, settings.judge, networks.detector,
@@ -214,8 +219,7 @@ def _listen_and_look(
                 request, info, settings, models=networks.recognisers, progress=progress, stop=stop
             )
             trim_memory()  # the recogniser's memory, before the grammar is loaded
-            described = networks.describer is not None or settings.vision.witness.named
-            if speech.end > 0 and not (speech.transcript.sentences or request.texts or described):
+            if speech.end > 0 and not (speech.transcript.sentences or request.texts or networks.describer):
                 stop.set()
                 with contextlib.suppress(StoppedError):
                     looking.result()  # raises what went wrong there
@@ -387,10 +391,13 @@ def ground_steps(
     visual: VisualFeatures,
     settings: StepsSettings,
     aligner: "LoadedAligner | None" = None,
+    *,
+    written: bool = True,
 ) -> "Grounding | AlignerGrounding":
     """Return the steps with the seconds in which they are shown, their scores and the alignment.
 
-    aligner: a trained network that does it; else the default grounder, which needs none.
+    aligner: a trained network that does it; else the default grounder, which needs none. written: whether the steps
+    are what a writer found in the transcript, not the user's own lines.
     """
     vectors = visual.backbone.encode_texts([step.text for step in steps]) if visual.backbone else None
     if aligner is not None and visual.features is not None and vectors is not None:
@@ -412,6 +419,7 @@ def ground_steps(
         activity=visual.activity,
         sentence_vectors=backbone.encode_texts(said) if backbone is not None and known and said else None,
         on_screen=visual.cues.lines if visual.cues is not None else (),
+        written=written,
         settings=settings.nasva.ground,
     )
 
@@ -424,68 +432,61 @@ def ask_witness(
     duration: float,
 ) -> "VisualAnswers":
     """Return what a vision-language model makes of the grounded steps, by pictures of the video itself."""
+    from stepline.grounding.evidence import shot_slices
+    from stepline.media import read_frames_at
     from stepline.visual_questions import ask_about_steps
+    from stepline.visual_questions.questions import jpeg
+
+    witness = settings.vision.witness
+    start = request.part.start if request.part is not None else 0.0
+
+    def pictures(seconds: Sequence[float]) -> dict[float, bytes]:
+        wanted = {start + second: second for second in seconds}
+        frames = read_frames_at(request.path, list(wanted), settings=settings.media, shorter=witness.picture_size)
+        return {wanted[frame.time]: jpeg(frame.image) for frame in frames}
 
     return ask_about_steps(
         grounding.steps,
         grounding.alignment,
-        _shots(visual, grounding.alignment.scores.shape[1]),
-        _picture_reader(request, settings),
+        shot_slices(visual.activity.cuts if visual.activity else (), grounding.alignment.scores.shape[1]),
+        pictures,
         duration=duration,
-        settings=settings.vision.witness,
+        settings=witness,
         ground=settings.nasva.ground,
-        start=request.part.start if request.part is not None else 0.0,
+        start=start,
     )
 
 
-def describe_by_witness(
-    request: Request, visual: VisualFeatures, settings: StepsSettings, duration: float
-) -> Descriptions:
-    """Return the steps of a video in which nobody speaks, in a vision-language model's words for its pictures."""
-    from stepline.visual_questions.describe import describe_places
+def doing_by_second(
+    steps: Sequence[Step], transcript: Transcript, visual: VisualFeatures
+) -> "npt.NDArray[np.float64] | None":
+    """Return (T,): log odds of doing against talk in each second; None where no faces were looked for."""
+    if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
+        return None
+    from stepline.grounding.shots import doing_odds, told_and_chat
 
-    steps, report, notes = describe_places(
-        _shots(visual, math.ceil(duration)),
-        _picture_reader(request, settings),
-        duration=duration,
-        settings=settings.vision.witness,
-        start=request.part.start if request.part is not None else 0.0,
-    )
-    return Descriptions(steps, notes=(*notes, *([FROM_WITNESS] if steps else [])), network={"witness": report})
+    presenter = visual.cues.presenter.astype(np.float64)
+    return doing_odds(presenter, *told_and_chat(steps, transcript, len(presenter)))
 
 
-def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
-    """Return the shots of a video of so many seconds as slices of them; one where cuts are not known."""
-    from stepline.grounding.evidence import shot_slices
-
-    return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
-
-
-def _picture_reader(request: Request, settings: StepsSettings) -> "PictureReader":
-    """Return what reads JPEGs of a video, or of its part, by their seconds."""
-    from stepline.media import read_frames_at
-    from stepline.visual_questions.questions import jpeg
-
-    start, size = request.part.start if request.part is not None else 0.0, settings.vision.witness.picture_size
-
-    def pictures(seconds: Sequence[float]) -> dict[float, bytes]:
-        wanted = {start + second: second for second in seconds}
-        frames = read_frames_at(request.path, list(wanted), settings=settings.media, shorter=size)
-        return {wanted[frame.time]: jpeg(frame.image) for frame in frames}
-
-    return pictures
-
-
-def describe_evidence(step: Step, transcript: Transcript, visual: VisualFeatures) -> Step:
+def describe_evidence(
+    step: Step,
+    transcript: Transcript,
+    visual: VisualFeatures,
+    *,
+    unclear: str = HARDLY_FIT,
+    doing: "npt.NDArray[np.float64] | None" = None,
+) -> Step:
     """Return the step with `seen`: what the picture says for and against it where it is shown, else while it is said.
 
     For it: a shot that begins with its sentence, its words on screen. Against it: a presenter's face for half of the
-    time or longer, pictures that as a whole hardly fit the speech. Neither: other text that a person can compare.
+    time or longer, unless it is likelier at work (doing: (T,) log odds), what makes it unclear. Neither: other text
+    that a person can compare.
     """
     span = shown_span(step) or step.said
     if span is None:
         return step
-    seen = ["against: the pictures of the whole video hardly fit its words"] if step.status == "unclear" else []
+    seen = [f"against: {unclear}"] if step.status == "unclear" else []
     cuts = visual.activity.cuts if visual.activity is not None else ()
     sentences = [transcript.sentences[index] for index in step.sources]
     if any(-BEFORE <= cut - sentence.span.start <= AFTER for sentence in sentences for cut in cuts):
@@ -493,7 +494,8 @@ def describe_evidence(step: Step, transcript: Transcript, visual: VisualFeatures
     if visual.cues is not None:
         during = visual.cues.between(span.start, span.end)
         faces = during.presenter[np.isfinite(during.presenter)]
-        if len(faces) and float((faces >= PRESENTER).mean()) >= HALF:
+        works = doing is not None and float(doing[int(span.start) : math.ceil(span.end)].mean()) > 0
+        if len(faces) and float((faces >= PRESENTER).mean()) >= HALF and not works:
             seen.append("against: a face looks into the camera, as a presenter's does")
         words = " ".join([step.text, *(sentence.text for sentence in sentences)])
         lines = [line for line in visual.cues.lines if line.span.overlap(span) > 0 and line.span.duration < STANDING]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from stepline.records import Rejected, Step, StepKind
 
 # An order not to do: "don't move them", "be careful not to tear it"; "don't forget to stir" is one to do.
+_CONDITION = re.compile(r"\b(?:if|unless|in (?:the )?(?:case|event) (?:of|that)|in case)\b")
 _AVOID = re.compile(
     r"(?:\w+ly |please |also |and |but |you )*"
     r"(?:(?:do not|don't|dont|must not|mustn't|should not|shouldn't|cannot|can't|try not to|never)"
@@ -26,6 +27,11 @@ class WrittenSteps:
     steps: tuple[Step, ...] = ()
     dropped: tuple[Rejected, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def under_condition(text: str) -> bool:
+    """Return whether an English instruction holds only in some case: "call for help if the burn is severe"."""
+    return bool(_CONDITION.search(text.lower()))
 
 
 def instruction_kind(text: str) -> StepKind:

@@ -11,6 +11,7 @@ from stepline.grounding.correspondence import (
     CorrespondenceWeights,
     coincidence_log_bayes,
     correspondence,
+    instruction_log_bayes,
 )
 from stepline.grounding.ground import ground
 from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
@@ -58,9 +59,10 @@ def test_the_topic_is_the_cosine_of_what_is_said_and_what_is_seen_less_the_mean_
 
 
 def test_a_caption_that_is_being_said_speaks_for_the_pictures():
-    said = sentences(10)
+    said = (*sentences(10), *sentences(40, text="wait for help"))
     assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(10, 13))]).text > 1
     assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(40, 43))]).text < 0  # not then
+    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(25, 28))]).text == 0  # nobody speaks then
     assert correspondence(said, 60.0, on_screen=[Line("Lift your chin", Span(10, 13))]).text < 0
     assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(0, 60))]).text == 0  # a watermark
     assert correspondence(said, 60.0, on_screen=[Line("PRESS", Span(10, 13))]).text > 1  # a long word alone
@@ -70,6 +72,47 @@ def test_a_caption_that_is_being_said_speaks_for_the_pictures():
 def test_nothing_known_is_not_known():
     assert not correspondence(sentences(5), 20.0).known
     assert Correspondence(0.0, None, 0.0).log_odds(WEIGHTS) == 0.0
+
+
+def test_a_talk_of_whose_sentences_few_tell_a_step_does_not_instruct():
+    # one sentence of one: Beta(7.1, 6.9) has a mean of .507, other talk .091
+    assert instruction_log_bayes(1, 1) == pytest.approx(math.log(7.1 / 14 / 0.091))
+    assert instruction_log_bayes(1, 8) < instruction_log_bayes(2, 10) < 0 < instruction_log_bayes(4, 14)
+
+
+@pytest.mark.parametrize(("written", "status"), [(True, "unclear"), (False, "shown")])
+def test_a_step_of_a_talk_is_not_shown_by_pictures_that_fit_the_talk(written: bool, status: str):
+    # the news over its own pictures, with captions: one of twelve sentences reads like a step
+    said = sentences(*range(0, 60, 5), text="the city mourns its mayor")
+    lines = [Line(sentence.text, sentence.span) for sentence in said[::2]]
+    lines[:1] = [Line("city mayor mourns", said[0].span)]
+    moving = Activity(np.full(60, 0.1, np.float32), (20.1, 40.2), 1.0, peaks=np.full(60, 0.3, np.float32))
+    step = Step(id="1", text="mourn the mayor", said=said[4].span, sources=(4,))
+    found = ground(
+        [step], duration=60.0, transcript=Transcript(sentences=said), activity=moving, on_screen=lines, written=written
+    )
+    assert [one.status for one in found.steps] == [status]
+    assert any("as in a talk" in doubt for doubt in found.report.doubts) == written
+    assert found.steps[0].at is not None  # it keeps its place
+
+
+@pytest.mark.parametrize(
+    ("texts", "statuses"),
+    [
+        (("press", "call for help if it goes on"), ["shown", "unclear"]),
+        (("if it bleeds, press", "call for help"), ["shown", "shown"]),  # the case is what the video is about
+    ],
+)
+def test_what_is_told_last_and_for_some_case_is_unclear(texts: tuple[str, str], statuses: list[str]):
+    said = sentences(5, 25, text="press the wound firmly")
+    steps = [Step(id=str(n), text=texts[n], said=said[n].span, sources=(n,)) for n in (0, 1)]
+    lines = [Line("Press the wound", sentence.span) for sentence in said]
+    lines[1] = Line("wound press firmly", said[1].span)
+    moving = Activity(np.full(40, 0.1, np.float32), (), 1.0, peaks=np.full(40, 0.3, np.float32))
+    found = ground(steps, duration=40.0, transcript=Transcript(sentences=said), activity=moving, on_screen=lines)
+    assert [step.status for step in found.steps] == statuses
+    assert found.report.unclear == "told last, and only for some case"
+    assert all(step.at is not None for step in found.steps)
 
 
 def speech_and_steps() -> tuple[Transcript, list[Step]]:

@@ -171,6 +171,9 @@ def test_a_step_tells_what_the_picture_holds_meanwhile():
             "text on screen: SOME OTHER THING", "for: its words stand on screen: CUT NOW")  # fmt: skip
     assert seen(said=Span(10, 16), status="said", spans=(Span(30, 33),), sources=(1,)) == told
     assert seen(said=Span(10, 16), status="shown", spans=(Span(20, 24),), sources=(2,)) == ()  # a face for 1 s of 4
+    at_work = np.full(40, 2.0)  # whoever does what they tell faces the camera too
+    step = Step(id="1", text="cut", said=Span(10, 16), status="said")
+    assert not any("face" in line for line in describe_evidence(step, transcript, visual, doing=at_work).seen)
     unclear = "against: the pictures of the whole video hardly fit its words"
     assert seen(said=Span(20, 23), status="unclear", spans=(Span(30, 33),)) == (unclear,)
     assert seen(status="not found") == ()
