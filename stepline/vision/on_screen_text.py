@@ -140,9 +140,13 @@ class TextMeter:
         return _Line(box, pixels, ScreenText(text, seconds, (bottom - top) / len(picture)))
 
     def _has_outlines_of(self, line: _Line, picture: Image, box: Box) -> bool:
-        """Tell whether letters of the same outlines stand in both pictures, where either finds the line."""
+        """Tell whether letters of the same outlines stand in both pictures, where either finds the line.
+
+        A line that grows by a letter or more is still being written, and read anew.
+        """
         assert self._picture is not None
-        if self._picture.shape != picture.shape:
+        grown = (box[2] - box[0]) - (line.box[2] - line.box[0])
+        if self._picture.shape != picture.shape or grown >= (box[3] - box[1]) / 2:
             return False
         left, top, right, bottom = (*map(min, line.box[:2], box[:2]), *map(max, line.box[2:], box[2:]))
         outlines = []

@@ -84,6 +84,23 @@ def test_other_letters_before_the_same_background_are_another_line():
     assert [(line.span.start, line.span.end) for line in meter.finish()] == [(0.0, 2.0), (2.0, 6.0)]
 
 
+def test_a_line_that_is_still_being_written_is_read_again():
+    class Grows(Bar):
+        width = 20
+
+        def __call__(self, picture):
+            letters = super().__call__(picture)
+            letters[:, 40 + self.width :] = False
+            self.width += 20
+            return letters
+
+    reading = Reading()
+    meter = TextMeter(Grows(), reading)
+    for number in range(2):
+        meter.add(caption(30 * number), Span(2.0 * number, 2.0 * number + 2))
+    assert reading.count == 2
+
+
 def test_a_line_that_was_not_read_surely_is_read_again_where_its_pixels_change():
     reading = Reading(sure=0.5)
     meter = TextMeter(Bar(), reading)
