@@ -15,6 +15,7 @@ of an environment without torch.
 
 import argparse
 import importlib
+import inspect
 import json
 import os
 import statistics
@@ -165,6 +166,7 @@ def stage_seconds(videos: list[Path]) -> dict[str, float]:
             meter.add(frame)
 
     listening = importlib.import_module("stepline.asr.transcribe")  # the package's own name for it is the function
+    kept = {"models": {}} if "models" in inspect.signature(listening.transcribe).parameters else {}
     read_again = listening.read_again
     for number, video in enumerate([videos[0], *videos]):
         if number == 1:  # the first is for loading
@@ -174,7 +176,7 @@ def stage_seconds(videos: list[Path]) -> dict[str, float]:
         blocks = timed("sound: decode", lambda video=video: list(read_sound(video)))
         timed("sound: voice detection", lambda blocks=blocks: list(AudioWindower(AsrSettings()).windows(blocks)))
         listening.read_again = lambda *given, **more: timed("speech: second reading", read_again, *given, **more)
-        heard = timed("speech: recognition, both", listening.transcribe, blocks)
+        heard = timed("speech: recognition, both", listening.transcribe, blocks, **kept)
         listening.read_again = read_again
         frames = timed("picture: decode, scale", lambda video=video: list(read_frames(video, rate, 256)))
         timed("picture: motion, cuts", measure_activity, frames)
