@@ -3,6 +3,7 @@
     python benchmarks/asr.py [--clips FOLDER] [--base]
     python benchmarks/asr.py --add base memory     # these rows alone, beside those that the file has
     python benchmarks/asr.py --labelled CLIPS [--words FILE]   # only this: labelled steps, and word errors
+    python benchmarks/asr.py --labelled CLIPS --words FILE --cache DIR [--again MODEL]   # unsure words heard again
 
 The speech is made by espeak-ng from texts in this file, clean and under pink noise; Whisper never heard such a
 voice, so its errors are more than on people. Prints tables and writes benchmarks/results/asr.json.
@@ -16,17 +17,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from media import peak_mib
+from real_clips import pictures
 
 from stepline.asr import AsrSettings, TranscriptionResult, transcribe
+from stepline.asr.audio_windows import AudioWindower
+from stepline.asr.second_reading import PAD, SILENCE, _cut, _divide
+from stepline.asr.vad import FRAME, find_speech
+from stepline.asr.whisper import Whisper
 from stepline.media import AudioBlock, probe, read_sound
+from stepline.records import Word
 
 Samples = npt.NDArray[np.float32]
 
@@ -53,6 +62,7 @@ TEXTS = (
     " Put the tube back inside the tire. Pump it up again and you are done. See you in the next one.",
 )
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+UNSURE = 0.3  # probability of a word under which its utterance is read again
 NUMBERS = {str(value): word for value, word in enumerate(DIGITS)}
 
 
@@ -199,6 +209,65 @@ def labelled(clips: Path, references: dict[str, str]) -> dict[str, float]:
     }
 
 
+class PromptedWhisper(Whisper):
+    """Whisper that is told what stands in the picture."""
+
+    prompt: str | None = None
+
+    def _options(self, beam: int | None) -> dict[str, Any]:
+        return {**super()._options(beam), "initial_prompt": self.prompt}
+
+
+def heard_again(clips: Path, references: dict[str, str], cache: Path, model: str) -> dict[str, float]:
+    """Return the word errors as they are, and if utterances with an unsure word are read again.
+
+    A word of four letters under a probability of UNSURE; "plain" by the same reading, "told" with the text that stands
+    in the picture as prompt. The second reading stays where it is surer, or where more of its words are on screen.
+    cache: of real_clips.py.
+    """
+    settings = AsrSettings(language="en")
+    whisper = PromptedWhisper(model, settings)
+    wrong: Counter[str] = Counter()
+    for name, reference in references.items():
+        truth, lines = words(reference), pictures(clips / name, cache).cues.lines
+        heard = [word for s in transcribe(read_sound(clips / name)).transcript.sentences for word in s.words]
+        kept = {f"{prompt}, {rule}": heard for prompt in ("plain", "told") for rule in ("surer", "on screen")}
+        for window in AudioWindower(settings).windows(read_sound(clips / name)):
+            for first, last in find_speech(window.voice, threshold=settings.voice, gap=SILENCE, pad=PAD):
+                piece = _cut(window, (first // FRAME, min(len(window.voice), -(-last // FRAME))))
+                if not any(
+                    len(w.text.strip()) > 3 and w.confidence < UNSURE for w in _divide(heard, piece.start, piece.end)[1]
+                ):
+                    continue
+                near = [
+                    line.text for line in lines if line.span.start <= piece.end + 4 and line.span.end >= piece.start - 4
+                ]
+                on_screen = set(words(" ".join(near)))
+                for prompt in ("plain", "told"):
+                    whisper.prompt = ". ".join(near)[:300] or None if prompt == "told" else None
+                    again = whisper.read(piece).words
+                    for rule in ("surer", "on screen"):
+                        before, old, after = _divide(kept[f"{prompt}, {rule}"], piece.start, piece.end)
+                        if rule == "surer":
+                            better = _sureness(again) > _sureness(old) + 0.05
+                        else:
+                            better = _common(again, on_screen) > _common(old, on_screen)
+                        if better:
+                            kept[f"{prompt}, {rule}"] = [*before, *again, *after]
+        for way, found in {"as it is": heard, **kept}.items():
+            wrong[way] += errors(truth, words(" ".join(word.text for word in found)))
+        wrong["words"] += len(truth)
+    return dict(wrong)
+
+
+def _sureness(found: Sequence[Word]) -> float:
+    return float(np.mean([word.confidence or 0.0 for word in found])) if found else 0.0
+
+
+def _common(found: Sequence[Word], on_screen: set[str]) -> int:
+    return sum(len(part) > 2 and part in on_screen for word in found for part in words(word.text))
+
+
 def memory(model: str, minutes: int) -> dict[str, float]:
     """Return the peak memory of a process that only transcribes: the spoken texts, then noise, in one stream."""
     command = [sys.executable, __file__, "--memory-of", model, str(minutes)]
@@ -230,9 +299,16 @@ def main() -> None:
     parser.add_argument("--memory-of", nargs=2)
     parser.add_argument("--labelled", type=Path, help="a folder of clips with labels.json; nothing else is measured")
     parser.add_argument("--words", type=Path, help="JSON: what is said in each of those clips, word for word")
+    parser.add_argument(
+        "--cache", type=Path, help="that of real_clips.py: read unsure words again, with text on screen"
+    )
+    parser.add_argument("--again", default="whisper-tiny.en", help="the model that reads them again")
     options = parser.parse_args()
     if options.labelled:
         references = json.loads(options.words.read_text(encoding="utf-8")) if options.words else {}
+        if options.cache:
+            print(heard_again(options.labelled, references, options.cache, options.again))
+            return
         print({key: round(value, 3) for key, value in labelled(options.labelled, references).items()})
         return
     if options.memory_of:

@@ -37,6 +37,7 @@ class OnnxGraph:
         self._inputs: Message = []
         self._constants: Message = []
         self._nodes: Message = []
+        self._outputs: Message = []
         self._count = 0  # of names given
 
     def _name(self) -> str:
@@ -65,16 +66,22 @@ class OnnxGraph:
         self._nodes += _field(1, node)
         return output
 
-    def serialize(self, output: str) -> bytes:
-        """Return the model as the bytes of an ONNX file. output: float32."""
-        graph = [*self._nodes, *_field(2, "stepline"), *self._constants, *self._inputs]
-        graph += _field(12, _value(output, "float32"))
+    def output(self, name: str, value: str) -> None:
+        """Have a value, float32, be an output of the graph by a name."""
+        node = [*_field(1, value), *_field(2, name), *_field(4, "Identity")]
+        self._nodes += _field(1, node)
+        self._outputs += _field(12, _value(name, "float32"))
+
+    def serialize(self) -> bytes:
+        """Return the model as the bytes of an ONNX file."""
+        graph = [*self._nodes, *_field(2, "stepline"), *self._constants, *self._inputs, *self._outputs]
         sets = [piece for name, number in OPERATORS for piece in _field(8, _field(1, name) + _field(2, number))]
         return b"".join([*_field(1, IR_VERSION), *sets, *_field(7, graph)])
 
     def compile(self, output: str) -> Callable[..., Array]:
         """Return a function that takes the inputs by name and returns the output; the graph is used up."""
-        model = self.serialize(output)
+        self._outputs += _field(12, _value(output, "float32"))
+        model = self.serialize()
         self._constants.clear()  # they are in the model, and soon in the session: what is held twice is freed
         session = start_session(model)
         del model

@@ -165,7 +165,7 @@ def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
     for part in parts[:-1]:
         branch = branch.setdefault(part, {})
         if not isinstance(branch, dict):
-            raise SettingsError(f"{origin}: {part!r} is a value, not a section")
+            raise SettingsError(f"{origin}: {part!r} is a value, not a section; write section.key=value")
     try:
         branch[parts[-1]] = parse_toml(f"v = {value}")["v"]
     except LimitError as error:

@@ -3,6 +3,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import hypothesis
 import pytest
 from click.testing import CliRunner
 from small_video import CAPTIONS, draw_video
@@ -14,6 +15,10 @@ from stepline.weights import weights_folder
 os.environ["STEPLINE_CONFIG"] = ""
 for variable in [name for name in os.environ if name.startswith("STEPLINE_") and "__" in name]:
     del os.environ[variable]
+
+# No example has a time limit: a busy machine takes seconds for what takes a quiet one microseconds.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 def _refuse_faults(module, name, status_of):

@@ -160,7 +160,11 @@ def test_the_wheel_in_an_empty_environment_runs_the_demo(published, tmp_path, ve
     assert (tmp_path / "env" / "share" / "man" / "man1" / "stepline.1").exists()
     run(programs / "stepline", "doctor", env=home)
     bundled = ("pip", "setuptools")
-    packages = [path for path in (tmp_path / "env").rglob("*.dist-info") if not path.name.startswith(bundled)]
+    packages = [
+        path
+        for path in (tmp_path / "env").glob("lib/python*/site-packages/*.dist-info")
+        if not path.name.startswith(bundled)
+    ]
     files = [path for path in (tmp_path / "env").rglob("*") if path.is_file() and not path.is_symlink()]
     own = [path for path in files if not any(part.startswith(bundled) for part in path.relative_to(tmp_path).parts)]
     size = sum(path.stat().st_size for path in own)

@@ -293,7 +293,7 @@ def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
         return None
     if len({len(column) for column in columns}) > 1:
         sizes = ", ".join(str(len(column)) for column in columns)
-        raise CaptionError(f"{name}: text, start and end must be equally long lists, not {sizes}")
+        raise CaptionError(f"{name}: text, start and end must be equally long lists, not {sizes}; write them again")
     return [
         Cue(text if isinstance(text, str) else "", parse_seconds(start), parse_seconds(end))
         for text, start, end in zip(*columns, strict=True)

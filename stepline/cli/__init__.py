@@ -13,7 +13,7 @@ from stepline.cli.common import Group, LogLines, log, offer_verbosity, verbosity
 from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap, text_base
 from stepline.cli.doctor import completion, datasets, doctor
-from stepline.cli.evaluate import calibrate, evaluate, predict
+from stepline.cli.evaluate import calibrate, evaluate, export_onnx, predict
 from stepline.cli.library import search
 from stepline.cli.steps import demo, describe, ground, judge, steps, summarize, transcribe
 from stepline.cli.train import refine, train
@@ -28,6 +28,7 @@ COMMANDS = (
     describe,
     predict,
     calibrate,
+    export_onnx,
     summarize,
     transcribe,
     search,

@@ -279,3 +279,22 @@ def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
         say(f"wrote {file}")
     else:
         remove_file(file)
+
+
+@click.command("export-onnx")
+@click.argument("run", type=PATH)
+@click.option("-o", "--out", type=PATH, default="aligner.onnx", show_default=True, help="The file.")
+def export_onnx(run: Path, out: Path) -> None:
+    """Write the network in RUN, which `stepline train nasva` made, as an ONNX file for other programs.
+
+    It takes video (T, C), text (K, C) and ordered (0 or 1), and gives scores (K, T), cosines. Stepline itself needs no
+    such file: without torch, --aligner RUN runs the same graph by ONNX Runtime.
+
+    \b
+    Example:
+      stepline export-onnx run --out aligner.onnx
+    """
+    from stepline.nasva import checkpoint
+
+    checkpoint.export_onnx(run, out)
+    say(f"wrote {out}")

@@ -94,7 +94,7 @@ def _pick(path: Path, content: Any) -> Any:
 def _matrix(path: Path, array: Any) -> Matrix:
     """Return the array as (T, D) float32, or raise ShapeError."""
     if not isinstance(array, np.ndarray):
-        raise ShapeError(f"{path}: holds a {type(array).__name__}, not an array of features (T, D)")
+        raise ShapeError(f"{path}: holds a {type(array).__name__}, not an array of features (T, D); extract them again")
     if array.ndim != 2 or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
         raise ShapeError(f"{path}: features must be (T, D) of float numbers, not {array.shape} {array.dtype}")
     with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite and is refused below

@@ -25,19 +25,21 @@ Letters: K texts, T feature rows, C width of the features.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from stepline.device import current_device, device_of
 from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.speech import grow_window
-from stepline.nasva.model import Aligner
+from stepline.nasva.onnx_aligner import OnnxAligner
 from stepline.nasva.settings import AlignerSettings, Mode
 from stepline.records import Alignment, FeatureSequence, Matrix, Span
-from stepline.training.batches import Sample, collate
+
+if TYPE_CHECKING:
+    from stepline.nasva.model import Aligner
 
 NOWHERE = -1.0  # cosine of a row that no window with the text covers: never the best
 
@@ -65,7 +67,7 @@ class AlignmentWindow:
 
 
 def align(
-    aligner: Aligner,
+    aligner: "Aligner | OnnxAligner",
     features: FeatureSequence,
     texts: Sequence[str],
     vectors: Matrix,
@@ -79,7 +81,7 @@ def align(
 
 
 def score_texts(
-    aligner: Aligner,
+    aligner: "Aligner | OnnxAligner",
     features: FeatureSequence,
     vectors: Matrix,
     *,
@@ -139,9 +141,22 @@ def alignment_windows(
 
 
 def _passes(
-    aligner: Aligner, video: Matrix, vectors: Matrix, parts: Sequence[AlignmentWindow], settings: AlignerSettings
+    aligner: "Aligner | OnnxAligner",
+    video: Matrix,
+    vectors: Matrix,
+    parts: Sequence[AlignmentWindow],
+    settings: AlignerSettings,
 ) -> Iterator[tuple[AlignmentWindow, Matrix, Matrix | None]]:
     """Yield each window with its scores (texts, rows) and alignability logits (texts,), cut back to what is real."""
+    if isinstance(aligner, OnnxAligner):
+        for part in parts:
+            rows, texts = video[part.start : part.end], vectors[part.first : part.last]
+            yield part, *aligner(rows, texts, ordered=settings.mode == "narration")
+        return
+    import torch
+
+    from stepline.training.batches import Sample, collate
+
     device = device_of(aligner)
     was_training = aligner.training
     aligner.eval()

@@ -4,27 +4,35 @@ Every function that reads a network takes both forms, ours and the authors' .pth
 tensors alone and take our names (`NAMES`); nothing that the file may carry is run.
 """
 
+import importlib.util
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, TypeVar
 
 from stepline.device import current_device
 from stepline.errors import ModelError, first_line
 from stepline.limits import check_zip
 from stepline.nasva.calibration import Calibration, calibration_path, read_calibration
-from stepline.nasva.model import Aligner, sine_positions
+from stepline.nasva.onnx_aligner import OnnxAligner, onnx_model
 from stepline.nasva.settings import AlignerNetworkSettings
+from stepline.onnx_graph import Array
 from stepline.records import FeatureSequence
+from stepline.storage import write_atomic
 from stepline.training.network_file import UNKNOWN, Header, NetworkFile, TrainedOn, check_weights
 from stepline.weights import known_weights, sha256
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from stepline.nasva.model import Aligner
+
 log = logging.getLogger(__name__)
+
+N = TypeVar("N")
 
 FILE = NetworkFile(
     kind="stepline.nasva.aligner",
@@ -53,9 +61,12 @@ class FeatureSpace:
 
 @dataclass(frozen=True)
 class LoadedAligner:
-    """A network ready to infer; path: its file, sha256: of that file. What the file does not say is None."""
+    """A network ready to infer; path: its file, sha256: of that file. What the file does not say is None.
 
-    aligner: Aligner
+    aligner: by torch where it is installed, else by ONNX Runtime, with the same scores.
+    """
+
+    aligner: "Aligner | OnnxAligner"
     path: Path
     sha256: str
     space: FeatureSpace | None
@@ -102,7 +113,11 @@ def load_aligner(path: Path) -> LoadedAligner:
     file = FILE.find(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
-    space, aligner = _read(file)
+    aligner: Aligner | OnnxAligner
+    if importlib.util.find_spec("torch") is not None or is_official(file):
+        space, aligner = _read(file)
+    else:
+        space, aligner = read_onnx(file)
     return LoadedAligner(aligner, file, digest, space, calibration)
 
 
@@ -111,7 +126,35 @@ def find_aligner(path: Path) -> Path:
     return FILE.find(path)
 
 
-def read_aligner(path: Path) -> Aligner:
+def read_onnx(path: Path) -> tuple[FeatureSpace | None, OnnxAligner]:
+    """Return whose features the network in a file or folder takes, and the network as ONNX Runtime runs it.
+
+    Raises ModelError, naming what does not fit.
+    """
+    space, network = _from_arrays(path, OnnxAligner)
+    return space, network
+
+
+def export_onnx(path: Path, out: Path) -> None:
+    """Write the network in a file or folder as an ONNX file. Raises ModelError, naming what does not fit."""
+    write_atomic(out, _from_arrays(path, onnx_model)[1])
+
+
+def _from_arrays(
+    path: Path, build: Callable[[AlignerNetworkSettings, Mapping[str, Array]], N]
+) -> tuple[FeatureSpace | None, N]:
+    file = FILE.find(path)
+    if is_official(file):
+        settings, weights = import_official(file)
+        return RELEASED_SPACE, build(settings, {name: weight.numpy() for name, weight in weights.items()})
+    (settings, space), arrays = FILE.read_arrays(file, _parse)
+    try:
+        return space, build(settings, arrays)
+    except ModelError as error:
+        raise ModelError(f"{file}: {error}") from error
+
+
+def read_aligner(path: Path) -> "Aligner":
     """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does not fit."""
     return _read(FILE.find(path))[1]
 
@@ -121,24 +164,26 @@ def read_space(path: Path) -> FeatureSpace | None:
     return RELEASED_SPACE if is_official(path) else FILE.read_header(path, _parse)[1]
 
 
-def write_aligner(model: Aligner, path: Path, space: FeatureSpace | None = None) -> None:
+def write_aligner(model: "Aligner", path: Path, space: FeatureSpace | None = None) -> None:
     """Write a network, float32. Raises StoreError when the disk refuses."""
     write_weights(model.settings, model.state_dict(), path, space)
 
 
 def write_weights(
-    settings: AlignerNetworkSettings, weights: Mapping[str, Tensor], path: Path, space: FeatureSpace | None = None
+    settings: AlignerNetworkSettings, weights: "Mapping[str, Tensor]", path: Path, space: FeatureSpace | None = None
 ) -> None:
     """Write the weights of a network, its settings and its space in one file, whole or not at all."""
     header: Header = {"settings": settings.model_dump(mode="json")}
     FILE.write(path, weights, header if space is None else header | {"space": asdict(space)})
 
 
-def _read(file: Path) -> tuple[FeatureSpace | None, Aligner]:
+def _read(file: Path) -> "tuple[FeatureSpace | None, Aligner]":
     """Return the network of a file in either form, ready to infer, and whose features it takes. Raises ModelError."""
     if not is_official(file):
         (_, space), aligner = FILE.load(file, _parse, _build)
         return space, aligner
+    from stepline.nasva.model import Aligner
+
     settings, weights = import_official(file)
     aligner = Aligner(settings)
     aligner.load_state_dict(weights)
@@ -151,7 +196,9 @@ def _parse(header: Header) -> tuple[AlignerNetworkSettings, FeatureSpace | None]
     return AlignerNetworkSettings.model_validate_json(json.dumps(header["settings"])), space
 
 
-def _build(header: tuple[AlignerNetworkSettings, FeatureSpace | None]) -> Aligner:
+def _build(header: tuple[AlignerNetworkSettings, FeatureSpace | None]) -> "Aligner":
+    from stepline.nasva.model import Aligner
+
     return Aligner(header[0])
 
 
@@ -202,12 +249,16 @@ def is_official(path: Path) -> bool:
         return False
 
 
-def import_official(path: Path) -> tuple[AlignerNetworkSettings, dict[str, Tensor]]:
+def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tensor]]":
     """Return the settings and float32 weights of a .pth that the released code wrote; `write_weights` keeps them.
 
     Every key and shape is checked; its two unused heads are left out and named in the log.
     Raises ModelError when the file cannot be read, or holds anything else.
     """
+    import torch
+
+    from stepline.nasva.model import Aligner, sine_positions
+
     try:
         check_zip(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -215,7 +266,7 @@ def import_official(path: Path) -> tuple[AlignerNetworkSettings, dict[str, Tenso
         reason = first_line(error)[:120]
         raise ModelError(f"{path}: cannot be read as weights ({reason}); download the released file again") from error
     given = content.get("model_state_dict", content) if isinstance(content, Mapping) else content
-    if not isinstance(given, Mapping) or not all(isinstance(value, Tensor) for value in given.values()):
+    if not isinstance(given, Mapping) or not all(isinstance(value, torch.Tensor) for value in given.values()):
         raise ModelError(f"{path}: holds no `model_state_dict` of tensors; give the .pth that NaSVA's authors released")
     dead = sorted(key for key in given if key.startswith(DEAD))
     if dead:
@@ -244,7 +295,7 @@ def our_name(key: str) -> str:
     return key
 
 
-def _official_settings(weights: Mapping[str, Tensor], path: Path) -> AlignerNetworkSettings:
+def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNetworkSettings:
     """Return the released configuration, with the sizes that the weights have.
 
     Shapes give: the widths of the features, of the texts and of the network, its layers, the feed-forward, the
@@ -275,5 +326,5 @@ def _official_settings(weights: Mapping[str, Tensor], path: Path) -> AlignerNetw
         raise ModelError(f"{path}: not NaSVA's released network ({reason}); give the .pth of its authors") from error
 
 
-def _layers(weights: Mapping[str, Tensor], part: str) -> int:
+def _layers(weights: "Mapping[str, Tensor]", part: str) -> int:
     return len({key.split(".")[1] for key in weights if key.startswith(f"{part}.")})

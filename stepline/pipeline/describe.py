@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stepline.procx.checkpoint import LoadedProcx as LoadedDescriber
 
 FROM_PICTURES = "speech tells no step; the steps are told from the pictures, by a trained network"
+FROM_WITNESS = "nobody speaks; the steps are told from the pictures, by a vision-language model"
 
 
 @dataclass(frozen=True)

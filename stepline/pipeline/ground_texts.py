@@ -103,5 +103,5 @@ def _extract_features(request: Request, settings: StepsSettings) -> tuple[Featur
 
     visual = extract_features(request, probe(request.path, settings.media), settings)
     if visual.features is None:
-        raise SettingsError(f"{request.path}: no picture in it can be seen, so nothing can be found in it")
+        raise SettingsError(f"{request.path}: no picture in it can be seen, so no line is found; give another")
     return visual.features, min(visual.end or visual.features.duration, visual.features.duration)

@@ -29,7 +29,7 @@ from stepline.device import current_device
 from stepline.errors import MediaError, SettingsError
 from stepline.grounding.correspondence import AFTER, BEFORE, HARDLY_FIT, STANDING, is_phrase, is_said
 from stepline.outputs.text import one_line, shorten, shown_span
-from stepline.pipeline.describe import describe_pictures
+from stepline.pipeline.describe import FROM_WITNESS, Descriptions, describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.part import features_within, in_whole_video, part_info, transcript_within
 from stepline.pipeline.request import Request, StepsSettings
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.nasva.predict import AlignerGrounding
     from stepline.vision import Activity, Backbone, PictureCues
-    from stepline.visual_questions import VisualAnswers
+    from stepline.visual_questions import PictureReader, VisualAnswers
     from stepline.writing import WrittenSteps
     from stepline.wys2.predict import LoadedDetector
 
@@ -150,6 +150,10 @@ def understand(
             for step in inside.steps
         )
     pictures = describe_pictures(networks.describer, visual.features, transcript, steps, settings.procx, duration)
+    if settings.vision.witness.named and visual.features is not None and not (
+        transcript.sentences or request.texts or pictures.steps
+    ):  # fmt: skip
+        pictures = describe_by_witness(request, visual, settings, duration)
     if info.has_picture:
         transcript, judge = judge_sentences(
             transcript, steps, alignment, visual, settings.judge, networks.detector,
@@ -219,7 +223,8 @@ def _listen_and_look(
                 request, info, settings, models=networks.recognisers, progress=progress, stop=stop
             )
             trim_memory()  # the recogniser's memory, before the grammar is loaded
-            if speech.end > 0 and not (speech.transcript.sentences or request.texts or networks.describer):
+            described = networks.describer is not None or settings.vision.witness.named
+            if speech.end > 0 and not (speech.transcript.sentences or request.texts or described):
                 stop.set()
                 with contextlib.suppress(StoppedError):
                     looking.result()  # raises what went wrong there
@@ -432,29 +437,56 @@ def ask_witness(
     duration: float,
 ) -> "VisualAnswers":
     """Return what a vision-language model makes of the grounded steps, by pictures of the video itself."""
-    from stepline.grounding.evidence import shot_slices
-    from stepline.media import read_frames_at
     from stepline.visual_questions import ask_about_steps
-    from stepline.visual_questions.questions import jpeg
-
-    witness = settings.vision.witness
-    start = request.part.start if request.part is not None else 0.0
-
-    def pictures(seconds: Sequence[float]) -> dict[float, bytes]:
-        wanted = {start + second: second for second in seconds}
-        frames = read_frames_at(request.path, list(wanted), settings=settings.media, shorter=witness.picture_size)
-        return {wanted[frame.time]: jpeg(frame.image) for frame in frames}
 
     return ask_about_steps(
         grounding.steps,
         grounding.alignment,
-        shot_slices(visual.activity.cuts if visual.activity else (), grounding.alignment.scores.shape[1]),
-        pictures,
+        _shots(visual, grounding.alignment.scores.shape[1]),
+        _picture_reader(request, settings),
         duration=duration,
-        settings=witness,
+        settings=settings.vision.witness,
         ground=settings.nasva.ground,
-        start=start,
+        start=request.part.start if request.part is not None else 0.0,
     )
+
+
+def describe_by_witness(
+    request: Request, visual: VisualFeatures, settings: StepsSettings, duration: float
+) -> Descriptions:
+    """Return the steps of a video in which nobody speaks, in a vision-language model's words for its pictures."""
+    from stepline.visual_questions.describe import describe_places
+
+    steps, report, notes = describe_places(
+        _shots(visual, math.ceil(duration)),
+        _picture_reader(request, settings),
+        duration=duration,
+        settings=settings.vision.witness,
+        start=request.part.start if request.part is not None else 0.0,
+    )
+    return Descriptions(steps, notes=(*notes, *([FROM_WITNESS] if steps else [])), network={"witness": report})
+
+
+def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
+    """Return the shots of a video of so many seconds as slices of them; one where cuts are not known."""
+    from stepline.grounding.evidence import shot_slices
+
+    return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
+
+
+def _picture_reader(request: Request, settings: StepsSettings) -> "PictureReader":
+    """Return what reads JPEGs of a video, or of its part, by their seconds."""
+    from stepline.media import read_frames_at
+    from stepline.visual_questions.questions import jpeg
+
+    start, size = request.part.start if request.part is not None else 0.0, settings.vision.witness.picture_size
+
+    def pictures(seconds: Sequence[float]) -> dict[float, bytes]:
+        wanted = {start + second: second for second in seconds}
+        frames = read_frames_at(request.path, list(wanted), settings=settings.media, shorter=size)
+        return {wanted[frame.time]: jpeg(frame.image) for frame in frames}
+
+    return pictures
 
 
 def doing_by_second(

@@ -48,7 +48,9 @@ def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> B
     """Return the videos of a benchmark. Raises DatasetError where its file cannot be read or holds none."""
     reading = read(name, reference, subset=subset)
     if not reading.records:
-        raise DatasetError(f"{reference}: holds no video{f' of subset {subset!r}' if subset else ''} to describe")
+        raise DatasetError(
+            f"{reference}: holds no video{f' of subset {subset!r}' if subset else ''} to describe; give another"
+        )
     skipped = {row.id: row.reason for row in reading.rejected if row.what == "video"}
     return BenchmarkVideos(tuple(record.id for record in reading.records), skipped)
 

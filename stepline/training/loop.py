@@ -35,8 +35,8 @@ from stepline.training.distributed import (
     sum_gradients,
     sum_over_processes,
 )
-from stepline.training.run_folder import CHECKPOINT, LOG, StepLog, TrainingState, resume_checkpoint, save_checkpoint
-from stepline.training.settings import TrainSettings
+from stepline.training.run_folder import LOG, StepLog, TrainingState, resume_checkpoint, save_checkpoint
+from stepline.training.settings import CHECKPOINT, TrainSettings
 
 J = TypeVar("J")
 R = TypeVar("R")

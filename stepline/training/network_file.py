@@ -10,26 +10,28 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-import torch
+import numpy as np
+import numpy.typing as npt
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor, nn
 
 from stepline.device import current_device
 from stepline.errors import ModelError, first_line
 from stepline.limits import parse_json
 from stepline.records import FeatureSequence
 from stepline.storage import atomic_path
-from stepline.training.run_folder import CHECKPOINT
+from stepline.training.settings import CHECKPOINT
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 H = TypeVar("H")
-N = TypeVar("N", bound=nn.Module)
+N = TypeVar("N", bound="nn.Module")
 
 Header: TypeAlias = dict[str, Any]
-Weights: TypeAlias = Mapping[str, Tensor]
+Weights: TypeAlias = "Mapping[str, Tensor]"
 
 NAMED = 3  # wrong weights that an error names
 UNKNOWN = ("", "unknown", "precomputed")  # backbones of features that do not say whose they are: their owner answers
@@ -52,6 +54,8 @@ class NetworkFile:
 
     def write(self, path: Path, weights: Weights, header: Header) -> None:
         """Write weights, float32, and the header, whole or not at all. Raises StoreError when the disk refuses."""
+        from safetensors.torch import save_file
+
         plain = {key: weights[key].detach().cpu() for key in sorted(weights)}
         tensors = {key: (t.float() if t.is_floating_point() else t).contiguous() for key, t in plain.items()}
         whole = {"kind": self.kind} | ({} if self.version is None else {"version": self.version}) | header
@@ -81,12 +85,18 @@ class NetworkFile:
 
     def read_header(self, path: Path, parse: Callable[[Header], H]) -> H:
         """Return what `parse` makes of the header of a file. Raises ModelError where it is not of this kind."""
-        with self._opened(path) as file:
+        with self._opened(path, "np") as file:
             return parse(self._header(file))
 
-    def read(self, path: Path, parse: Callable[[Header], H]) -> tuple[H, dict[str, Tensor]]:
+    def read(self, path: Path, parse: Callable[[Header], H]) -> "tuple[H, dict[str, Tensor]]":
         """Return what `parse` makes of the header, and the weights as they are. Raises ModelError."""
         with self._opened(path) as file:
+            header = parse(self._header(file))
+            return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+
+    def read_arrays(self, path: Path, parse: Callable[[Header], H]) -> tuple[H, dict[str, npt.NDArray[np.float32]]]:
+        """Return what `read` does, the weights as arrays of numpy: without torch."""
+        with self._opened(path, "np") as file:
             header = parse(self._header(file))
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
 
@@ -103,10 +113,10 @@ class NetworkFile:
         return header, network
 
     @contextmanager
-    def _opened(self, path: Path) -> Iterator[Any]:
+    def _opened(self, path: Path, framework: Literal["pt", "np"] = "pt") -> Iterator[Any]:
         """Yield an open file; what is wrong with it while it is read becomes a ModelError."""
         try:
-            with safe_open(path, framework="pt") as file:
+            with safe_open(path, framework=framework) as file:
                 yield file
         except (OSError, SafetensorError, ValueError, ValidationError, TypeError, KeyError) as error:
             reason = first_line(error)
@@ -122,8 +132,10 @@ class NetworkFile:
         return header
 
 
-def check_weights(build: Callable[[], nn.Module], weights: Weights, path: Path) -> None:
+def check_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path) -> None:
     """Raise ModelError unless the weights are those of the network that `build` makes: names, shapes, finite."""
+    import torch
+
     with torch.device("meta"):  # shapes alone: no memory is taken for a network that is refused
         wanted = {key: tuple(value.shape) for key, value in build().state_dict().items()}
     given = {key: tuple(value.shape) for key, value in weights.items()}

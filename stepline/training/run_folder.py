@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Settings)
 
-RUN, OMITTED, CHECKPOINT, LOG = "run.json", "omitted.jsonl", "last.safetensors", "log.jsonl"
+RUN, OMITTED, LOG = "run.json", "omitted.jsonl", "log.jsonl"
 PACKAGES = ("stepline", "torch", "numpy", "safetensors", "accelerate", "tokenizers")
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what AdamW keeps of each weight
 

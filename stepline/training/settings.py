@@ -10,6 +10,7 @@ from stepline.settings import Batch, Count, NonNegative, Positive, Seed, Setting
 TextKind: TypeAlias = Literal["narration", "step"]
 StepLabelSource: TypeAlias = Literal["shown_or_said", "shown", "said"]
 
+CHECKPOINT: Final = "last.safetensors"  # in the folder of a run that is not finished
 NO_EFFECT_ON_RESULT: Final = ("readers", "device", "save_every")  # on what is learnt: a run may be resumed with others
 
 

@@ -21,7 +21,7 @@ from pydantic import JsonValue
 
 from stepline.chat import orders_a_model
 from stepline.chat.requests import ReplyCache, RequestLimits, ask_with_retries, cache_key, open_cache, run_in_threads
-from stepline.chat.servers import RequestError, Server, open_server
+from stepline.chat.servers import Content, RequestError, Schema, Server, open_server
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.records import Alignment, Step
@@ -78,64 +78,69 @@ class VisualAnswers:
 
 
 @dataclass
-class _QuestionRunner:
-    """Asks questions of one video: pictures, replies and what went wrong."""
+class QuestionRunner:
+    """Asks questions about the pictures of one video, by the cache first, within the limits and until a second."""
 
     server: Server
     settings: WitnessSettings
     cache: ReplyCache
     limits: RequestLimits
     until: float
-    texts: Sequence[str]
-    pictures: dict[float, bytes]
 
-    def answer(self, question: Question) -> tuple[Reply, ...]:
-        """Return the reply on each step of a question; one that is refused is asked for once more, then says why."""
-        settings, count = self.settings, len(question.choices)
-        shown = [self.pictures[second] for second in question.seconds]
-        texts = [self.texts[k] for k in question.steps]
+    def ask(
+        self,
+        texts: Sequence[str],
+        pictures: Sequence[bytes],
+        content: Callable[[bool], Content],
+        schema: Schema,
+        read: Callable[[str], tuple[Reply, ...]],
+    ) -> tuple[Reply, ...]:
+        """Return the replies to one question; where one is refused it is asked for once more, then says why.
+
+        texts: the words of the question, and pictures, for the cache and the limits. content: the message, reminded of
+        the form or not. read: takes a reply apart.
+        """
+        settings = self.settings
         key = cache_key(
             server=self.server.name,
             question="\n".join(texts),
-            prompt=QUESTION,
-            pictures=hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in shown)).hexdigest(),
+            pictures=hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in pictures)).hexdigest(),
             together=settings.together,
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             seed=settings.seed,
         )
         kept = self.cache.get(key)
-        if kept is not None and not any(reply.refusal for reply in read_choices(kept, len(texts), count)):
-            return read_choices(kept, len(texts), count)
+        if kept is not None and not any(reply.refusal for reply in read(kept)):
+            return read(kept)
         replies: tuple[Reply, ...] = ()
         for reminded in (False, True):
-            content = choice_question(texts, shown, together=settings.together, reminded=reminded)
             try:
                 found = ask_with_retries(
                     self.server,
-                    content,
+                    content(reminded),
                     settings,
                     seed=settings.seed + reminded,
                     until=self.until,
-                    schema=choice_schema(len(texts), count),
+                    schema=schema,
                     limits=self.limits,
-                    tokens=_tokens(texts, count, settings),
+                    tokens=_tokens(texts, len(pictures), settings),
                 )
             except RequestError as fault:
-                return replies or (Reply(refusal=fault.reason),) * len(texts)
-            replies = read_choices(found.text, len(texts), count)
+                return replies or (Reply(refusal=fault.reason),) * len(read(""))
+            replies = read(found.text)
             if not any(reply.refusal for reply in replies):
                 if found.complete:
                     self.cache.put(key, found.text)
                 break
-            logger.info("%s: %s", texts, [reply.refusal for reply in replies])
+            logger.info("%s: %s", texts[1:], [reply.refusal for reply in replies])
         return replies
 
 
 def _tokens(texts: Sequence[str], pictures: int, settings: WitnessSettings) -> int:
-    """Return about how many tokens a question on these steps takes; a picture is twice as long as wide at most."""
+    """Return about how many tokens a question of these words takes; a picture is twice as long as wide at most."""
     pixels = [(settings.picture_size, 2 * settings.picture_size)] * pictures
-    return question_tokens(len(QUESTION) + sum(map(len, texts)), pixels) + REPLY_TOKENS * len(texts)
+    return question_tokens(sum(map(len, texts)), pixels) + REPLY_TOKENS * max(len(texts) - 1, 1)
 
 
 def ask_about_steps(
@@ -172,17 +177,29 @@ def ask_about_steps(
     opened = server or open_server(settings)
     cache = open_cache(settings.cache)
     until = time.monotonic() + settings.deadline
-    asking = _QuestionRunner(opened, settings, cache, limits, until, [step.text for step in steps], {})
+    runner = QuestionRunner(opened, settings, cache, limits, until)
+    known: dict[float, bytes] = {}  # pictures by their seconds
+
+    def answer(question: Question) -> tuple[Reply, ...]:
+        texts, shown = [steps[k].text for k in question.steps], [known[second] for second in question.seconds]
+        return runner.ask(
+            [QUESTION, *texts],
+            shown,
+            lambda reminded: choice_question(texts, shown, together=settings.together, reminded=reminded),
+            choice_schema(len(texts), len(shown)),
+            lambda text: read_choices(text, len(texts), len(shown)),
+        )
+
     try:
         while limits.sent < settings.requests and not _found_out(beliefs, asked):
             count = min(opened.workers, settings.requests - limits.sent)
             chosen = choose_questions(beliefs, asked, steps, seconds, settings, rng, count)
-            missing = sorted({t for question in chosen for t in question.seconds} - asking.pictures.keys())
-            asking.pictures |= pictures(missing) if missing else {}
-            chosen = [q for q in chosen if all(second in asking.pictures for second in q.seconds)]
+            missing = sorted({t for question in chosen for t in question.seconds} - known.keys())
+            known |= pictures(missing) if missing else {}
+            chosen = [q for q in chosen if all(second in known for second in q.seconds)]
             if not chosen:
                 break
-            found = run_in_threads(asking.answer, chosen, workers=opened.workers, until=until)
+            found = run_in_threads(answer, chosen, workers=opened.workers, until=until)
             late = Reply(refusal="no answer in time")
             asked += [(q, found.get(n, (late,) * len(q.steps))) for n, q in enumerate(chosen)]
             beliefs = infer(prior, _ballots(asked), settings.right, settings.wrong)
@@ -320,7 +337,7 @@ def _plan(
     planned: Sequence[Question], steps: Sequence[Step], settings: WitnessSettings, start: float
 ) -> dict[str, JsonValue]:
     """Return what would be asked first; answers decide what is asked then, up to the limits."""
-    tokens = [_tokens([steps[k].text for k in q.steps], len(q.choices), settings) for q in planned]
+    tokens = [_tokens([QUESTION, *(steps[k].text for k in q.steps)], len(q.choices), settings) for q in planned]
     return {
         "dry_run": True,
         "questions": [

@@ -18,6 +18,7 @@ from typing import Any
 from stepline.chat import quoted
 from stepline.chat.servers import Content, Schema
 from stepline.limits import parse_json
+from stepline.writing.llm.prompts import read_reply
 
 LETTERS = "ABCDEFGHIJKLMNOPQRST"
 NONE = "none"
@@ -38,6 +39,13 @@ picture that shows it best ("shown"), or "none" if no picture shows it. Judge by
 Answer with JSON alone, a key a step: {{"1": {{"after": "...", "shown": "{letters} or none"}}, ...}}"""
 REMINDER = '\nAnswer with one JSON object: a key a step, each with exactly "after" and "shown", and nothing else.'
 
+DESCRIPTION = """These pictures come from one how-to video in which nobody speaks, in their order; each has a letter.
+For each say what is being done in it, as a short command that begins with its verb, such as "Tie a knot"; or "none"
+where nothing is being done, as in a title or a picture of things that stand there. Use names of things that are seen.
+Say only what is seen. Give no times.
+Answer with JSON alone, a key a picture: {{"A": "...", ...}} with the letters {letters}"""
+DESCRIPTION_REMINDER = "\nAnswer with one JSON object: a key a letter, each with a short text, and nothing else."
+
 _FENCED = re.compile(r"^\s*(?:<think>.*?</think>\s*)?(?:```(?:json)?\s*)?(\{.*\})\s*(?:```)?\s*$", re.DOTALL)
 
 
@@ -57,12 +65,44 @@ def choice_question(
     letters = LETTERS[: len(pictures)]
     lines = [f"{n}. <step>{quoted(step)[:LONGEST_STEP]}</step>" for n, step in enumerate(steps, start=1)]
     text = QUESTION.format(steps="\n".join(lines), letters=", ".join(letters))
-    parts: list[dict[str, Any]] = [{"type": "text", "text": text + (REMINDER if reminded else "")}]
+    return _with_pictures(text + (REMINDER if reminded else ""), pictures, together=together)
+
+
+def _with_pictures(text: str, pictures: Sequence[bytes], *, together: bool) -> Content:
+    parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if together:
         return [*parts, _picture(side_by_side(pictures))]
-    for letter, picture in zip(letters, pictures, strict=True):
+    for letter, picture in zip(LETTERS, pictures, strict=False):
         parts += [{"type": "text", "text": f"{letter}:"}, _picture(picture)]
     return parts
+
+
+def description_question(pictures: Sequence[bytes], *, together: bool = False, reminded: bool = False) -> Content:
+    """Return the message that asks what is done in each picture (JPEG)."""
+    text = DESCRIPTION.format(letters=", ".join(LETTERS[: len(pictures)]))
+    return _with_pictures(text + (DESCRIPTION_REMINDER if reminded else ""), pictures, together=together)
+
+
+def description_schema(count: int) -> Schema:
+    """Return the JSON schema of a reply that describes so many pictures."""
+    return _object({letter: {"type": "string"} for letter in LETTERS[:count]})
+
+
+def read_descriptions(text: str, count: int) -> tuple[Reply, ...]:
+    """Return what a reply says is done in each picture, as `after`; "" for nothing. Nothing raises."""
+    wanted = list(LETTERS[:count])
+    tree = _read_object(text, wanted)
+    if isinstance(tree, str):
+        return (Reply(refusal=tree),) * count
+    return tuple(_read_description(tree.get(letter)) for letter in wanted)
+
+
+def _read_description(text: object) -> Reply:
+    """Return a described action, free of times, links, markup and what else no step holds."""
+    if not isinstance(text, str):
+        return Reply(refusal="the reply leaves a picture out")
+    found = read_reply("1. " + " ".join(text.split()))
+    return Reply(after=found.texts[0] if found.texts else "", refusal=found.refusal or "")
 
 
 def choice_schema(steps: int, count: int) -> Schema:
@@ -77,17 +117,23 @@ def _object(properties: dict[str, Any]) -> Schema:
 
 def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
     """Return what a reply says of each of so many steps. Any text at all gives replies; nothing raises."""
+    wanted = [str(n) for n in range(1, steps + 1)]
+    tree = _read_object(text, wanted)
+    if isinstance(tree, str):
+        return (Reply(refusal=tree),) * steps
+    return tuple(_read_choice(tree.get(key), count) for key in wanted)
+
+
+def _read_object(text: str, keys: Sequence[str]) -> dict[str, Any] | str:
+    """Return the JSON object of a reply that has some of the keys and no other, or why it is refused."""
     found = _FENCED.match(text[: LONGEST_REPLY + 1])
     tree = None
     if found and len(text) <= LONGEST_REPLY:
         with contextlib.suppress(ValueError, RecursionError):
             tree = parse_json(found[1])
-    wanted = [str(n) for n in range(1, steps + 1)]
     if not isinstance(tree, dict):
-        return (Reply(refusal="the reply is no JSON object"),) * steps
-    if not set(tree) <= set(wanted):
-        return (Reply(refusal="the reply holds more than was asked for"),) * steps
-    return tuple(_read_choice(tree.get(key), count) for key in wanted)
+        return "the reply is no JSON object"
+    return tree if set(tree) <= set(keys) else "the reply holds more than was asked for"
 
 
 def _read_choice(tree: object, count: int) -> Reply:

@@ -373,7 +373,8 @@ def holds(name: str, count: int, folder: Path) -> None:
     seen: Counter[str] = Counter()
     properties(count, seen)[name](folder)  # type: ignore[operator]
     assert seen["sentences"] >= count // 20
-    assert (seen["refused"] > 0) == (name in ("any_bytes", "any_lines", "any_tree"))
+    if name != "any_table":  # which is refused now and then
+        assert (seen["refused"] > 0) == (name != "a_round_trip")
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

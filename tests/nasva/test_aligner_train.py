@@ -29,8 +29,8 @@ from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerLossSettings
 from stepline.nasva.train import recall_counts, shuffle_texts, train_aligner
 from stepline.training.batches import collate
-from stepline.training.run_folder import CHECKPOINT, LOG
-from stepline.training.settings import TrainSettings
+from stepline.training.run_folder import LOG
+from stepline.training.settings import CHECKPOINT, TrainSettings
 from stepline.training.sources import read_labelled_texts
 
 SAMPLES = [sample(seed, seconds=20 + seed, ordered=True) for seed in range(6)]

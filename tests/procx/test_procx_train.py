@@ -19,7 +19,8 @@ from stepline.procx.train import ProcxSources, train_procx_run
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_parquet
-from stepline.training.run_folder import CHECKPOINT, LOG
+from stepline.training.run_folder import LOG
+from stepline.training.settings import CHECKPOINT
 
 QUICK = ("train.epochs=3", "train.batch=3", "train.save_every=2", "vocabulary.size=300")  # 6 steps
 

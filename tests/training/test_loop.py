@@ -26,8 +26,8 @@ from stepline.training.loop import (
     TrainingTask,
     fit,
 )
-from stepline.training.run_folder import CHECKPOINT, LOG
-from stepline.training.settings import TrainSettings
+from stepline.training.run_folder import LOG
+from stepline.training.settings import CHECKPOINT, TrainSettings
 
 QUICK = TrainSettings(epochs=3, batch=2, learning_rate=1e-2, save_every=2)
 

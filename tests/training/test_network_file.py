@@ -21,7 +21,7 @@ from stepline.procx.model import ProcX
 from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings, VocabularySettings
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.training.network_file import NetworkFile
-from stepline.training.run_folder import CHECKPOINT
+from stepline.training.settings import CHECKPOINT
 from stepline.wys2 import detector as wys2_detector
 from stepline.wys2.settings import DetectorSettings, SummarizerSettings
 from stepline.wys2.summarizer import model as wys2_summarizer

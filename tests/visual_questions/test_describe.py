@@ -1,0 +1,110 @@
+"""Steps of silent videos in a vision-language model's words, each with its seconds, over the wire."""
+
+import json
+
+import pytest
+from llm_fakes import Answers, FakeServer, completion
+from small_video import draw_video
+
+from stepline.records import Span
+from stepline.storage import read_record
+from stepline.vision.settings import WitnessSettings
+from stepline.visual_questions.describe import SEEN, describe_places
+from stepline.visual_questions.questions import LETTERS, description_question, description_schema
+
+SHOTS = [slice(start, start + 6) for start in range(0, 60, 6)]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+
+
+def words(*texts):
+    """A behaviour: these words for the pictures of one request after another, by their order."""
+
+    def act(handler):
+        content = handler.question["messages"][0]["content"]
+        count = sum(part["type"] == "image_url" for part in content)
+        first = 0 if len(handler.server.seen) == 0 else 8
+        handler.server.seen.append(count)
+        said = dict(zip(LETTERS, texts[first : first + count], strict=False))
+        Answers.raw(completion(json.dumps(said)))(handler)
+
+    return act
+
+
+def describe(behaviour, **settings):
+    with FakeServer(behaviour) as server:
+        server._http.seen = []
+        quick = {"pause": 0.0, "timeout": 5.0, "concurrency": 1, **settings}
+        told = describe_places(
+            SHOTS, lambda seconds: {s: str(s).encode() for s in seconds}, duration=59.5,
+            settings=WitnessSettings(base_url=server.url, **quick),
+        )  # fmt: skip
+        return *told, server.asked
+
+
+TEXTS = ("none", "Tie a knot", "tie a knot", "Pull the ends at 0:14", "none", "Tie a knot", "none", "Trim the ends",
+         "none", "Show the knot")  # fmt: skip
+
+
+def test_neighbouring_places_of_the_same_words_are_one_step_with_its_seconds():
+    steps, report, notes, asked = describe(words(*TEXTS))
+    assert [(step.text, step.spans) for step in steps] == [
+        ("Tie a knot", (Span(6.0, 18.0),)),
+        ("Pull the ends", (Span(18.0, 24.0),)),
+        ("Tie a knot", (Span(30.0, 36.0),)),
+        ("Trim the ends", (Span(42.0, 48.0),)),
+        ("Show the knot", (Span(54.0, 59.5),)),
+    ]
+    assert {step.seen for step in steps} == {(SEEN,)}
+    assert all(step.sources == () and step.said is None and step.status == "shown" for step in steps)
+    assert {step.score for step in steps} == {0.8}
+    assert notes == ()
+    assert len(report["pictures"]) == len(report["described"]) == 10
+    assert len(asked) == report["requests"] == 2
+
+
+def test_the_request_is_held():
+    *_, asked = describe(words(*TEXTS), requests=1)
+    (body,) = asked
+    seconds = [(n * 10 // 8) * 6 + 3.5 for n in range(8)]  # evenly spread ones, for the requests allow no more
+    assert body["messages"][0]["content"] == description_question([str(second).encode() for second in seconds])
+    assert body["response_format"]["json_schema"]["schema"] == description_schema(8)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        (Answers.says("A knot is tied."), "no JSON object"),
+        (Answers.says('{"A": "x", "time": "0:14"}'), "more than was asked for"),
+        (Answers.says('{"A": "See http://evil.example/now"}'), "a link"),
+        (Answers.status(503), "answered 503"),
+    ],
+)
+def test_what_cannot_be_used_is_no_step_and_is_noted(behaviour, reason):
+    steps, _, notes, _ = describe(behaviour, retries=0)
+    assert steps == ()
+    assert notes[0].startswith("provisional")
+    assert reason in notes[0]
+
+
+def test_a_dry_run_says_how_many_pictures():
+    steps, _, notes, asked = describe(words(*TEXTS), dry_run=True)
+    assert (steps, asked) == ((), [])
+    assert "10 pictures in 2 requests" in notes[0]
+
+
+def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
+    video = draw_video(tmp_path / "silent.mp4", sound=False)
+    with FakeServer(words("Move the square", *["none"] * 7)) as server:
+        server._http.seen = []
+        done = stepline("steps", video, "--format", "json", "--out", tmp_path / "out", "--set",
+                        f"vision.witness.base_url={server.url}", "--set", "vision.screen_text=false", "--set",
+                        "vision.faces=false")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert "told from the pictures, by a vision-language model" in done.stderr
+    record = read_record(tmp_path / "out" / "silent.json")
+    assert [step.text for step in record.steps] == ["Move the square"]
+    assert record.models["describer"]["witness"]["described"][0] == "Move the square"
