@@ -41,7 +41,7 @@ class VideoPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return a Path, or the address."""
-        from stepline.media.links import is_link
+        from stepline.pipeline.sources import is_link
 
         return value if is_link(str(value)) else super().convert(value, param, ctx)
 

@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 Info: TypeAlias = dict[str, Any]  # what yt-dlp tells of a page
 Report: TypeAlias = Callable[[str, int], None]  # the file's name, bytes that are there
 
-LINK = re.compile(r"https?://\S+", re.IGNORECASE)
 MARK = "link.json"
 # What a page, or a list of the pieces of a video, says it is; everything else is taken for the video itself.
 PAGES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpegurl")
@@ -69,11 +68,6 @@ class LinkedVideo(FrozenModel):
     origin: LinkOrigin
     page: bool = False
     captions: Path | None = None
-
-
-def is_link(name: str) -> bool:
-    """Tell whether an argument is an address, not a path."""
-    return LINK.fullmatch(name) is not None
 
 
 def find_links(url: str, folder: Path, settings: LinkSettings) -> list[Link]:

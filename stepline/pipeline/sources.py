@@ -9,6 +9,7 @@ What links bring lies in OUT/downloads.
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,8 +30,14 @@ Given: TypeAlias = Path | str  # a path, or an address of http(s)
 # What a folder is searched for; a file that is named is tried whatever it is called.
 SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".flv", ".wmv", ".3gp"})
 
+LINK = re.compile(r"https?://\S+", re.IGNORECASE)
 DOWNLOADS = "downloads"  # folder in an OUT for what links brought
 SITE = Path("site")  # in place of a file, where none has that name: what the page of a link has
+
+
+def is_link(name: str) -> bool:
+    """Tell whether an argument is an address, not a path."""
+    return LINK.fullmatch(name) is not None
 
 
 def find_sources(given: Iterable[Given], out: Path, settings: StepsSettings) -> list[Source]:
@@ -38,12 +45,12 @@ def find_sources(given: Iterable[Given], out: Path, settings: StepsSettings) -> 
 
     Raises MediaError where a folder holds no video, or a link cannot be reached or leads to none.
     """
-    from stepline.media.links import find_links, is_link
-
     names = [str(name) for name in given]
     links = list(dict.fromkeys(name for name in names if is_link(name)))
     sources: list[Source] = list(find_videos(Path(name) for name in names if not is_link(name)))
     for url in links:
+        from stepline.media.links import find_links
+
         sources += find_links(url, out / DOWNLOADS, settings.links)
     return sources
 
@@ -63,9 +70,11 @@ def is_site(path: Path | None) -> bool:
 
 def source_label(source: Source) -> str:
     """Return what messages call a source: its path, or its address without password and query."""
+    if isinstance(source, Path):
+        return str(source)
     from stepline.media.http import display_url
 
-    return str(source) if isinstance(source, Path) else display_url(source.url)
+    return display_url(source.url)
 
 
 @contextmanager
@@ -117,8 +126,6 @@ def open_only_source(
 
     A file without `out` is named by its stem alone.
     """
-    from stepline.media.links import is_link
-
     if not is_link(str(given)):  # whatever it is, whoever reads it tells
         path, identity = Path(given), Path(given).stem
         with open_source(path, Path(), settings, id=identity, captions=captions, texts=texts, part=part) as request:
@@ -137,7 +144,7 @@ def open_only_source(
 
 def fetch_sources(given: Iterable[Given], out: Path, settings: StepsSettings, report: "Report | None") -> list[Path]:
     """Return paths as they are and, behind them, the files of links, fetched into OUT."""
-    from stepline.media.links import fetch_link, find_links, is_link
+    from stepline.media.links import fetch_link, find_links
 
     names = [str(name) for name in given]
     found = [link for name in names if is_link(name) for link in find_links(name, out / DOWNLOADS, settings.links)]

@@ -6,8 +6,9 @@ import pytest
 from web_server import serve
 
 from stepline.errors import MediaError
-from stepline.media.links import fetch_link, find_links, forget_link, is_link
+from stepline.media.links import fetch_link, find_links, forget_link
 from stepline.media.settings import LinkSettings
+from stepline.pipeline.sources import is_link
 
 OURS = LinkSettings(private=True, pause=0.001, seconds=5.0, attempts=3)  # the tests' own server is on this machine
 PAGE = """<html><head><title>Whisking, explained</title></head>
