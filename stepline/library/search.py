@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError, StoreError
+from stepline.limits import parse_json
 from stepline.pipeline.understand import ON_SCREEN
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Status, Step
@@ -185,7 +186,7 @@ class SearchIndex:
         """Return the moments to answer with: instead of a sentence its steps, the one most like the query first."""
         marks = ", ".join("?" * len(ranking))
         rows = self._database.execute(f"SELECT id, steps FROM moment WHERE id IN ({marks})", list(ranking))
-        steps = {row: json.loads(named) for row, named in rows}
+        steps = {row: parse_json(named) for row, named in rows}
         best = (sorted(steps[row], key=lambda step: -likeness.get(step, -1.0)) or [row] for row in ranking)
         return list(dict.fromkeys(answer for answers in best for answer in answers))
 
