@@ -92,7 +92,7 @@ def networks(group, prefix=()):
 
 
 WITHOUT = {  # commands that run no network
-    *("datasets", "doctor", "evaluate", "excluded", "features check", "features import"),
+    *("datasets", "doctor", "evaluate", "excluded", "export-onnx", "features check", "features import"),
     *("completion", "curate status", "text-base show", "weights check", "weights get", "weights list"),
 }
 

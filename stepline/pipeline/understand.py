@@ -526,7 +526,7 @@ def describe_evidence(
     if visual.cues is not None:
         during = visual.cues.between(span.start, span.end)
         faces = during.presenter[np.isfinite(during.presenter)]
-        works = doing is not None and float(doing[int(span.start) : math.ceil(span.end)].mean()) > 0
+        works = doing is not None and float(doing[int(span.start) : math.ceil(span.end)].sum()) > 0
         if len(faces) and float((faces >= PRESENTER).mean()) >= HALF and not works:
             seen.append("against: a face looks into the camera, as a presenter's does")
         words = " ".join([step.text, *(sentence.text for sentence in sentences)])
