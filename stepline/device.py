@@ -88,10 +88,13 @@ class Device:
         return {"device": "cpu", "device_index": 0, "compute_type": on_cpu}
 
 
-def cpu_threads() -> int:
-    """Return how many threads a network on the CPU uses: OMP_NUM_THREADS, else as many as the process has cores."""
+def cpu_threads(beside: int = 0) -> int:
+    """Return how many threads a network on the CPU uses: OMP_NUM_THREADS, else as many as the process has cores.
+
+    beside: threads that other work takes at the same time; at least one core is left.
+    """
     given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdecimal() and int(given) else core_count()
+    return int(given) if given.isdecimal() and int(given) else max(1, core_count() - beside)
 
 
 def core_count() -> int:

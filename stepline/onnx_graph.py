@@ -78,12 +78,15 @@ class OnnxGraph:
         sets = [piece for name, number in OPERATORS for piece in _field(8, _field(1, name) + _field(2, number))]
         return b"".join([*_field(1, IR_VERSION), *sets, *_field(7, graph)])
 
-    def compile(self, output: str) -> Callable[..., Array]:
-        """Return a function that takes the inputs by name and returns the output; the graph is used up."""
+    def compile(self, output: str, *, threads: int | None = None) -> Callable[..., Array]:
+        """Return a function that takes the inputs by name and returns the output; the graph is used up.
+
+        threads: as `start_session` takes them.
+        """
         self._outputs += _field(12, _value(output, "float32"))
         model = self.serialize()
         self._constants.clear()  # they are in the model, and soon in the session: what is held twice is freed
-        session = start_session(model)
+        session = start_session(model, threads=threads)
         del model
         trim_memory()
 
@@ -94,12 +97,15 @@ class OnnxGraph:
         return run
 
 
-def start_session(model: bytes | Path) -> "InferenceSession":
-    """Return a session of ONNX Runtime that runs a model, its bytes or its file, on the CPU."""
+def start_session(model: bytes | Path, *, threads: int | None = None) -> "InferenceSession":
+    """Return a session of ONNX Runtime that runs a model, its bytes or its file, on the CPU.
+
+    threads: None: `cpu_threads()`.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = cpu_threads()
+    options.intra_op_num_threads = threads or cpu_threads()
     # Threads that wait would take the core that recognition runs on; the arena keeps memory for the largest run.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.enable_cpu_mem_arena = False

@@ -2,9 +2,11 @@
 
 import ctypes
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 Progress: TypeAlias = Callable[[str, float, float], None]  # the stage's name, the second reached, the duration
 
@@ -36,6 +38,20 @@ def with_progress(
             if progress is not None:
                 progress(stage, second, duration)
             yield item
+
+
+def read_ahead(items: Iterable[T], count: int) -> Iterator[T]:
+    """Yield the items, of which another thread makes up to `count` ahead; what it raises is raised here."""
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
+        coming = deque(pool.submit(next, iterator, end) for _ in range(count))
+        try:
+            while (item := coming.popleft().result()) is not end:
+                coming.append(pool.submit(next, iterator, end))
+                yield cast(T, item)
+        finally:
+            for each in coming:
+                each.cancel()
 
 
 LARGE = 1 << 27  # bytes; Whisper's largest arrays have 54 MB

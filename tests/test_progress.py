@@ -1,6 +1,9 @@
-import psutil
+from threading import Event, current_thread
 
-from stepline.progress import trim_memory
+import psutil
+import pytest
+
+from stepline.progress import read_ahead, trim_memory
 
 
 def test_a_c_library_that_cannot_trim_is_no_error(monkeypatch):
@@ -13,3 +16,50 @@ def test_the_c_library_is_asked_to_trim(monkeypatch):
     monkeypatch.setattr(psutil, "heap_trim", lambda: asked.append("trim"))
     trim_memory()
     assert asked == ["trim"]
+
+
+def test_items_are_made_by_another_thread_no_further_ahead_than_asked():
+    made, threads, far = [], set(), Event()
+
+    def make():
+        for number in range(20):
+            made.append(number)
+            threads.add(current_thread())
+            if number == 3:
+                far.set()
+            yield number
+
+    items = read_ahead(make(), 3)
+    assert next(items) == 0
+    assert far.wait(10)  # 1 to 3 are made while nobody asks
+    assert len(made) <= 4
+    assert list(items) == list(range(1, 20))
+    assert threads
+    assert current_thread() not in threads
+
+
+def test_what_is_raised_ahead_is_raised_behind_the_items_before_it():
+    def make():
+        yield "first"
+        raise ValueError("second")
+
+    items = read_ahead(make(), 5)
+    assert next(items) == "first"
+    with pytest.raises(ValueError, match="second"):
+        next(items)
+
+
+def test_items_of_no_more_use_are_not_made():
+    made = []
+
+    def make():
+        for number in range(10_000):
+            made.append(number)
+            yield number
+
+    items = read_ahead(make(), 2)
+    next(items)
+    items.close()
+    count = len(made)
+    assert count <= 4
+    assert len(made) == count

@@ -63,7 +63,7 @@ class StreamClock:
         """Return the time of a frame that lasts `length` s."""
         time = self._expected or 0.0
         if stamp is not None and time_base:
-            claimed = float(stamp * time_base) - self._start
+            claimed = stamp * time_base.numerator / time_base.denominator - self._start
             if claimed > self._latest:
                 self._damage.stamps += 1
             elif self._expected is not None and claimed < self._expected - JUMP:
@@ -197,7 +197,8 @@ class OpenMedia:
         stamp = packet.pts if packet.pts is not None else packet.dts
         if stamp is None or not packet.time_base:
             return 0.0
-        end = float((stamp + (packet.duration or 0)) * packet.time_base) - self.start
+        base = packet.time_base  # a Fraction, whose own product takes ten times as long
+        end = (stamp + (packet.duration or 0)) * base.numerator / base.denominator - self.start
         return end if self.duration is None or not self.exact or end <= self.duration + BEYOND else 0.0
 
 

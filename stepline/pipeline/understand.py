@@ -33,7 +33,7 @@ from stepline.pipeline.describe import FROM_WITNESS, Descriptions, describe_pict
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.part import features_within, in_whole_video, part_info, transcript_within
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.progress import Progress, StoppedError, trim_memory, with_progress
+from stepline.progress import Progress, StoppedError, read_ahead, trim_memory, with_progress
 from stepline.records import Alignment, FeatureSequence, FrozenModel, Record, Rejected, Span, Step, Transcript, Video
 from stepline.text.embedding import embedded_once
 from stepline.version import __version__
@@ -61,6 +61,7 @@ NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
 PRESENTER, HALF = 0.5, 0.5  # how surely a face looks at the camera, and in how many of a step's seconds, to be told
 MOST_LINES, LINE = 2, 80  # lines of text in the picture that are told of a step, the largest, and letters of each
 
+SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
 FRAMES_A_ROW = 3  # an odd number puts one frame on the middle of a feature row; the others measure motion
 ENGLISH = ("en", "english")  # what the judgement by wording knows
 BY_WORDS, BY_GROUNDING, BY_DETECTOR = "wording", "grounding", "detector"  # who judged, as `models["judge"]` says
@@ -277,7 +278,8 @@ def recognise_speech(
     reader = MediaReader(
         request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media, part=request.part
     )
-    blocks = with_progress(reader, AudioBlock, "listening", info.duration, progress, stop)
+    ahead = read_ahead(reader, SECONDS_AHEAD)
+    blocks = with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
     heard = transcribe(blocks, settings.asr, models=models)
     warnings = (*reader.warnings, *heard.warnings)
     return Speech(transcript=heard.transcript, dropped=heard.dropped, end=reader.end, warnings=warnings)

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stepline.device import cpu_threads
 from stepline.onnx_graph import start_session
 from stepline.records import Span
 from stepline.vision.faces_and_hands import Image, resize
@@ -53,7 +54,7 @@ class TextDetector:
     """Which pixels belong to letters."""
 
     def __init__(self, folder: Path) -> None:
-        self._session = start_session(folder / "PP-OCRv6_det_small.onnx")
+        self._session = start_session(folder / "PP-OCRv6_det_small.onnx", threads=cpu_threads(beside=1))
 
     def __call__(self, picture: Image) -> Flags:
         """Return the map of a picture (H, W, 3): its shorter side about SHORTER px."""
@@ -69,7 +70,7 @@ class TextReader:
     """What a line says."""
 
     def __init__(self, folder: Path) -> None:
-        self._session = start_session(folder / "PP-OCRv6_rec_small.onnx")
+        self._session = start_session(folder / "PP-OCRv6_rec_small.onnx", threads=cpu_threads(beside=1))
         characters = self._session.get_modelmeta().custom_metadata_map["character"].split("\n")
         self._characters = ["", *characters, " "]  # 0 is CTC's blank
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepline.device import cpu_threads
 from stepline.errors import ModelError
 from stepline.onnx_graph import OnnxGraph
 
@@ -206,5 +207,5 @@ def _convert(data: bytes) -> TfliteNetwork:
     add = conversion.graph.add
     flat = [add("Flatten", add("Transpose", value, perm=[0, 2, 3, 1]) if len(shapes[n]) == 4 else value, axis=0)
             for n, value in ((n, conversion.value(n)) for n in outputs)]  # fmt: skip
-    run = conversion.graph.compile(add("Concat", *flat, axis=1))
+    run = conversion.graph.compile(add("Concat", *flat, axis=1), threads=cpu_threads(beside=1))
     return TfliteNetwork(shapes[source][1], tuple(shapes[n][1:] for n in outputs), run)
