@@ -117,7 +117,7 @@ def main() -> None:
         cells = [f"{v:.2f} [{a:.2f}, {b:.2f}]" for v, a, b in zip(figures[0], low, high, strict=True)]
         print(f"| {', '.join(cue_names)} | " + " | ".join(cells) + " |")
         if cue_names == CUES:
-            for limit in (-1.5, -1.0, -0.7, -0.5, 0.0, 0.5):
+            for limit in sorted({-1.5, -1.0, -0.75, -0.7, -0.5, 0.0, 0.5, least}):
                 shown = [float((steps[:, None] * mask * (odds > limit)).sum() / (steps[:, None] * mask).sum())
                          for mask in (own, ~own)]  # fmt: skip
                 print(f"    log odds above {limit}: own {shown[0]:.3f}, over other films {shown[1]:.3f}")

@@ -29,7 +29,7 @@ class GroundSettings(Settings):
     unsaid_rate: Fraction = 0.3  # the same for a step that nobody speaks of (a recipe's line); a guess
     shown_threshold: Fraction = 0.5  # P(shown) below which a step is only "said"
     belong_rate: Fraction = 0.95  # P(the pictures belong to the speech) before any evidence; a guess
-    belong_least: Offset = -0.8  # log odds that they belong from which a step is "shown", below "unclear": 3 to 7
+    belong_least: Offset = -0.75  # log odds that they belong from which a step is "shown", below "unclear": 3 to 7
     instructs_rate: Fraction = 0.95  # P(the speech instructs) before any evidence; a guess
     instructs_least: Offset = -1.6  # nats for that, from which a step is "shown"; 73 how-to transcripts have more
     talk: NonNegative = 0.2  # nats against doing from which a talking head may send its steps elsewhere
