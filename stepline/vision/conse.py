@@ -65,7 +65,7 @@ def load_conse(settings: VisionSettings) -> ConSEBackbone:
     """Return the ConSE backbone. Raises ModelError when weights are missing or damaged."""
     from stepline.vision.efficientnet import EfficientNetLite0
 
-    wanted = settings.path or find_weights("efficientnet-lite0"), current_device(), cpu_threads()
+    wanted = settings.path or find_weights("efficientnet-lite0"), current_device(), cpu_threads(beside=1)
     network = _loaded[wanted] = _loaded.get(wanted) or EfficientNetLite0(wanted[0])
     model = settings.text_model
     classes = read_class_vectors() if model == "minilm" else embed(class_names(), model=model)
