@@ -1,6 +1,6 @@
 """Measures what knowing 1.2 M videos costs: planning, listing, cells, Parquet, status, disk; with synthetic Records.
 
-    python benchmarks/curate_index.py [planning listing cells parquet status]
+    python benchmarks/curate_index.py [planning listing cells parquet status rerun]
 
 Each cost is measured at two sizes, so that its slope is known and not only its mean; what is cheap is measured at the
 whole 1.2 M. CPU seconds at one thread; a record has 100 sentences of 9 words and 10 steps, no single words.
@@ -10,19 +10,26 @@ import gc
 import json
 import os
 import random
+import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
+
+import numpy as np
 
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.remote import FileEntry, RemotePath
 from stepline.curate.report.collect import DatasetCounts
-from stepline.curate.stage import VideoItem, load_recipe, resolve_stages
+from stepline.curate.stage import StageFailure, VideoItem, load_recipe, resolve_stages
 from stepline.curate.stages import STAGES
-from stepline.curate.store.results import KeySet, ResultStore, result_path
-from stepline.curate.store.run_log import ITEMS, REFUSED, from_json_line, to_json_line
+from stepline.curate.status import run_status
+from stepline.curate.store import manifests
+from stepline.curate.store.manifests import KeySet
+from stepline.curate.store.results import ResultStore, result_path
+from stepline.curate.store.run_log import ITEMS, REFUSED, LogTotals, from_json_line, inventory, to_json_line
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import read_parquet, write_parquet
 
@@ -183,9 +190,67 @@ def parquet(folder: Path) -> dict[str, object]:
 
 
 def status_time(folder: Path) -> dict[str, object]:
-    """Measure what `status` and a rerun ask of a run whose video stages are all done."""
+    """Measure what `status` asks of a run of WHOLE videos whose stages are all done but for a tenth that is left out.
+
+    The whole run is made of what a driver leaves: items, manifests, folders of cells as old as the manifests say (the
+    cells themselves are not made, for nobody looks at them), and the totals of 400 logs. What a status without
+    manifests takes beyond that is measured by its slope.
+    """
     plan = planned()
-    names = [stage.name for stage in plan.stages.values() if stage.kind == "video"]
+    names = tuple(stage.name for stage in plan.stages.values() if stage.kind == "video")
+    place, draw, told = RemotePath(str(folder)), np.random.default_rng(0), dict[str, object]()
+    (place / "run.json").write(json.dumps({"recipe": plan.recipe.model_dump(mode="json")}))
+    (place / REFUSED).write("")
+    with (folder / ITEMS).open("w") as file:
+        file.writelines(to_json_line(item(number)) + "\n" for number in range(WHOLE))
+    content = inventory(place).content
+    columns = {name: draw.integers(2**63, size=WHOLE, dtype=np.uint64) * np.uint64(2) for name in names}
+    digest = np.array(manifests._plan_digest(plan, content))
+    manifests.write_manifest(place / f"manifests/tasks-{names[0]}.npz", {**columns, "digest": digest})
+    filtered, ago = np.arange(WHOLE) % 10 == 0, time.time() - 3600
+    failures = [
+        StageFailure(f"v{row}", "filter", "left out", f"{row % 9} words are said, fewer than 10")
+        for row in np.flatnonzero(filtered).tolist()
+    ]
+    for stage in names:
+        keys = np.sort(columns[stage][~filtered] if names.index(stage) >= names.index("filter") else columns[stage])
+        for number in range(256):
+            (folder / f"cells/{stage}/{number:02x}").mkdir(parents=True)
+            os.utime(folder / f"cells/{stage}/{number:02x}", (ago, ago))
+        ends = np.searchsorted(keys, np.arange(1, 257, dtype=np.float64) * 2.0**56).astype(np.int64)
+        prefixes = np.array([f"{number:02x}" for number in range(256)])
+        marks = np.full(256, (folder / f"cells/{stage}/00").stat().st_mtime_ns)
+        found = {"names": prefixes, "marks": marks, "ends": ends, "keys": keys}
+        manifests.write_manifest(place / f"manifests/cells-{stage}.npz", found)
+    (folder / "failures/filter").mkdir(parents=True)
+    os.utime(folder / "failures/filter", (ago, ago))
+    lost = zip(columns["filter"][filtered].tolist(), failures, strict=True)
+    rows = [[f"{key:016x}{0:048x}.json", "1-2", one.id, one.kind, one.reason, 1] for key, one in lost]
+    mark = (folder / "failures/filter").stat().st_mtime_ns
+    manifests.write_manifest(place / "manifests/failures-filter.json", {"mark": mark, "rows": rows})
+    for stage in (stage for stage in plan.stages.values() if stage.kind == "dataset"):
+        of = manifests.dataset_digest(plan, stage.name, failures, content)
+        key = f"{len(plan.dataset_keys):064x}"
+        manifests.write_manifest(place / f"manifests/{stage.name}.json", {"of": of, "key": key})
+        (place / f"stages/{stage.name}/{key}.json").write("{}")
+        plan = plan.with_dataset_key(stage, key)
+    for number in range(400):
+        took = LogTotals(first=1.0, last=9.0, tasks=dict.fromkeys(names, 3000), cpu=dict.fromkeys(names, 5000.0))
+        manifests.write_manifest(place / f"manifests/log-{number}.json", asdict(took))
+    began, states = time.monotonic(), []
+    told["status, whole, cpu_s"] = cpu(lambda: states.append(run_status(place, STAGES)))
+    told["status, whole, wall_s"] = time.monotonic() - began
+    told["status, whole, peak MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    told["counted"] = {one.name: [one.done, sum(one.failed.values()), one.never] for one in states[0].stages}
+    started = cpu(lambda: manifests.task_keys(place, plan, names, "other", lambda: map(item, range(20_000))))
+    told["keys made anew, us a video"] = 1e6 * started / 20_000
+    return told | {"a cell listed anew": listing_slope(folder / "listed")}
+
+
+def rerun(folder: Path) -> dict[str, object]:
+    """Measure what a run asks of videos whose stages are all done, and what it holds of them."""
+    plan = planned()
+    names = tuple(stage.name for stage in plan.stages.values() if stage.kind == "video")
     items = [item(number) for number in range(4000)]
     for one in items:
         for unit in plan.tasks(one):
@@ -193,14 +258,6 @@ def status_time(folder: Path) -> dict[str, object]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
     place = RemotePath(str(folder))
-    (place / "run.json").write(json.dumps({"recipe": plan.recipe.model_dump(mode="json")}))
-    (place / REFUSED).write("")
-
-    def asked(size: int) -> float:
-        from stepline.curate.status import run_status
-
-        (place / ITEMS).write("".join(to_json_line(one) + "\n" for one in items[:size]))
-        return cpu(lambda: run_status(place, STAGES))
 
     def skipped(size: int) -> float:
         known = ResultStore(place)
@@ -209,8 +266,22 @@ def status_time(folder: Path) -> dict[str, object]:
     before = resident()
     fates = [video_status(plan, ResultStore(place), one, names) for one in items]
     held = (resident() - before) * 1024 / len(fates)
-    told = {"a video in status": slope(asked, (1000, 4000)), "a video found done": slope(skipped, (1000, 4000))}
+    told = {"a video found done": slope(skipped, (1000, 4000))}
     return {**told, "KiB of a video's keys in memory": held, "keys in memory, whole, GiB": held * WHOLE / 2**20}
+
+
+def listing_slope(folder: Path) -> dict[str, float]:
+    """Measure a stage's cells on a disk, listed without a manifest."""
+
+    def listed(size: int) -> float:
+        for number in range(size):
+            key = f"{random.Random(number).getrandbits(256):064x}"
+            path = folder / f"{size}/cells/probe/{key[:2]}/{key}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        return cpu(lambda: manifests.disk_keys(RemotePath(str(folder / str(size))), "probe"))
+
+    return slope(listed, (20_000, 80_000))
 
 
 def main(parts: list[str]) -> None:
@@ -224,6 +295,7 @@ def main(parts: list[str]) -> None:
             "cells": lambda: cells(folder / "cells"),
             "parquet": lambda: parquet(folder),
             "status": lambda: status_time(folder / "status"),
+            "rerun": lambda: rerun(folder / "rerun"),
         }
         for name in parts or measures:
             folder.joinpath(name).mkdir(exist_ok=True)

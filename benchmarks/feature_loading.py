@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from stepline.features import FeatureStore, FeatureWriter
+from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.nasva.dataset import AlignerSamples, gather_samples
 from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
-from stepline.nasva.train import aligner_task, draw_order
+from stepline.nasva.train import aligner_task, shuffle_texts
 from stepline.records import Span
 from stepline.training.batches import Sample
 from stepline.training.loop import PrefetchingLoader, TrainingTask, fit
@@ -33,6 +33,7 @@ from stepline.training.settings import TrainSettings
 from stepline.training.sources import LabelledTexts
 
 WIDTH, BATCH = 768, 8
+SHARDS = 40  # of the store whose texts are matched
 AUTHORS = (340_000 + 370_000) * 12 / (20 * 3600)  # samples a second on their RTX 3090: 20 h, NaSVA section 4.2
 
 
@@ -79,7 +80,7 @@ def with_a_step(samples: AlignerSamples, readers: int, seconds: float, folder: P
         return [part()]
 
     def draw(chosen: list[Sample], chance: np.random.Generator) -> list[Sample]:
-        return draw_order(chosen, AlignerLossSettings(), chance)
+        return shuffle_texts(chosen, AlignerLossSettings(), chance)
 
     task = TrainingTask(samples, lambda sample: len(sample.video), draw, losses, samples.lengths)
     return trained(model, task, readers, folder)
@@ -89,6 +90,24 @@ def with_the_network(samples: AlignerSamples, readers: int, folder: Path) -> dic
     """Train the network of the released size on this processor."""
     network = Aligner(AlignerNetworkSettings(video_width=WIDTH, text_width=WIDTH))
     return trained(network, aligner_task(samples, AlignerLossSettings()), readers, folder)
+
+
+def matched(folder: Path, videos: int, texts: int) -> dict[str, object]:
+    """Match the texts of videos with those of a store of many shards, in another order than the store's."""
+    chance = np.random.default_rng(0)
+    said = {f"v{number}": tuple(f"chop {number} of {text} things" for text in range(texts)) for number in range(videos)}
+    with FeatureWriter(folder, shard_bytes=2 * 8 * texts * videos // SHARDS) as writer:
+        for id, lines in said.items():
+            writer.add(id, np.zeros((texts, 8), np.float32), rate=1.0, backbone="drawn", texts=RowTexts(lines))
+    order, took = chance.permutation(list(said)).tolist(), {}
+    for name in ("texts", "text_digests"):  # as it was, and as it is
+        store = FeatureStore(folder)
+        read = store.texts if name == "texts" else store.text_digests
+        began = time.process_time()
+        for id in order:
+            assert read(id) is not None
+        took[f"{name}, videos a CPU second"] = videos / (time.process_time() - began)
+    return {"what": "texts in another order", "videos": videos, "texts": texts, "shards": SHARDS} | took
 
 
 def trained(model: nn.Module, task: TrainingTask, readers: int, folder: Path) -> dict[str, float]:
@@ -124,8 +143,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--videos", type=int, default=400)
     parser.add_argument("--network-videos", type=int, default=48)
+    parser.add_argument("--texts", action="store_true", help="only match texts in another order; writes nothing")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
+    if chosen.texts:
+        with tempfile.TemporaryDirectory() as name:
+            print(json.dumps(matched(Path(name), 4000, 30)))
+        return
     rows = measure(chosen.videos, chosen.network_videos)
     found = {"videos": chosen.videos, "authors_samples_a_second": AUTHORS, "rows": rows}
     path = Path(__file__).parent / "results" / "feature_loading.json"

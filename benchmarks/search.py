@@ -2,12 +2,17 @@
 
     python benchmarks/search.py --steps 100000
     python benchmarks/search.py --clips CLIPS --records DIR
+    python benchmarks/search.py --drawn 30
 
 The first makes records of how-to steps in a temporary folder, with random unit vectors (a search compares all of them,
 whatever they hold), and times queries whole: the query's own vector, words, meaning, the answers. Beside it, in the
 same run, a plain scan reads every record and keeps the steps that hold a word of the query. The second asks for each
 labelled step of CLIPS (labels.json, docs/real_clips.md) in a person's words; it is found where one of the answers is of
 that clip and lies in, or within 3 s of, the seconds in which the step is marked as spoken or shown. DIR: their records.
+
+The third asks for the steps of so many scripts of drawn videos (`research.drawn_videos`, seeds from 200 on) in the
+words of their recipe; what is searched is what the narrator says, in other words, and the steps that the grammar writes
+of it. A sentence takes SPOKEN s here; an answer is right where it lies in a sentence that tells a step of that wording.
 """
 
 import argparse
@@ -19,10 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
+from research.drawn_videos import make_script
 from stepline.library import Moment, SearchIndex
-from stepline.records import Matrix, Record, Span, Step, Video
+from stepline.records import Matrix, Record, Sentence, Span, Step, Transcript, Video, covering_span
 from stepline.storage import files_below, read_record, write_record
 from stepline.text import embed
+from stepline.writing.extractive.writer import write_extractive
 
 VERBS = "fold cut stir pour whisk press turn lift wash dry sand paint fix drill glue knead roll slice heat".split()  # noqa: SIM905
 THINGS = (
@@ -39,6 +46,7 @@ THINGS = (
 PLACES = ("in the bowl", "on the bench", "with a spatula", "under the sink", "until it is smooth", "by hand")
 QUERIES = ("fold the egg whites", "how to fix a wire under the sink", "stir until smooth", "drill the board by hand")
 PER_RECORD, SLACK = 100, 3.0  # steps; seconds
+FIRST_SEED, SPOKEN = 200, 5.0  # of scripts; s that a sentence takes
 
 
 def made_records(folder: Path, count: int) -> None:
@@ -121,6 +129,39 @@ def quality(clips: Path, records: Path) -> dict[str, float]:
     return {"steps": len(fives), "first": round(np.mean(firsts), 3), "first five": round(np.mean(fives), 3)}
 
 
+def drawn_quality(count: int) -> dict[str, float]:
+    """Return the shares of `quality` for the steps of scripts."""
+    folder = Path(tempfile.mkdtemp())
+    told: dict[str, list[tuple[str, float]]] = {}  # a step's wording: the videos, and the second at which each tells it
+    try:
+        for seed in range(FIRST_SEED, FIRST_SEED + count):
+            script = make_script(seed)
+            spans = [Span(SPOKEN * n, SPOKEN * (n + 1)) for n in range(len(script.utterances))]
+            said = zip(script.utterances, spans, strict=True)
+            transcript = Transcript(language="en", sentences=tuple(Sentence(text=u.text, span=s) for u, s in said))
+            written = write_extractive(transcript).steps
+            places = [covering_span([spans[source] for source in step.sources]) for step in written]
+            steps = tuple(
+                step.model_copy(update={"said": said, "status": "said"})
+                for step, said in zip(written, places, strict=True)
+            )
+            record = Record(id=script.id, video=Video(id=script.id), transcript=transcript, steps=steps)
+            write_record(record, folder / f"{script.id}.json")
+            for step in script.steps:
+                told.setdefault(step.text, []).append((script.id, spans[step.utterance].center))
+        index = SearchIndex(folder)
+        index.update()
+        ranks = []
+        for text, moments in told.items():
+            found = index.search(text)
+            ranks.append([any(m.video == id and m.start <= at < m.end for id, at in moments) for m in found])  # type: ignore[operator]
+        index.close()
+    finally:
+        shutil.rmtree(folder)
+    first, five = (round(float(np.mean([any(right[:n]) for right in ranks])), 3) for n in (1, 5))
+    return {"videos": count, "steps": len(ranks), "first": first, "first five": five}
+
+
 def _right(moment: Moment, clip: str, spans: "list[list[float]]") -> bool:
     if moment.video != clip or moment.start is None or moment.end is None:
         return False
@@ -133,8 +174,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--clips", type=Path)
     parser.add_argument("--records", type=Path)
+    parser.add_argument("--drawn", type=int)
     args = parser.parse_args()
-    print(json.dumps(quality(args.clips, args.records) if args.clips else speed(args.steps), indent=2))
+    if args.drawn:
+        told = drawn_quality(args.drawn)
+    else:
+        told = quality(args.clips, args.records) if args.clips else speed(args.steps)
+    print(json.dumps(told, indent=2))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import numpy as np
 from grounding import FAR, away, rendered, seen
 
 from research.drawn_videos import true_record
+from stepline.chat.pictures import LETTERS
 from stepline.chat.servers import Answer, Content, Schema
 from stepline.grounding.evidence import shot_slices
 from stepline.grounding.ground import Grounding, ground
@@ -33,12 +34,14 @@ from stepline.text import embed
 from stepline.text.visibility import predict_visibility
 from stepline.vision.settings import WitnessSettings
 from stepline.visual_questions import ask_about_steps
-from stepline.visual_questions.questions import LETTERS, NONE
+from stepline.visual_questions.questions import NONE
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BUDGETS = (5, 10, 20, 40)  # requests a video
 RELIABILITIES = (1.0, 0.9, 0.7, 0.5, 0.0)
 FAULTS = ("liar", "always A", "never none", "always none", "another step")
+CURVE = (3, 5, 8, 12, 20, 40)  # requests a video at which ways to ask are compared
+PART = 0.95  # of the gain of asking about every step apart that is enough
 DRAWS = 1000  # bootstrap samples
 
 
@@ -75,6 +78,8 @@ class TruthServer:
     def ask(self, question: Content, *, seed: int, until: float, schema: Schema | None = None) -> Answer:  # noqa: ARG002
         """Return the reply to a question of `visual_questions`."""
         assert not isinstance(question, str)
+        if "<step>" not in question[0]["text"]:
+            return Answer(json.dumps(self._described(question)))
         asked = re.findall(r"<step>(.*)</step>", question[0]["text"].split("\n\n")[1])
         urls = [part["image_url"]["url"] for part in question if part["type"] == "image_url"]
         seconds = [float(base64.b64decode(url.partition(",")[2])) for url in urls]
@@ -84,6 +89,21 @@ class TruthServer:
             rng = np.random.default_rng(zlib.crc32(f"{self.seed} {self.video.name} {step} {seconds}".encode()))
             said[str(n)] = {"after": "it is done", "shown": self._letter(step, seconds, rng)}
         return Answer(json.dumps(said))
+
+    def _described(self, question: list[dict[str, Any]]) -> dict[str, str]:
+        """Return the words of the step that each picture shows; wrong ones are those of another step, or none."""
+        urls = [part["image_url"]["url"] for part in question if part["type"] == "image_url"]
+        said = {}
+        for letter, url in zip(LETTERS, urls, strict=False):
+            second = float(base64.b64decode(url.partition(",")[2]))
+            rng = np.random.default_rng(zlib.crc32(f"{self.seed} {self.video.name} {second}".encode()))
+            right = [text for k, text in enumerate(self.texts) if self.video.shows(k, second)] or [NONE]
+            wrong = [text for text in (*self.texts, NONE) if text not in right]
+            lies = self.fault == "liar" or rng.random() >= self.r
+            said[letter] = {"always A": self.texts[0], "always none": NONE}.get(
+                self.fault, str(rng.choice(wrong if lies and wrong else right))
+            )
+        return said
 
     def _letter(self, step: int, seconds: Sequence[float], rng: np.random.Generator) -> str:
         right = self._right(step, seconds)
@@ -181,22 +201,29 @@ def table(videos: Sequence[Video], repeats: int) -> list[dict[str, Any]]:
     return out
 
 
-def requests_needed(videos: Sequence[Video], r: float, part: float = 0.95) -> list[dict[str, Any]]:
-    """Return how many requests and steps asked about, a video, reach the R@1 of asking about every step apart.
+WAYS: dict[str, dict[str, Any]] = {
+    "every step apart, again and again": {"steps": 1, "least_gain": 0.0},
+    "the most valuable, 1 a request": {"steps": 1},
+    "the most valuable, 3 a request": {"steps": 3},
+    "the same after all places are described": {"steps": 3, "describe": True},
+}
 
-    "part" of its gain is enough. One step a request in the order of saying; chosen steps, one a request; three.
-    """
+
+def ways_to_ask(videos: Sequence[Video], r: float) -> list[dict[str, Any]]:
+    """Return R@1 and requests sent a video of each way to spend a budget, and what reaches 95 % of the first's gain."""
     without = figures([row for video in videos for row in rows(video, None, 0)[0]])["R@1"]
-    every = [rows(video, TruthServer(video, r), 40, steps=1, least_gain=0.0) for video in videos]
-    wanted = without + part * (figures([row for found, _ in every for row in found])["R@1"] - without)
-    out = [{"asked": "every step, twice and more", "requests": sum(sent for _, sent in every) / len(videos)}]
-    for steps in (1, 3):
-        for budget in range(1, 41):
-            tried = [rows(video, TruthServer(video, r), budget, steps=steps) for video in videos]
-            if figures([row for found, _ in tried for row in found])["R@1"] >= wanted:
-                sent = sum(sent for _, sent in tried) / len(videos)
-                out.append({"asked": f"the most valuable, {steps} a request", "requests": sent})
-                break
+    out: list[dict[str, Any]] = []
+    for way, settings in WAYS.items():
+        curve = []
+        for budget in CURVE:
+            tried = [rows(video, TruthServer(video, r), budget, **settings) for video in videos]
+            hits = figures([row for found, _ in tried for row in found])["R@1"]
+            curve.append((budget, hits, sum(sent for _, sent in tried) / len(videos)))
+        wanted = without + PART * ((out[0]["curve"] if out else curve)[-1][1] - without)
+        enough = next((sent for _, hits, sent in curve if hits >= wanted), None)
+        out.append({"asked": way, "curve": curve, "enough": enough})
+        cells = " | ".join(f"{hits:.3f} ({sent:.1f})" for _, hits, sent in curve)
+        print(f"| {way} | {cells} | {'never' if enough is None else f'{enough:.1f}'} |", flush=True)
     return out
 
 
@@ -271,8 +298,8 @@ def main() -> None:
     steps = sum(len(video.truth) for video in videos)
     result: dict[str, Any] = {"videos": len(videos), "steps": steps, "repeats": args.repeats}
     result["table"] = table(videos, args.repeats)
-    result["needed"] = requests_needed(videos, 0.9)
-    print(json.dumps(result["needed"]))
+    print(f"| asked (R@1 and requests sent, r = .9) | {' | '.join(map(str, CURVE))} | enough |")
+    result["ways"] = ways_to_ask(videos, 0.9)
     RESULTS.mkdir(exist_ok=True)
     name = "witness_real.json" if args.clips else "witness.json"
     (RESULTS / name).write_text(json.dumps(result, indent=1) + "\n")

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -20,6 +20,18 @@ from stepline.records import FrozenModel
 Entry = TypeVar("Entry", bound=FrozenModel)
 
 WAIT = 10.0  # s for another process to finish its line, which takes milliseconds unless it is stopped
+
+
+class EntryStore(Protocol[Entry]):
+    """Where entries are kept, on disk before `add` returns; a later one of the same key replaces the earlier."""
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Yield the entries in the order first given."""
+        ...
+
+    def add(self, entry: Entry) -> None:
+        """Keep an entry."""
+        ...
 
 
 class AppendLog(Generic[Entry]):

@@ -38,8 +38,8 @@ def first_line(error: BaseException) -> str:
 
 
 # What the main job does without, and the extra that brings it.
-EXTRAS = {"accelerate": "train", "pyarrow": "data", "scipy": "data", "tensorboard": "train", "torch": "train",
-          "yt_dlp": "links"}  # fmt: skip
+EXTRAS = {"accelerate": "train", "mcp": "mcp", "pyarrow": "data", "scipy": "data", "tensorboard": "train",
+          "torch": "train", "yt_dlp": "links"}  # fmt: skip
 
 
 def missing_extra(error: BaseException) -> str | None:

@@ -7,6 +7,7 @@ import select
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 FLAGS = (
     "--headless",
@@ -73,7 +74,7 @@ class Browser:
         """Open a file, or an address, in a new tab and wait until it has loaded."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = self._pages[session] = Page(self, session)
+        page = self._pages[session] = Page(self, session, target)
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.send(f"{domain}.enable")
         screen = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
@@ -122,8 +123,11 @@ class Browser:
 class Page:
     """One tab: runs scripts, presses keys, and remembers what the console and the network said."""
 
-    def __init__(self, browser, session):
-        self._browser, self._session, self.events = browser, session, []
+    def __init__(self, browser, session, target):
+        self._browser, self._session, self._target, self.events = browser, session, target, []
+
+    def close(self):
+        self._browser.send("Target.closeTarget", targetId=self._target)
 
     def send(self, method, **parameters):
         return self._browser.send(method, self._session, **parameters)
@@ -151,9 +155,47 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **box)
 
-    def press(self, key, code=0, text=None):
-        """Press and release a key, as a person does."""
-        common = {"key": key, "windowsVirtualKeyCode": code}
+    def drag(self, selector, by, *, touch=False):
+        """Take the middle of the first element that matches, with the mouse or a finger, `by` pixels to the right."""
+        x, y = self.run(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); "
+            "e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect(); "
+            "return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+        )
+        points = [(x + by * part / 4, y) for part in range(5)]
+        kinds = ("touchStart", "touchMove", "touchEnd") if touch else ("mousePressed", "mouseMoved", "mouseReleased")
+        for number, (x, y) in enumerate([*points, points[-1]]):
+            kind = kinds[0 if number == 0 else 2 if number == len(points) else 1]
+            if touch:
+                places = [{"x": x, "y": y}] if kind != "touchEnd" else []
+                self.send("Input.dispatchTouchEvent", type=kind, touchPoints=places)
+            else:
+                self.send("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, x=x, y=y)
+
+    def drop(self, *paths):
+        """Drop files in the middle of the page."""
+        data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.send("Input.dispatchDragEvent", type=kind, x=200, y=200, data=data)
+
+    def type(self, text):
+        """Type into what has the focus."""
+        self.send("Input.insertText", text=text)
+
+    def violations(self):
+        """Return what axe, the checker of WCAG, finds serious or critical: (rule, element)."""
+        from axe_core_python import base
+
+        if not self.run("'axe' in globalThis"):
+            source = Path(base.__file__).with_name("axe.min.js").read_text()
+            self.send("Runtime.evaluate", expression=source)
+        found = self.run("axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations)")
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        return [(each["id"], node["html"][:200]) for each in serious for node in each["nodes"]]
+
+    def press(self, key, code=0, text=None, modifiers=0):
+        """Press and release a key, as a person does. modifiers: 1 Alt, 2 Ctrl, 8 Shift."""
+        common = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
         self.send("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {}))
         self.send("Input.dispatchKeyEvent", type="keyUp", **common)
 

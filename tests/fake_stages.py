@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -30,6 +32,15 @@ def read(work: VideoContext) -> bytes:
     elif word == "hog":
         held = [bytearray(os.urandom(1 << 20) * 16) for _ in range(200)]  # 3 GiB, 16 MiB at a time
         time.sleep(len(held))
+    elif word == "brood":  # what it starts holds the memory
+        code = "import time; held = bytearray(b'x') * 2**30; time.sleep(60)"
+        subprocess.run([sys.executable, "-c", code], check=True)
+    elif word == "share":  # one memory, in two processes for a while
+        held = bytearray(b"x") * 220 * 2**20
+        if not (child := os.fork()):
+            time.sleep(1.5)
+            os._exit(len(held) == 0)
+        os.waitpid(child, 0)
     elif word == "model":
         raise ModelError("no weights; install some")
     elif word == "silent":

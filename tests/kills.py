@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from stepline.curate.execution.local import process_is_alive
+from stepline.curate.execution.pool import OUTSIDE_KILLS
 from stepline.curate.remote import RemotePath
 from stepline.curate.store.run_log import read_timings
 
@@ -33,9 +34,10 @@ def finish(code, cache):
 def run_with_kills(code, out, cache, kills, *, between, seed):
     """Kill the driver, or one of its workers, at `kills` random moments `between` seconds apart; then finish.
 
-    Returns how often each was killed.
+    No driver loses so many workers that a task counts as failed, however the kills fall. Returns how often each was
+    killed.
     """
-    rng, killed = random.Random(seed), Counter()
+    rng, killed, lost = random.Random(seed), Counter(), 0
     driver = start_driver(code, cache)
     while sum(killed.values()) < kills:
         time.sleep(rng.uniform(*between))
@@ -43,10 +45,12 @@ def run_with_kills(code, out, cache, kills, *, between, seed):
             assert driver.returncode == 0, driver.stderr.read().decode()
             break
         workers = children(driver.pid)
-        if workers and rng.random() < 0.5:
+        if workers and lost < OUTSIDE_KILLS - 1 and rng.random() < 0.5:
             os.kill(rng.choice(workers), signal.SIGKILL)
             killed["worker"] += 1
+            lost += 1
             continue
+        lost = 0
         driver.kill()
         driver.communicate()
         killed["driver"] += 1
@@ -80,7 +84,14 @@ def begun(out):
     return Counter((line["stage"], line["id"]) for line in lines if line["event"] == "start" and line["id"])
 
 
-def tree(folder):
-    """Every file that a dataset rests on, but how often failures were tried: name -> bytes."""
+def tree(folder, but=()):
+    """Every file that a dataset rests on, but how often failures were tried: name -> bytes.
+
+    but: ids whose cells are left out, for a video that fails may have some that were made ahead of the failure.
+    """
+    lines = read_timings(RemotePath(str(folder)))
+    keys = {line["key"] for line in lines if line["event"] == "start" and line["id"] in but}
     files = (path for part in ("cells", "stages", "dataset") for path in (Path(folder) / part).rglob("*"))
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file() and path.stem not in keys
+    }

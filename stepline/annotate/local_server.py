@@ -1,4 +1,4 @@
-"""A web application that is served to this machine alone.
+"""A web application that is served to this machine alone, unless it is told otherwise.
 
 Only requests to localhost by name are answered, so no other site's page can reach it by rebinding a name; what another
 site's page asks for is refused, and what is sent must carry a header that another site's form cannot send.
@@ -10,6 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
+from typing import Literal
 
 import h11
 import uvicorn
@@ -26,38 +27,54 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from stepline.errors import SteplineError
 
 HOST = "127.0.0.1"
+THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)  # as the Host of a request says it
 LARGEST = 4096  # bytes of what may be sent
 CONNECTIONS = 64  # at a time; a browser opens six
 READING = 10.0  # s in which a request must come whole
 PATIENCE = 3  # s that requests in work have to end once the server stops
 
 
-def local_application(routes: Sequence[BaseRoute], *, token: str, policy: str) -> Starlette:
+def is_this_machine(host: str) -> bool:
+    """Tell whether what a request says it asks, name and port, is this machine."""
+    return THIS_MACHINE.fullmatch(host) is not None
+
+
+def local_application(
+    routes: Sequence[BaseRoute],
+    *,
+    token: str,
+    policy: str,
+    answers_to: Callable[[str], bool] = is_this_machine,
+    largest: Callable[[Request], int] = lambda _: LARGEST,
+    refuse: Callable[[Request], Response | None] = lambda _: None,
+) -> Starlette:
     """Return an application that refuses other hosts' names, other sites' pages and what is sent without its token.
 
-    token: what the header X-Stepline of a POST must say. policy: the Content-Security-Policy of every reply, in no
-    other page's frame.
+    token: what the header X-Stepline must say of what sends something. policy: the Content-Security-Policy of every
+    reply that has none of its own, in no other page's frame. answers_to: the hosts as which it may be asked. largest:
+    bytes that a request may send. refuse: a reply instead of the route's, to who may not ask.
     A SteplineError of a route is a reply of its message (409); what makes no sense of a request, as ValueError or
     LookupError, one that says so (400).
     """
 
     async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        length = request.headers.get("Content-Length", "")
-        if request.headers.get("Host", "").rpartition(":")[0] not in ("localhost", HOST):
+        response: Response | None
+        if not answers_to(request.headers.get("Host", "")):
             response = _error(HTTPStatus.FORBIDDEN, f"ask for {HOST} by that name")
         elif _is_of_another_site(request):
             response = _error(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
-        elif request.method == "POST" and (
-            request.headers.get("X-Stepline") != token or not length.isdecimal() or int(length) > LARGEST
+        elif request.method not in ("GET", "HEAD") and (
+            request.headers.get("X-Stepline") != token or not is_length(request, largest(request))
         ):
             response = _error(HTTPStatus.BAD_REQUEST, "not an answer of this page")
-        else:
+        elif (response := refuse(request)) is None:
             response = await call_next(request)
-        response.headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
+        own = response.headers.get("Content-Security-Policy", policy)
+        response.headers["Content-Security-Policy"] = f"{own}; frame-ancestors 'none'"
         response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
         response.headers["Referrer-Policy"] = "no-referrer"
         response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Cache-Control"] = "no-store"
+        response.headers.setdefault("Cache-Control", "no-store")
         return response
 
     async def conflict(_: Request, error: Exception) -> Response:
@@ -67,7 +84,10 @@ def local_application(routes: Sequence[BaseRoute], *, token: str, policy: str) -
         return _error(HTTPStatus.BAD_REQUEST, "that request makes no sense here; load the page again")
 
     async def unknown(_: Request, error: Exception) -> Response:
-        return _error(error.status_code if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND, "no such page")
+        if not isinstance(error, HTTPException):
+            return _error(HTTPStatus.NOT_FOUND, "no such page")
+        told = error.detail if error.detail != HTTPStatus(error.status_code).phrase else "no such page"
+        return JSONResponse({"error": told}, error.status_code, error.headers)
 
     return Starlette(
         routes=routes,
@@ -88,6 +108,12 @@ def post(path: str, take: Callable[[bytes], None]) -> Route:
         return JSONResponse({})
 
     return Route(path, endpoint, methods=["POST"])
+
+
+def is_length(request: Request, largest: int) -> bool:
+    """Tell whether a request says how many bytes it sends, and that they are not too many."""
+    length = request.headers.get("Content-Length", "")
+    return length.isascii() and length.isdecimal() and len(length) < 19 and int(length) <= largest
 
 
 def _is_of_another_site(request: Request) -> bool:
@@ -134,6 +160,7 @@ class LimitedProtocol(H11Protocol):
     For one too many, the oldest that waits is closed: for a request, or for its client to read.
     """
 
+    most: int | None = None  # connections; None: CONNECTIONS
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -141,7 +168,7 @@ class LimitedProtocol(H11Protocol):
         super().connection_made(transport)  # type: ignore[arg-type]   # as the event loop gives it
         self._since = self.loop.time()
         self._limit_reading()
-        if len(self.connections) > CONNECTIONS:
+        if len(self.connections) > (CONNECTIONS if self.most is None else self.most):
             ours = (connection for connection in self.connections if isinstance(connection, LimitedProtocol))
             given_up = min(ours, key=lambda connection: (connection._is_busy(), connection._since))
             self.connections.discard(given_up)
@@ -173,15 +200,28 @@ class LimitedProtocol(H11Protocol):
 
 
 class LocalServer:
-    """An application on a port of this machine, which is taken at once. Raises OSError where it is not free."""
+    """An application on a port of this machine, which is taken at once. Raises OSError where it is not free.
 
-    def __init__(self, application: Starlette, port: int = 0) -> None:
-        self._socket = socket.create_server((HOST, port))
+    lifespan: whether the application begins and ends something of its own with the server. host: an address of this
+    machine that others reach too. connections: that it has at a time.
+    """
+
+    def __init__(
+        self,
+        application: Starlette,
+        port: int = 0,
+        *,
+        host: str = HOST,
+        connections: int | None = None,
+        lifespan: Literal["on", "off"] = "off",
+    ) -> None:
+        self._socket = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         self.port: int = self._socket.getsockname()[1]
-        self.address = f"http://{HOST}:{self.port}/"
+        self.address = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
+        protocol = type("Protocol", (LimitedProtocol,), {"most": connections})
         config = uvicorn.Config(
-            application, http=LimitedProtocol, ws="none", loop="asyncio", lifespan="off", log_config=None,
-            server_header=False, timeout_graceful_shutdown=PATIENCE,
+            application, http=protocol, ws="none", loop="asyncio", lifespan=lifespan, log_config=None,
+            server_header=False, proxy_headers=False, timeout_graceful_shutdown=PATIENCE,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
 
@@ -192,3 +232,8 @@ class LocalServer:
     def stop(self) -> None:
         """Have `run` return."""
         self._server.should_exit = True
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `run` is about to return, so that replies without an end must end."""
+        return self._server.should_exit

@@ -5,11 +5,12 @@ const ENDS = {
   "done": "That was all. Thank you! You can close this page.",
   "not qualified": "Thank you. Too few of the first answers were as expected, so there is nothing more to do.",
 };
+const SENDER = location.pathname === "/" ? "annotate" : "studio"; // below another path, it is a view of the studio
 let annotator = "";
 let clip = "";
 
 async function ask(path, body) {
-  const options = body && { method: "POST", headers: { "X-Stepline": "annotate" }, body: JSON.stringify(body) };
+  const options = body && { method: "POST", headers: { "X-Stepline": SENDER }, body: JSON.stringify(body) };
   const reply = await fetch(path, options || {});
   const told = await reply.json();
   if (!reply.ok) throw new Error(told.error);
@@ -22,7 +23,7 @@ function trouble(error) {
 }
 
 async function next() {
-  const task = await ask(`/next?annotator=${encodeURIComponent(annotator)}`);
+  const task = await ask(`next?annotator=${encodeURIComponent(annotator)}`);
   const over = !task.clip;
   part("work").hidden = over;
   part("end").hidden = !over;
@@ -42,7 +43,7 @@ async function next() {
 }
 
 async function play() {
-  await ask("/begin", { annotator, clip });
+  await ask("begin", { annotator, clip });
   try {
     await part("clip").play();
   } catch {
@@ -75,12 +76,12 @@ part("clip").addEventListener("error", () => trouble(new Error("This clip cannot
 part("answer").addEventListener("submit", guarded(async () => {
   const form = new FormData(part("answer"));
   const reason = part("reason").value.trim();
-  await ask("/answer", { clip, annotator, shown: form.get("shown") === "yes", confidence: form.get("confidence"), reason });
+  await ask("answer", { clip, annotator, shown: form.get("shown") === "yes", confidence: form.get("confidence"), reason });
   await next();
   part("undo").hidden = false;
 }));
 part("undo").addEventListener("click", guarded(async () => {
-  await ask("/undo", { annotator });
+  await ask("undo", { annotator });
   part("undo").hidden = true;
   await next();
 }));

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Literal, TypeAlias
 
-from stepline.annotate.answers import ASKED, Answer, Answers
+from stepline.annotate.answers import ASKED, Answer
 from stepline.annotate.clips import AnnotationClip
+from stepline.append_log import EntryStore
 from stepline.errors import DatasetError
 
 Stage: TypeAlias = Literal["qualify", "annotate", "done", "not qualified"]
@@ -34,7 +35,7 @@ class AnnotationQueue:
     def __init__(
         self,
         clips: Sequence[AnnotationClip],
-        answers: Answers,
+        answers: EntryStore[Answer],
         *,
         qualifying: Sequence[AnnotationClip] = (),
         right: int = RIGHT,

@@ -15,9 +15,9 @@ from stepline.records import FrozenModel
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; media-src 'self'; connect-src 'self'"
 FILES = {
-    "/": ("page.html", "text/html"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/page.css": ("page.css", "text/css"),
+    "": ("page.html", "text/html"),
+    "page.js": ("page.js", "text/javascript"),
+    "page.css": ("page.css", "text/css"),
 }
 
 
@@ -36,13 +36,19 @@ class ClipStart(FrozenModel):
 
 def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
     """Return a server on this machine; clips are cut into `folder` when they are first watched."""
+    routes = annotation_routes(queue, folder)
+    return LocalServer(local_application(routes, token="annotate", policy=POLICY), port)
+
+
+def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> list[Route]:
+    """Return the page and what it asks for below the path `at`; clips are cut into `folder` when first watched."""
     clips = list(queue.clips.values())
     media = {f"{number}.mp4": number for number in range(len(clips))}
     numbers = {clip.id: number for number, clip in enumerate(clips)}
     cutting = Lock()
 
     def page(request: Request) -> Response:
-        name, media_type = FILES[request.url.path]
+        name, media_type = FILES[request.url.path.removeprefix(at)]
         return Response((files(__package__) / name).read_bytes(), media_type=media_type)
 
     def next_task(request: Request) -> Response:
@@ -50,7 +56,7 @@ def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
         task = queue.next(ClipStart(annotator=name, clip="").annotator)  # raises ValidationError for no name
         reply: dict[str, object] = {"stage": task.stage, "left": task.left}
         if task.clip is not None:
-            reply |= {"clip": task.clip.id, "text": task.clip.text, "media": f"/clip/{numbers[task.clip.id]}.mp4"}
+            reply |= {"clip": task.clip.id, "text": task.clip.text, "media": f"{at}clip/{numbers[task.clip.id]}.mp4"}
         return JSONResponse(reply)
 
     def clip(request: Request) -> Response:
@@ -70,12 +76,11 @@ def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
         start = ClipStart.model_validate_json(body)
         queue.begin(start.annotator, start.clip)
 
-    routes = [
-        *(Route(path, page) for path in FILES),
-        Route("/next", next_task),
-        Route("/clip/{name:path}", clip),
-        post("/begin", begin),
-        post("/undo", lambda body: queue.undo(Undo.model_validate_json(body).annotator)),
-        post("/answer", lambda body: queue.answer(Answer.model_validate_json(body))),
+    return [
+        *(Route(at + path, page) for path in FILES),
+        Route(f"{at}next", next_task),
+        Route(f"{at}clip/{{name:path}}", clip),
+        post(f"{at}begin", begin),
+        post(f"{at}undo", lambda body: queue.undo(Undo.model_validate_json(body).annotator)),
+        post(f"{at}answer", lambda body: queue.answer(Answer.model_validate_json(body))),
     ]
-    return LocalServer(local_application(routes, token="annotate", policy=POLICY), port)

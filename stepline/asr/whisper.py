@@ -16,7 +16,7 @@ from stepline.asr.vad import find_speech
 from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError, first_line
 from stepline.media.audio import SAMPLE_RATE, Samples
-from stepline.progress import reuse_large_blocks
+from stepline.progress import reuse_large_blocks, trim_memory
 from stepline.records import Span, Word
 from stepline.weights import find_weights
 
@@ -43,6 +43,7 @@ class Whisper:
         models = {} if models is None else models
         if name not in models:
             models[name] = _load_model(find_model(name), place, settings.threads)
+            trim_memory()  # the weights as they were read, twice what is kept of them
         self._model = models[name]
         self.language = _check_language(name, settings.language, self._model)
         if settings.translate and not self._model.model.is_multilingual:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from stepline.chat.settings import ChatSettings
+from stepline.device import core_count
 from stepline.errors import ModelError, WriterError
 from stepline.limits import parse_json
 
@@ -343,7 +344,7 @@ def _load(path: Path, settings: ChatSettings) -> Any:
         raise ModelError(
             f"xllamacpp: not installed, and {settings.section}.gguf needs it; pip install 'stepline[llm]'"
         ) from error
-    threads = settings.threads or max(1, (os.cpu_count() or 1) - 1)
+    threads = settings.threads or max(1, core_count() - 1)
     parameters = library.CommonParams()
     parameters.model.path = str(path)
     if settings.projector_file is not None:

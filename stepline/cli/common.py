@@ -234,9 +234,15 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
             raise SettingsError("--translate is for speech, and --captions stands for it; leave one of them out")
         given.append("asr.translate=true")
     if options.get("dry_run"):
-        given.append("vision.witness.dry_run=true")
+        given += ["vision.witness.dry_run=true", "writing.llm.dry_run=true"]
     overrides = [*options["overrides"], *given]
-    return load_settings(StepsSettings, options["settings_file"], overrides, preset=options.get("preset"))
+    settings = load_settings(StepsSettings, options["settings_file"], overrides, preset=options.get("preset"))
+    if settings.vision.witness.machine is None and settings.vision.witness.corrected is None:
+        return settings
+    from stepline.visual_questions.corrections import with_counted_answers
+
+    vision = settings.vision.model_copy(update={"witness": with_counted_answers(settings.vision.witness)})
+    return settings.model_copy(update={"vision": vision})
 
 
 log = logging.getLogger("stepline.cli")  # at level DEBUG, as --debug sets it, every error comes with its trace

@@ -4,6 +4,7 @@
 """
 
 import json
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,10 @@ from stepline.cli.common import (
     set_option,
 )
 from stepline.cli.weights import offer_weights
+from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
+    from stepline.chat.pictures import VideoPictures
     from stepline.curate.audit.sample import AuditSample
     from stepline.curate.audit.verdicts import Verdicts
     from stepline.curate.driver import RunOutcome
@@ -176,9 +179,13 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
 @click.option("--open", "browse", is_flag=True, help="Open a browser.")
 @click.option("--import", "files", multiple=True, type=PATH, help="Verdicts saved elsewhere.")
 @click.option("--table", is_flag=True, help="Print the table and end; nothing is served.")
+@click.option("--by-model", is_flag=True, help="Let the vision-language model of --set witness.base_url=URL check the "
+              "sample too; print its agreement with people, and end.")  # fmt: skip
 @set_option("One setting, e.g. audit_videos=20.")
 @device_option
-def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: bool, overrides: tuple[str, ...]) -> None:
+def audit(
+    out: str, port: int, browse: bool, files: tuple[Path, ...], table: bool, by_model: bool, overrides: tuple[str, ...]
+) -> None:
     """Serve the report of OUT on this machine to people who check its sample; print the table they give.
 
     Every verdict is in OUT/audit/verdicts.jsonl before the next text is shown. Two people or more, each under their own
@@ -188,6 +195,7 @@ def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: boo
     Example:
       stepline curate audit dataset --port 8080
     """
+    from stepline.curate.audit import model_check
     from stepline.curate.audit.verdicts import import_verdicts
     from stepline.curate.report import make_report, write_report
     from stepline.curate.report.write import local_verdicts
@@ -199,7 +207,10 @@ def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: boo
     for file in files:
         count = import_verdicts(file, verdicts, frozenset(text.id for text in sample.texts))
         say(f"{file}: {count} verdicts taken over")
-    if not (table or files):
+    by_models = local_verdicts(folder, model_check.FILE)
+    if by_model:
+        _check_by_model(folder, sample, by_models, settings)
+    elif not (table or files):
         from stepline.curate.audit.verdicts import serve
 
         serve_until_stopped(
@@ -211,17 +222,43 @@ def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: boo
         )
     write_report(folder, settings, made)
     _agreement_table(sample, verdicts)
+    for agreement in model_check.model_agreements(sample, verdicts, by_models):
+        print_data(f"{agreement.question}: Cohen's kappa {agreement} over {agreement.texts} texts by "
+                   f"{', '.join(agreement.people)}")  # fmt: skip
+
+
+def _check_by_model(
+    folder: "RemotePath", sample: "AuditSample", verdicts: "Verdicts", settings: "ReportSettings"
+) -> None:
+    """Let the vision-language model of the settings check the sample, and say what came of it."""
+    from stepline.curate.audit.model_check import check_by_model, read_video
+    from stepline.curate.report.write import sample_media
+    from stepline.media import probe
+
+    if not settings.witness.named:
+        raise SettingsError("--by-model asks a vision-language model; name one with --set witness.base_url=URL")
+    with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
+        media = sample_media(folder, sample, Path(scratch))
+
+        def pictures(video: str) -> "VideoPictures | None":
+            path = media(video)
+            if path is None:
+                return None
+            return read_video(path, sample.durations.get(video) or probe(path).duration, settings.witness.picture_size)
+
+        checked = check_by_model(sample, pictures, verdicts, settings.witness)
+    for note in checked.notes:
+        say(note)
+    say(f"{checked.answered} of {checked.asked} texts checked in {checked.requests} requests")
 
 
 def _folder_and_settings(out: str, overrides: tuple[str, ...]) -> "tuple[RemotePath, ReportSettings]":
     """Return OUT, and the report settings of its run's recipe, changed as asked."""
     from stepline.curate.remote import RemotePath
-    from stepline.curate.stage import Recipe
-    from stepline.curate.store.run_log import RUN, read_recipe
+    from stepline.curate.report.write import report_recipe
     from stepline.settings import load_settings
 
-    folder = RemotePath(out)
-    recipe = read_recipe(folder) if (folder / RUN).exists() else Recipe()
+    recipe = report_recipe(RemotePath(out))
     tree = recipe.report.model_dump(mode="json", exclude_none=True)
     given = [*(f"{key}={json.dumps(tree[key])}" for key in tree), *overrides]
     return RemotePath(out, recipe.places), load_settings(type(recipe.report), None, given)

@@ -29,9 +29,11 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
     """
     from stepline.library.search import as_json as to_json
     from stepline.library.search import open_index
+    from stepline.studio.store import open_corrections
 
     offer_weights()
-    index = open_index(folder)
+    corrections = open_corrections(folder)
+    index = open_index(folder, corrections)
     with progress_bars() as progress:
         update = index.update(progress)
     if not index.meaning:
@@ -40,6 +42,8 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
         say(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
     found = index.search(" ".join(words), most)
     index.close()
+    if corrections is not None:
+        corrections.close()
     print_data(to_json(found) if as_json else _table(found, folder), end="\n" if as_json else "")
 
 

@@ -71,7 +71,7 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 @click.option("--force", is_flag=True, help="Do again what is done.")
 @click.option("--overwrite", is_flag=True, help="Write also over files that Stepline did not make.")
 @click.option("--keep/--no-keep", default=True, show_default=True, help="Keep what links bring, in OUT/downloads.")
-@click.option("--dry-run", is_flag=True, help="Ask no vision-language model; say what it would take.")
+@click.option("--dry-run", is_flag=True, help="Ask no language model; say what it would take.")
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
 @click.option("--watch", is_flag=True, help="Go on with what arrives in the folders named, until Ctrl-C.")
 @speech_options
@@ -92,8 +92,8 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
 
     check_address_space()
     settings, part = chosen_settings(options), chosen_part(options)
-    if options["dry_run"] and not settings.vision.witness.named:
-        cure = "name one with --set vision.witness.base_url=URL"
+    if options["dry_run"] and not settings.vision.witness.named and settings.writing.writer != "llm":
+        cure = "name one with --set vision.witness.base_url=URL, or a language model that writes with --writer llm"
         raise SettingsError(f"--dry-run tells what a vision-language model would be asked; {cure}")
     offer_weights()
     formats = tuple(dict.fromkeys((*(options["formats"] or USUAL), "json")))

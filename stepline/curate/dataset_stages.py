@@ -13,8 +13,9 @@ from stepline.curate.execution.pool import ONE_THREAD
 from stepline.curate.execution.worker import peak_memory
 from stepline.curate.plan import Plan, VideoStatus, video_status
 from stepline.curate.stage import Collection, DatasetContext, Stage, VideoItem
+from stepline.curate.store.manifests import MANIFESTS, dataset_digest, write_manifest
 from stepline.curate.store.results import ResultStore, StageFolders
-from stepline.curate.store.run_log import RunLog
+from stepline.curate.store.run_log import RunLog, inventory
 from stepline.errors import StoreError
 
 PARALLEL_READS = 16  # results of a stage that are read from a store at the same time
@@ -34,6 +35,9 @@ def run_dataset_stage(
             raise StoreError(f"{item.id}: a result of its stages was removed while the run went on; run it again")
         videos.append(status)
     key = plan.dataset_key(stage, videos, collection.refused)
+    failed = [video.failure for video in videos if video.failure is not None]
+    of = dataset_digest(plan, stage.name, failed, inventory(results.out).content)
+    write_manifest(results.out / f"{MANIFESTS}/{stage.name}.json", {"of": of, "key": key})
     folders = StageFolders(results.out)
     if not folders.is_complete(stage.name, key):
         unfailed = [video for video in videos if video.failure is None]

@@ -8,6 +8,7 @@ that ended:
     OUT/cells, failures                             results of tasks (a stage of a video), and why there are none
     OUT/stages/STAGE/KEY/                           what a dataset stage made
     OUT/timings/*.jsonl, driver.json                what each task took; who works on the run
+    OUT/manifests/                                  caches of all that, for who asks what the run has come to
     OUT/dataset/                                    what the export stage publishes
     OUT/features/                                   the store that the features stage makes
 """
@@ -38,9 +39,10 @@ from stepline.curate.stage import (
     VideoItem,
     resolve_stages,
 )
-from stepline.curate.store.lock import lock_run
+from stepline.curate.store.lock import RunLock, lock_run
+from stepline.curate.store.manifests import MANIFESTS, SAVE_INTERVAL, task_keys
 from stepline.curate.store.results import CELLS, FAILURES, STAGES, ResultStore, StageFolders
-from stepline.curate.store.run_log import RunLog, write_inventory
+from stepline.curate.store.run_log import RunLog, inventory, write_inventory
 from stepline.device import core_count
 from stepline.errors import DatasetError
 from stepline.records import Rejected
@@ -171,10 +173,18 @@ def run_recipe(
     plan = Plan.of(request.recipe, resolve_stages(request.recipe, request.stages))
     if out.local is not None:
         check_writable(out.local)
-    with lock_run(out) as killed, scratch_folder() as scratch:
-        if killed and out.local is not None:
+    with lock_run(out) as lock, scratch_folder() as scratch:
+        if lock.killed and out.local is not None:
             # What it and its workers left half-written; nobody else ever reads it.
-            for folder in ("", f"{CELLS}/*/*/", f"{FAILURES}/*/", f"{STAGES}/*/", f"{DATASET}/**/", "features/"):
+            for folder in (
+                "",
+                f"{CELLS}/*/*/",
+                f"{FAILURES}/*/",
+                f"{STAGES}/*/",
+                f"{DATASET}/**/",
+                "features/",
+                f"{MANIFESTS}/",
+            ):
                 for partial in out.local.glob(f"{folder}.*{PARTIAL}*"):
                     partial.unlink(missing_ok=True)
         collection = collect_items(source, request.limit)
@@ -183,26 +193,33 @@ def run_recipe(
         try:
             engine: dict[str, JsonValue] = {"engine": request.recipe.engine.name, "cores": core_count()}
             seconds = time.monotonic() - began
-            run_log.write("run", version=__version__, **engine, videos=len(collection.items), seconds=seconds)
-            results = ResultStore(out)
+            libraries: dict[str, JsonValue] = dict(plan.versions())
+            run_log.write(
+                "run", version=__version__, libraries=libraries, **engine, videos=len(collection.items), seconds=seconds
+            )
+            results, names = ResultStore(out), [stage.name for stage in plan.stages.values() if stage.kind == "video"]
+            results.save_manifests(names, lock.name)
             for stages in plan.phases():
                 if stages[0].kind == "dataset":
                     for stage in stages:
+                        lock.check()
                         plan = run_dataset_stage(stage, plan, results, collection, run_log, request.say)
                     continue
-                _run_video_stages(request, plan, results, stages, collection.items, run_log, scratch)
+                _run_video_stages(request, plan, results, stages, collection.items, run_log, scratch, lock)
                 if request.recipe.engine.name == "ray":
                     results = ResultStore(out)  # it was listed before other machines wrote to it
             took = {"seconds": round(time.monotonic() - began, 3), "cpu": round(time.process_time() - cpu, 3)}
             run_log.write("ended", **took)
         finally:
             run_log.close()
-        names, results = tuple(stage.name for stage in plan.stages.values() if stage.kind == "video"), ResultStore(out)
-        statuses = (video_status(plan, results, item, names) for item in collection.items)
+        results = ResultStore(out)
+        results.save_manifests(names)
+        statuses = (video_status(plan, results, item, tuple(names)) for item in collection.items)
         failures = tuple(status.failure for status in statuses if status is not None and status.failure is not None)
         refused, seconds = tuple(collection.refused), time.monotonic() - began
         outcome = RunOutcome(len(collection.items), failures, refused, plan, seconds)
         if at_end is not None:
+            lock.check()
             at_end(outcome)
     return outcome
 
@@ -233,12 +250,20 @@ def _run_video_stages(
     items: Sequence[VideoItem],
     run_log: RunLog,
     scratch: Path,
+    lock: RunLock,
 ) -> None:
     """Take the videos that nothing has failed for so far through some stages, on the engine of the recipe."""
     progress = PhaseProgress(len(items), tuple(stage.name for stage in stages))
     before = plan.video_stages_before(stages[0])
 
+    saved = time.monotonic()
+
     def count(finished: FinishedVideo) -> None:
+        nonlocal saved
+        lock.check()
+        if time.monotonic() - saved > SAVE_INTERVAL:
+            results.save_manifests(progress.stages, lock.name)
+            saved = time.monotonic()
         progress.count(finished.failure, earlier=not finished.worked)
         request.on_progress(progress)
 
@@ -248,6 +273,7 @@ def _run_video_stages(
             if status is None or status.failure is None:
                 yield item
 
+    task_keys(results.out, plan, progress.stages, inventory(results.out).content, lambda: items)  # for `status`
     phase = Phase(plan, results, progress.stages, request.retry_failed, count)
     request.on_progress(progress)
     if request.recipe.engine.name == "ray":

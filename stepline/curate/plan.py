@@ -16,8 +16,13 @@ from pydantic import JsonValue
 from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem, files_read
 from stepline.curate.store.results import ResultStore
 from stepline.records import Rejected
+from stepline.version import minor_version, package_version
 
 DIGEST = 32  # bytes of a sha256
+NONE: Mapping[str, str] = {}
+# major.minor of the libraries that keys without any stand for: those of the day when libraries came into keys, so that
+# all results from before are still known. A patch release changes no key.
+KEYED_VERSIONS = {"ctranslate2": "4.8", "faster-whisper": "1.2", "onnxruntime": "1.31", "spacy": "3.8", "torch": "2.13"}
 
 
 @dataclass(frozen=True)
@@ -30,12 +35,17 @@ class StageTask:
     needs: Mapping[str, str]
 
 
-def task_key(stage: Stage, item: VideoItem, settings: JsonValue, needs: Mapping[str, str]) -> str:
+def task_key(
+    stage: Stage, item: VideoItem, settings: JsonValue, needs: Mapping[str, str], libraries: Mapping[str, str] = NONE
+) -> str:
     """Return the key of a task's result: a sha256 of the stage, what it reads of the item, settings and needs.
 
-    settings: `stage.settings(recipe)`, asked once a run. needs: stage -> key.
+    settings: `stage.settings(recipe)`, asked once a run. needs: stage -> key. libraries: those of other versions than
+    `KEYED_VERSIONS`; they count where the result is computed, not read.
     """
     parts = [stage.name, stage.version, item.id, stage_inputs(stage, item), settings, sorted(needs.items())]
+    if libraries and not files_read(stage, item) & {"captions", "features"}:
+        parts.append(sorted(libraries.items()))
     return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
@@ -55,13 +65,24 @@ class Plan:
     recipe: Recipe
     stages: Mapping[str, Stage]
     settings: Mapping[str, JsonValue]
+    libraries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by stage: as `task_key` takes them
     dataset_keys: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, recipe: Recipe, stages: Sequence[Stage]) -> "Plan":
         """Ask each stage once what of the recipe decides it."""
         settings = {stage.name: stage.settings(recipe) for stage in stages}
-        return cls(recipe, {stage.name: stage for stage in stages}, settings)
+        versions = {stage.name: {name: minor_version(name) for name in stage.libraries(recipe)} for stage in stages}
+        libraries = {
+            stage: {name: found for name, found in each.items() if found != KEYED_VERSIONS.get(name)}
+            for stage, each in versions.items()
+        }
+        return cls(recipe, {stage.name: stage for stage in stages}, settings, libraries)
+
+    def versions(self) -> dict[str, str]:
+        """Return the whole version of each library that its stages' results depend on, "" of one that is lacking."""
+        names = {name for stage in self.stages.values() for name in stage.libraries(self.recipe)}
+        return {name: package_version(name) for name in sorted(names)}
 
     def phases(self) -> list[tuple[Stage, ...]]:
         """Return runs of stages of one kind, in the recipe's order."""
@@ -75,7 +96,9 @@ class Plan:
             if stage.kind != "video" or any(need not in keys for need in stage.needs):
                 continue
             needs = {need: keys[need] for need in stage.needs}
-            keys[stage.name] = task_key(stage, item, self.settings[stage.name], needs)
+            keys[stage.name] = task_key(
+                stage, item, self.settings[stage.name], needs, self.libraries.get(stage.name, NONE)
+            )
             tasks.append(StageTask(item, stage.name, keys[stage.name], needs))
         return tuple(tasks)
 

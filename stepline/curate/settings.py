@@ -5,13 +5,14 @@ engines, the forecast, the report and the audit never decide what is in a datase
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from stepline.nasva.settings import AlignerSettings
 from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Processes, Seed, Settings
 from stepline.sieve_swap.settings import PairingSettings, SwapSettings
+from stepline.vision.settings import WitnessSettings
 
 MIB = 2**20  # bytes; sizes in settings are in MiB
 
@@ -77,7 +78,7 @@ class LimitsSettings(Settings):
     """What one unit of work (a stage of a video) may take before it counts as failed."""
 
     seconds: Positive = 1800.0  # wall seconds; longer is a hang, and the unit's process is killed
-    memory: Count = 6144  # MiB of a worker's resident memory; more, and its process is killed
+    memory: Count = 6144  # MiB that a worker holds with all it has started; more, and its process is killed
     in_a_row: Count = 100  # units of a stage that fail one after another before the run ends: no fault of theirs
     attempts: Count = 3  # times that a failing unit is tried in all, over every --retry-failed
 
@@ -120,6 +121,15 @@ class ReportSettings(Settings):
     task: str | None = None  # whose steps are drawn in the plane; none: the task with most placed steps
     points: CountOrZero = 400  # steps drawn there, at most
     text_base: Path | None = None  # wikiHow-like texts (`stepline text-base build`) that tasks are compared with
+    witness: WitnessSettings = WitnessSettings()  # a vision-language model that checks the audit's sample too
+
+    @model_serializer(mode="wrap")
+    def _without_nobody(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store the witness only where one is named."""
+        tree: dict[str, Any] = stored(self)
+        if not self.witness.named:
+            tree.pop("witness", None)
+        return tree
 
 
 class FilterSettings(Settings):

@@ -149,6 +149,16 @@ def no_gpu(recipe: "Recipe") -> bool:  # noqa: ARG001
     return False
 
 
+def no_media(recipe: "Recipe") -> bool:  # noqa: ARG001
+    """Tell that a stage reads nothing beyond what it always reads, whatever the recipe."""
+    return False
+
+
+def no_libraries(recipe: "Recipe") -> tuple[str, ...]:  # noqa: ARG001
+    """Return the packages whose versions change what a stage computes: none, whatever the recipe."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Stage:
     """One stage. run: a module's own function: VideoContext -> bytes, or DatasetContext -> None; processes import it.
@@ -159,7 +169,8 @@ class Stage:
     task, category and duration; "where" the addresses of its files. settings: exactly what of a recipe decides the
     result, with the sha256 of every file that it names. suffix: of its results. gpu: whether it uses one with a
     recipe; all others run on the CPU. resumes: a dataset stage that goes on in a folder where it was killed; others
-    start in an empty one.
+    start in an empty one. reads_media: whether it reads the video file too with a recipe. libraries: packages whose
+    versions change a result with a recipe, as far as it is computed: captions and ready features are only read.
     """
 
     name: str
@@ -173,6 +184,8 @@ class Stage:
     suffix: str = ".json"
     gpu: Callable[["Recipe"], bool] = no_gpu
     resumes: bool = False
+    reads_media: Callable[["Recipe"], bool] = no_media
+    libraries: Callable[["Recipe"], tuple[str, ...]] = no_libraries
 
 
 StageTable: TypeAlias = Mapping[str, Stage]
@@ -216,12 +229,22 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
         raise SettingsError(f"{name}: no such recipe; name one of {', '.join(known)}, or a TOML file")
     recipe = load_settings(Recipe, path, overrides)
     if recipe.steps.vision.witness.named:
-        raise SettingsError("steps.vision.witness: no stage of curate asks a vision-language model; take it out")
+        from stepline.pipeline.networks import check_witness
+        from stepline.visual_questions.corrections import with_counted_answers
+
+        check_witness(recipe.steps)
+        witness = with_counted_answers(recipe.steps.vision.witness)
+        vision = recipe.steps.vision.model_copy(update={"witness": witness})
+        recipe = recipe.model_copy(update={"steps": recipe.steps.model_copy(update={"vision": vision})})
+    if recipe.steps.vision.witness.dry_run or recipe.steps.writing.llm.dry_run:
+        raise SettingsError("steps: dry_run asks nobody; take it out, and let `stepline curate --dry-run` ask a sample")
+    if recipe.steps.writing.llm.pictures:
+        raise SettingsError("steps.writing.llm.pictures: `write` reads no video; take it out (0)")
     return recipe
 
 
 def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
-    """Return the stages of a recipe in its order, each with what it takes among its needs.
+    """Return the stages of a recipe in its order, each with what it takes among its needs and all that it reads.
 
     Raises SettingsError for a stage that is unknown, named twice, or named before what it needs.
     """
@@ -237,7 +260,9 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
             if need not in chosen:
                 raise SettingsError(f"recipe: stage {name!r} needs {need!r} before it; add it to `stages`")
         taken = tuple(take for take in stages[name].takes if take in chosen)
-        chosen[name] = replace(stages[name], needs=(*stages[name].needs, *taken), takes=())
+        media: tuple[StageInput, ...] = ("media",) if stages[name].reads_media(recipe) else ()
+        reads = (*stages[name].reads, *media)
+        chosen[name] = replace(stages[name], needs=(*stages[name].needs, *taken), takes=(), reads=reads)
     if not chosen:
         raise SettingsError("recipe: it names no stage; list some in `stages`")
     return tuple(chosen.values())

@@ -1,16 +1,29 @@
 """What a run has come to, from its files alone: anybody may ask while it works, or after it was killed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pydantic import JsonValue
+import numpy as np
+import numpy.typing as npt
 
 from stepline.curate.plan import Plan, video_status
-from stepline.curate.stage import Stage, StageFailure, StageTable, VideoItem, resolve_stages
-from stepline.curate.store.lock import lock_owner
+from stepline.curate.stage import Stage, StageFailure, StageTable, resolve_stages
+from stepline.curate.store.lock import driver_name, lock_owner
+from stepline.curate.store.manifests import (
+    MANIFESTS,
+    Keys,
+    are_among,
+    dataset_digest,
+    disk_keys,
+    read_json,
+    stage_failures,
+    store_keys,
+    task_keys,
+)
 from stepline.curate.store.results import ResultStore, StageFolders
-from stepline.curate.store.run_log import read_items, read_recipe, read_refused, read_timings
+from stepline.curate.store.run_log import inventory, log_totals, read_items, read_recipe, read_refused
 
 if TYPE_CHECKING:
     from stepline.curate.remote import RemotePath
@@ -49,74 +62,79 @@ class RunStatus:
 
 
 def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
-    """Return what the last run on OUT has come to. Raises StoreError where there was none."""
+    """Return what the last run on OUT has come to. Raises StoreError where there was none.
+
+    Neither videos nor results are looked at one by one: both are known as arrays of keys (store/manifests.py).
+    """
     recipe = read_recipe(out)
     plan = Plan.of(recipe, resolve_stages(recipe, stages))
-    items, refused, results = tuple(read_items(out)), tuple(read_refused(out)), ResultStore(out)
+    counts, owner = inventory(out), driver_name(out) if out.local is None else ""
+    content = counts.content
     statuses = {name: StageStatus(name) for name in plan.stages}
-    failures: dict[str, StageFailure] = {}
-    for stage in plan.stages.values():
-        status = statuses[stage.name]
-        if stage.kind == "video":
-            _count_tasks(stage, plan, results, items, status, failures)
+    failures: list[StageFailure] = []
+    going = np.ones(counts.items, dtype=np.bool_)  # videos that no stage has failed for
+    for phase in plan.phases():
+        if phase[0].kind == "dataset":
+            for stage in phase:
+                key = _dataset_key(out, plan, stage, statuses, failures, content)
+                if key is not None and StageFolders(out).is_complete(stage.name, key):
+                    statuses[stage.name].done, plan = 1, plan.with_dataset_key(stage, key)
+                else:
+                    statuses[stage.name].waiting = 1
             continue
-        before = plan.video_stages_before(stage)
-        known = (video_status(plan, results, item, before) for item in items)
-        videos = [video for video in known if video is not None]
-        ready = len(videos) == len(items) and plan.needs_met(stage)
-        key = plan.dataset_key(stage, videos, refused) if ready else ""
-        if ready and StageFolders(out).is_complete(stage.name, key):
-            status.done, plan = 1, plan.with_dataset_key(stage, key)
-        else:
-            status.waiting = 1
-    rate = _add_timings(read_timings(out), statuses)
+        keys = task_keys(out, plan, tuple(stage.name for stage in phase), content, lambda: read_items(out))
+        for stage in phase:
+            failures += _count_tasks(out, statuses[stage.name], keys.get(stage.name), going, owner)
+    totals = log_totals(out)
+    for name, status in statuses.items():
+        status.cpu = sum(log.cpu.get(name, 0.0) for log in totals)
+    began = max((log.began for log in totals), default=0.0)
+    latest = [log for log in totals if log.first >= began]
+    tasks = sum(count for log in latest for name, count in log.tasks.items() if name in statuses)
+    rate = tasks / max(max(log.last for log in latest) - began, 1e-9) * 3600 if tasks else None
     waiting = sum(status.waiting for status in statuses.values())
     left = waiting / rate * 3600 if rate and waiting else None
-    listed = tuple(failures[identity] for identity in sorted(failures))
-    others, owner = StageFolders(out).unused(plan.dataset_keys), lock_owner(out)
-    return RunStatus(len(items), len(refused), tuple(statuses.values()), listed, owner, rate, left, others)
+    listed = tuple(sorted(failures, key=lambda failure: failure.id))
+    others, worker = StageFolders(out).unused(plan.dataset_keys), lock_owner(out)
+    return RunStatus(len(going), counts.refused, tuple(statuses.values()), listed, worker, rate, left, others)
 
 
 def _count_tasks(
-    stage: Stage,
+    out: "RemotePath", status: StageStatus, keys: Keys | None, going: "npt.NDArray[np.bool_]", owner: str
+) -> list[StageFailure]:
+    """Count what became of a stage's tasks; return its failures, whose videos are no longer going on."""
+    status.never = int((~going).sum())
+    if keys is None:  # a stage over all videos that they need is not done
+        status.waiting = int(going.sum())
+        return []
+    done = disk_keys(out, status.name) if out.local is not None else store_keys(out, status.name, owner)
+    known = stage_failures(out, status.name)
+    undone = np.flatnonzero(going & ~are_among(keys, done))
+    failed = [row for row in undone.tolist() if int(keys[row]) in known]
+    failures = [known[int(keys[row])] for row in failed]
+    going[failed] = False
+    status.done, status.waiting = len(going) - status.never - len(undone), len(undone) - len(failed)
+    status.failed = dict(Counter(failure.kind for failure in failures))
+    return failures
+
+
+def _dataset_key(
+    out: "RemotePath",
     plan: Plan,
-    results: ResultStore,
-    items: Sequence[VideoItem],
-    status: StageStatus,
-    failures: dict[str, StageFailure],
-) -> None:
-    """Count what became of a stage's tasks, and note the videos that it failed for."""
-    for item in items:
-        if item.id in failures:
-            status.never += 1
-            continue
-        task = next((task for task in plan.tasks(item) if task.stage == stage.name), None)
-        if task is not None and results.has(stage, task.key):
-            status.done += 1
-            continue
-        failure = results.failure(stage, task.key) if task is not None else None
-        if failure is None:
-            status.waiting += 1
-        else:
-            status.failed[failure.kind] = status.failed.get(failure.kind, 0) + 1
-            failures[item.id] = failure
-
-
-def _add_timings(lines: Iterable[Mapping[str, JsonValue]], statuses: Mapping[str, StageStatus]) -> float | None:
-    """Add up what stages took; return the tasks an hour of the last run, None where it has finished none."""
-    began, last, tasks = 0.0, 0.0, 0
-    timed = [(_number(line, "at"), line) for line in lines]
-    for at, line in sorted(timed, key=lambda pair: pair[0]):
-        event, name = line.get("event"), str(line.get("stage"))
-        if event == "run":
-            began, tasks = at, 0
-        if event in ("end", "dataset") and name in statuses:
-            statuses[name].cpu += _number(line, "cpu")
-            tasks += 1
-            last = at
-    return tasks / max(last - began, 1e-9) * 3600 if tasks else None
-
-
-def _number(line: Mapping[str, JsonValue], name: str) -> float:
-    value = line.get(name)
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    stage: Stage,
+    statuses: Mapping[str, StageStatus],
+    failures: Sequence[StageFailure],
+    content: str,
+) -> str | None:
+    """Return the key of a dataset stage, as its run wrote it down; None while what it needs is not done."""
+    before = plan.video_stages_before(stage)
+    if any(statuses[name].waiting for name in before) or not plan.needs_met(stage):
+        return None
+    known = read_json(out / f"{MANIFESTS}/{stage.name}.json")
+    if known.get("of") == dataset_digest(plan, stage.name, failures, content):
+        return str(known["key"])
+    results = ResultStore(out)
+    videos = [video_status(plan, results, item, before) for item in read_items(out)]
+    found = [video for video in videos if video is not None]
+    # one may have gone since it was counted
+    return plan.dataset_key(stage, found, tuple(read_refused(out))) if len(found) == len(videos) else None

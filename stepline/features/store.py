@@ -5,6 +5,7 @@ and the texts that the rows are vectors of, if any. `FeatureWriter` gathers rows
 writes it whole; `FeatureStore` maps shards and reads only the rows that are asked for.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -40,6 +41,10 @@ SHARD = "shard-{:05d}"
 UNKNOWN = "unknown"  # the backbone of features that do not say it
 LOCATION_COLUMNS = ("id", "first", "rows", "width", "rate", "backbone", "dtype")
 TEXT_COLUMNS = ("text", "start", "end")
+
+
+Half: TypeAlias = npt.NDArray[np.float16]
+Digests: TypeAlias = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,23 @@ def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
     }
 
 
+def text_digest(text: str) -> int:
+    """Return 8 bytes of a text's BLAKE2b, without the spaces around it: enough to know it by."""
+    return int.from_bytes(hashlib.blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
+    """Return the digests of the texts of every item of a shard that has some."""
+    found, rows = {}, _read_columns(folder, shard, ("id", "text"))
+    counts = [(str(row["id"]), len(row["text"])) for row in rows if row["text"] is not None]  # type: ignore[arg-type]
+    texts = (text for row in rows for text in row["text"] or ())  # type: ignore[attr-defined]
+    whole, first = np.fromiter(map(text_digest, texts), dtype=np.uint64), 0
+    for id, count in counts:
+        found[id] = whole[first : first + count]
+        first += count
+    return found
+
+
 def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, object]]:
     path = index_path(folder, shard)
     try:
@@ -138,8 +160,6 @@ def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict
     except ParquetError as error:
         raise StoreError(f"{path}: cannot be read ({error}); remove it and import the features again") from error
 
-
-Half: TypeAlias = npt.NDArray[np.float16]
 
 TENSOR = "values"  # of the one tensor
 HEADER_LENGTH = 8  # bytes that tell how long the header is; safetensors' format
@@ -192,6 +212,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             self._locations[location.id] = location
         self._maps: dict[int, Half] = {}
         self._texts = lru_cache(SHARDS_WITH_TEXTS)(lambda shard: read_row_texts(folder, shard))
+        self._digests = lru_cache(None)(lambda shard: read_text_digests(folder, shard))
 
     def __getitem__(self, id: str) -> FeatureLocation:
         try:
@@ -236,6 +257,13 @@ class FeatureStore(Mapping[str, FeatureLocation]):
     def texts(self, id: str) -> RowTexts | None:
         """Return the texts that an item's rows are vectors of; None where they are none."""
         return self._texts(self[id].shard).get(id)
+
+    def text_digests(self, id: str) -> Digests | None:
+        """Return the digests (T,) of the texts that an item's rows are vectors of; None where they are of none.
+
+        Each shard's texts are read once, in whatever order items are asked for: 8 bytes a text stay in memory.
+        """
+        return self._digests(self[id].shard).get(id)
 
     def _rows(self, location: FeatureLocation) -> Half:
         if location.shard not in self._maps:

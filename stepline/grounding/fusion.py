@@ -65,19 +65,28 @@ def likeness_weight(prior: Array, likeness: Array, said: Flags, penalty: float, 
 
 
 def fuse(
-    prior: Array, likeness: Array, said: Flags, base: Array, penalty: float, settings: GroundSettings
+    prior: Array,
+    likeness: Array,
+    said: Flags,
+    base: Array,
+    penalty: float,
+    settings: GroundSettings,
+    *,
+    seen: int | None = None,
 ) -> ShownPosterior:
     """Return what speech (prior, (K, T)) and the looks of each second (likeness, (K, T)) say together.
 
     said: (K,) whether the step is spoken of. base: (K,) P(shown) before any evidence. penalty: nats that a unit of the
-    weight of likeness must earn.
+    weight of likeness must earn. seen: how many of the T seconds have come yet, all where it is not given.
     """
     weight = likeness_weight(prior, likeness, said, penalty, settings)
     shots = [slice(0, prior.shape[1])]  # words do not end at cuts
     likelihood = np.exp(weight * likeness)
     # How much higher likeness peaks than noise of unit variance would: a step that nobody says has a flat prior, so
     # that it cannot be compared with its own average.
-    against_noise = likelihood.mean(axis=1) / math.exp(weight**2 / 2) if likeness.any() else np.ones(len(prior))
+    against_noise = (
+        likelihood[:, :seen].mean(axis=1) / math.exp(weight**2 / 2) if likeness.any() else np.ones(len(prior))
+    )
     score, held = base, occupancy(_normalised(prior * likelihood), shots, settings.typical)
     for _ in range(ROUNDS):
         likely = prior * probability_unclaimed(held, score) ** settings.compete

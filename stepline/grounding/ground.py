@@ -122,6 +122,45 @@ def ground(
     when arrays do not fit together.
     """
     settings = settings or GroundSettings()
+    given, belong = gather_inputs(
+        steps,
+        duration=duration,
+        transcript=transcript,
+        features=features,
+        step_vectors=step_vectors,
+        activity=activity,
+        sentence_vectors=sentence_vectors,
+        on_screen=on_screen,
+        visible=visible,
+        written=written,
+    )
+    windows = cut_into_windows(steps, duration, settings)
+    grounding = (
+        ground_window(given, belong, settings)
+        if len(windows) == 1
+        else _ground_windows(given, windows, belong, settings)
+    )
+    log.info("grounding: %s", grounding.report.note)
+    return replace(grounding, steps=_doubt_last_case(part_neighbours(grounding.steps)))
+
+
+def gather_inputs(
+    steps: Sequence[Step],
+    *,
+    duration: float,
+    transcript: Transcript | None = None,
+    features: FeatureSequence | None = None,
+    step_vectors: Matrix | None = None,
+    activity: "Activity | None" = None,
+    sentence_vectors: Matrix | None = None,
+    on_screen: Sequence[TimedText] = (),
+    visible: Sequence[float] | None = None,
+    written: bool = True,
+) -> "tuple[GroundingInputs, float | None]":
+    """Return what the windows of a video share, and the log odds that its pictures belong to its speech, if known.
+
+    The arguments are those of `ground`. Raises ShapeError when arrays do not fit together.
+    """
     if step_vectors is not None and len(step_vectors) != len(steps):
         raise ShapeError(f"step vectors must have one row a step: {len(steps)}, not {len(step_vectors)}")
     if visible is not None and len(visible) != len(steps):
@@ -132,10 +171,9 @@ def ground(
     told = {source for step in steps for source in step.sources}
     heard = len(transcript.sentences) if transcript and written and told else 0
     instruction = round(instruction_log_bayes(len(told), heard), 3) if heard else None
-    given = _Inputs(
+    given = GroundingInputs(
         tuple(steps), duration, transcript, features, step_vectors, activity, visible, possible, instruction
     )
-    windows = cut_into_windows(steps, duration, settings)
     belong = None
     if features is not None or activity is not None:
         said = (Sentence(text=step.text, span=step.said) for step in steps if step.said is not None)
@@ -149,10 +187,7 @@ def ground(
             on_screen=on_screen,
         )
         belong = round(tie.log_odds(), 3) if tie.known else None
-    grounding = (
-        _ground(given, belong, settings) if len(windows) == 1 else _ground_windows(given, windows, belong, settings)
-    )
-    return replace(grounding, steps=_doubt_last_case(part_neighbours(grounding.steps)))
+    return given, belong
 
 
 def _doubt_last_case(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -168,7 +203,7 @@ def _doubt_last_case(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 @dataclass(frozen=True)
-class _Inputs:
+class GroundingInputs:
     """What `ground` was given, of a whole video or of one window."""
 
     steps: Sequence[Step]
@@ -180,12 +215,13 @@ class _Inputs:
     visible: Sequence[float] | None
     possible: Array  # (T,), 0 in the seconds that can show nothing
     instruction: float | None  # log Bayes factor of the whole video
+    ahead: int = 0  # seconds yet to come after `duration`, of a video that still runs: a step may be shown there too
 
-    def cut(self, window: GroundingWindow) -> "_Inputs":
+    def cut(self, window: GroundingWindow) -> "GroundingInputs":
         """Return what belongs to one window, its times counted from the window's start."""
         rows = list(window.steps)
         steps, speech = cut_steps(self.steps, window, self.transcript)
-        return _Inputs(
+        return GroundingInputs(
             steps,
             min(window.context.end, self.duration) - window.context.start,
             speech,
@@ -195,18 +231,19 @@ class _Inputs:
             None if self.visible is None else [self.visible[row] for row in rows],
             self.possible[int(window.context.start) : int(window.context.end)],
             self.instruction,
+            self.ahead,
         )
 
 
 def _ground_windows(
-    given: _Inputs, windows: Sequence[GroundingWindow], belong: float | None, settings: GroundSettings
+    given: GroundingInputs, windows: Sequence[GroundingWindow], belong: float | None, settings: GroundSettings
 ) -> Grounding:
     """Ground every step in the window that decides it."""
     scores = np.zeros((len(given.steps), math.ceil(given.duration)), dtype=np.float32)
     steps = list(given.steps)
     reports = []
     for window in windows:
-        grounding = _ground(given.cut(window), belong, settings)
+        grounding = ground_window(given.cut(window), belong, settings)
         reports.append(grounding.report)
         start, width = int(window.context.start), grounding.alignment.scores.shape[1]
         for row, step, score in zip(window.steps, grounding.steps, grounding.alignment.scores, strict=True):
@@ -217,23 +254,25 @@ def _ground_windows(
     return Grounding(tuple(steps), alignment, _merge_reports(reports))
 
 
-def _ground(given: _Inputs, belong: float | None, settings: GroundSettings) -> Grounding:
+def ground_window(given: GroundingInputs, belong: float | None, settings: GroundSettings) -> Grounding:
     """Ground the steps of one window, or of a whole short video.
 
     belong: log odds, of the whole video, that the pictures belong to the speech; None where nothing tells.
     """
     steps, duration, activity = given.steps, given.duration, given.activity
-    seconds = math.ceil(duration)
-    passages = [_spoken_passages(step, given.transcript, duration) for step in steps]
+    known = math.ceil(duration)
+    seconds, end = known + given.ahead, duration + given.ahead
+    passages = [spoken_passages(step, given.transcript, end) for step in steps]
     said = np.array([step.said is not None for step in steps], dtype=bool)
-    prior = _prior(passages, settings.lag_usual, seconds)
-    base = _shown_before_evidence(said, settings.shown_rate, given.visible, settings)
-    speech = fuse(prior, np.zeros(prior.shape), said, base, 0.0, settings)
-    shots = shot_slices(activity.cuts if activity else (), seconds)
+    prior = prior_of(passages, settings.lag_usual, seconds)
+    base = shown_before_evidence(said, settings.shown_rate, given.visible, settings)
+    speech = fuse(prior, np.zeros(prior.shape), said, base, 0.0, settings, seen=known)
+    cuts = activity.cuts if activity else ()
+    shots = shot_slices((*cuts, known) if given.ahead else cuts, seconds)  # what comes looks like nothing known
     likeness = _likeness(given.features, given.step_vectors, shots, prior.shape, settings)
     conse = given.features is not None and given.features.backbone == "conse"
     penalty = settings.likeness_penalty_conse if conse else settings.likeness_penalty
-    posterior = fuse(prior, likeness, said, base, penalty, settings) if likeness.any() else speech
+    posterior = fuse(prior, likeness, said, base, penalty, settings, seen=known) if likeness.any() else speech
     lag, sent = settings.lag_usual, np.zeros(len(steps), dtype=bool)
     if activity is not None and len(activity.looks) > 0 and 0 < len(steps) <= len(shots):
         _, chat = told_and_chat(steps, given.transcript, seconds)
@@ -247,13 +286,13 @@ def _ground(given: _Inputs, belong: float | None, settings: GroundSettings) -> G
         agreed = log_bayes_factor(prior[said], posterior.weight * likeness[said]) - penalty * posterior.weight
         belong = (belong or 0.0) + agreed
     earned = belong is not None and belong > settings.belong_least
-    posterior = posterior.within(given.possible)
+    posterior = posterior.within(np.pad(given.possible, (0, given.ahead), constant_values=1.0))
     instructs = given.instruction is None or given.instruction > settings.instructs_least
     likely = 1.0 if belong is None else _posterior(settings.belong_rate, belong)
     if given.instruction is not None:
         likely *= _posterior(settings.instructs_rate, given.instruction)
     grounded = tuple(
-        with_verdict(step, row, float(score), shots, duration, settings, belong=likely, earned=earned and instructs)
+        with_verdict(step, row, float(score), shots, end, settings, belong=likely, earned=earned and instructs)
         for step, row, score in zip(steps, posterior.occupancy, posterior.score, strict=True)
     )
     expected = posterior.expected * np.where(said, likely, 1.0)[:, None]
@@ -277,7 +316,7 @@ def _said_over_talk(talk: Array, passages: Sequence[Sequence[Span]], settings: G
 
 
 def _by_shots(
-    given: _Inputs,
+    given: GroundingInputs,
     likeness: Array,
     passages: Sequence[Sequence[Span]],
     by_look: LookOdds,
@@ -291,8 +330,8 @@ def _by_shots(
     if visible is None:
         visible = _visibility_of_wording(given.features, given.step_vectors)
     said = np.array([step.said is not None for step in steps], dtype=bool)
-    base = _shown_before_evidence(said, settings.shown_rate_shots, visible, settings)
-    prior_at = functools.partial(_prior, passages, seconds=seconds)
+    base = shown_before_evidence(said, settings.shown_rate_shots, visible, settings)
+    prior_at = functools.partial(prior_of, passages, seconds=seconds)
     units = shot_units(given.activity, shots, by_look, given.features)
     weight = settings.likeness_shots if likeness.any() else 0.0
     assignment = assign_to_shots(prior_at, steps, weight * likeness, base, units, settings)
@@ -310,13 +349,13 @@ def _visibility_of_wording(features: FeatureSequence | None, vectors: Matrix | N
     return [float(p) for p in visible_by_wording(vectors)]
 
 
-def _prior(passages: Sequence[Sequence[Span]], lag: float, seconds: int) -> Array:
+def prior_of(passages: Sequence[Sequence[Span]], lag: float, seconds: int) -> Array:
     """Return P(shown at t | said), (K, T), in a video whose pictures come `lag` seconds after the words."""
     rows = [load_prior().distribution(spans, seconds, lag=lag) for spans in passages]
     return np.array(rows).reshape(-1, seconds)
 
 
-def _spoken_passages(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:
+def spoken_passages(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:
     """Return the passages that say the step, inside the video: its sentences where known, else `said`."""
     if step.said is None:
         return []
@@ -329,9 +368,7 @@ def _spoken_passages(step: Step, transcript: Transcript | None, duration: float)
     return inside or [Span(max(0.0, duration - 1), duration)]  # said after the last frame: the end is nearest
 
 
-def _shown_before_evidence(
-    said: Flags, rate: float, visible: Sequence[float] | None, settings: GroundSettings
-) -> Array:
+def shown_before_evidence(said: Flags, rate: float, visible: Sequence[float] | None, settings: GroundSettings) -> Array:
     """Return P(shown) before any evidence, (K,)."""
     spoken = np.full(len(said), _logit(np.asarray(rate, dtype=np.float64)))
     if visible is not None:
@@ -387,5 +424,4 @@ def _report(
     else:
         note = f"likeness weighs {posterior.weight:.1f}, {int(sent.sum())} of {len(sent)} steps are placed by shots"
         note = f"{note}; {moved} moved by more than 2 s"
-    log.info("grounding: %s", note)
     return GroundReport(posterior.weight, float(sent.any()), lag, moved, shots, note)

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -83,16 +83,29 @@ class IndexUpdate:
     other: int
 
 
+class Corrections(Protocol):
+    """What people corrected in the records of a folder, by the record's file as seen from it."""
+
+    def revision_of(self, name: str) -> int:
+        """Return how many corrections a record has."""
+        ...
+
+    def corrected_record(self, name: str) -> Record:
+        """Return a record as people have corrected it."""
+        ...
+
+
 class SearchIndex:
     """The index of one folder. embedder: None where the weights of MiniLM are missing; then words alone are searched.
 
+    corrections: of the records; one that has some is searched as corrected.
     Raises StoreError where the folder is none, or its index cannot be kept.
     """
 
-    def __init__(self, folder: Path, embedder: Embedder | None = embed) -> None:
+    def __init__(self, folder: Path, embedder: Embedder | None = embed, corrections: Corrections | None = None) -> None:
         if not folder.is_dir():
             raise StoreError(f"{folder}: no folder; name the one that `stepline steps --out` wrote")
-        self.folder, self._embedder = folder, embedder
+        self.folder, self._embedder, self._corrections = folder, embedder, corrections
         self.path = _index_path(folder)
         self._database = self._open()
         self._rows: tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Matrix] | None = None  # ids (N,), vectors (N, D)
@@ -132,7 +145,9 @@ class SearchIndex:
             if path.suffix == ".json" and not path.name.startswith("."):
                 with contextlib.suppress(FileNotFoundError):  # it has gone between the two
                     state = path.stat()
-                    found[path.relative_to(self.folder).as_posix()] = f"{state.st_mtime_ns} {state.st_size}"
+                    name = path.relative_to(self.folder).as_posix()
+                    revision = self._corrections.revision_of(name) if self._corrections is not None else 0
+                    found[name] = f"{state.st_mtime_ns} {state.st_size}" + f" {revision}" * (revision > 0)
         return found
 
     def search(self, query: str, most: int = 5) -> list[Moment]:
@@ -218,6 +233,8 @@ class SearchIndex:
         found, rests = list[Moment](), list[list[int]]()
         try:
             record: Record | None = read_record(self.folder / name)
+            if self._corrections is not None and self._corrections.revision_of(name):
+                record = self._corrections.corrected_record(name)
         except StoreError:
             record = None
         if record is not None:
@@ -300,13 +317,13 @@ def moments(record: Record, name: str) -> tuple[list[Moment], list[list[int]]]:
     return found, rests
 
 
-def open_index(folder: Path) -> SearchIndex:
+def open_index(folder: Path, corrections: Corrections | None = None) -> SearchIndex:
     """Return the index of a folder, by meaning where the weights of MiniLM are there, else by words."""
     try:
         embed(["whether the weights are there"])
     except ModelError:
-        return SearchIndex(folder, None)
-    return SearchIndex(folder)
+        return SearchIndex(folder, None, corrections)
+    return SearchIndex(folder, corrections=corrections)
 
 
 def as_json(found: Sequence[Moment]) -> str:

@@ -5,8 +5,8 @@ nothing but the named file itself is ever opened.
 """
 
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
-from stepline.media.clips import copy_with_chapters, cut_clip, join_clips
-from stepline.media.frames import Frame
+from stepline.media.clips import copy_with_chapters, cut_clip, join_clips, join_tracks
+from stepline.media.frames import Frame, Thumbnails, encode_jpeg
 from stepline.media.probe import MediaInfo, probe
 from stepline.media.reader import MediaReader, frames_at, read_frames, read_frames_at, read_sound
 from stepline.media.settings import MediaSettings
@@ -18,10 +18,13 @@ __all__ = [
     "MediaInfo",
     "MediaReader",
     "MediaSettings",
+    "Thumbnails",
     "copy_with_chapters",
     "cut_clip",
+    "encode_jpeg",
     "frames_at",
     "join_clips",
+    "join_tracks",
     "probe",
     "read_frames",
     "read_frames_at",

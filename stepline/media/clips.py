@@ -1,5 +1,6 @@
 """Clips cut out of a video, exact to the frame and to the sample, and joined to one file; copies with chapters."""
 
+import heapq
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -55,6 +56,45 @@ def join_clips(path: Path | str, spans: Sequence[Span], out: Path, settings: Med
             )
 
 
+def join_tracks(picture: Path, sound: Path, out: Path, settings: MediaSettings | None = None) -> None:
+    """Copy the picture of one file and the sound of another, as they are, into one mkv.
+
+    Raises MediaError where one of them has none or cannot be copied, StoreError where `out` cannot be written.
+    """
+    import av
+
+    settings = settings or MediaSettings()
+    with open_media(picture, settings) as seen, open_media(sound, settings) as heard, atomic_path(out) as partial:
+        if seen.picture is None or heard.sound is None:
+            file, lacking = (picture, "picture") if seen.picture is None else (sound, "sound")
+            raise MediaError(f"{file}: holds no {lacking}, as its site says it does; download the video by other means")
+        try:
+            with av.open(f"file:{partial}", "w", format="matroska", options={"fflags": "+bitexact"}) as joined:
+                tracks = [
+                    (each, stream, joined.add_stream_from_template(stream))
+                    for each, stream in ((seen, seen.picture), (heard, heard.sound))
+                ]
+                for packet, track in heapq.merge(*(_timed_packets(*track) for track in tracks), key=_decoding_time):
+                    packet.stream = track
+                    joined.mux(packet)
+        except (av.error.FFmpegError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            cure = "download the video as one file by other means"
+            raise MediaError(f"{out.name}: picture and sound cannot be joined ({reason}); {cure}") from error
+
+
+def _timed_packets(media: OpenMedia, stream: Any, track: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the packets of a stream that have a time, each with the track that takes them."""
+    for packet in media.packets():
+        if packet.stream.index == stream.index and packet.dts is not None:
+            yield packet, track
+
+
+def _decoding_time(packet_and_track: tuple[Any, Any]) -> Fraction:
+    packet, _ = packet_and_track
+    return Fraction(packet.dts * packet.time_base)
+
+
 def copy_with_chapters(
     path: Path | str, chapters: Sequence[tuple[Span, str]], out: Path, settings: MediaSettings | None = None
 ) -> None:
@@ -78,7 +118,7 @@ def copy_with_chapters(
                 ])  # fmt: skip
                 for packet in source.demux([source.streams[index] for index in tracks]):
                     if packet.dts is not None:  # the empty packet at a stream's end has none
-                        packet.stream = tracks[packet.stream_index]
+                        packet.stream = tracks[packet.stream.index]
                         copy.mux(packet)
         except (av.error.FFmpegError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -112,9 +152,9 @@ class _ClipWriter:
             for track in tracks.values():
                 track.begin(media, span, offset)
             for packet in media.packets():
-                if packet.stream_index in tracks:
+                if packet.stream.index in tracks:
                     for frame in media.decode(packet):
-                        tracks[packet.stream_index].take(frame)
+                        tracks[packet.stream.index].take(frame)
                 if all(track.done for track in tracks.values()) or media.packet_end(packet) > span.end + BEHIND:
                     break
             for track in tracks.values():

@@ -1,6 +1,7 @@
 """A media file opened under limits: its packets past the damaged ones, its time stamps as seconds, what was damaged.
 
 open_media     an untrusted file, or a MediaError; nothing but the file itself is ever opened
+open_live      an address, a device or a file that still grows, of which packets come as they are made
 StreamClock    time stamps of one stream as seconds from the start of the video, broken ones mended
 Damage         what could not be read, counted, a line each
 """
@@ -222,6 +223,51 @@ def open_media(path: Path | str, settings: MediaSettings) -> Iterator[OpenMedia]
         yield media
     finally:
         (container if media is None else media.container).close()
+
+
+@dataclass(frozen=True)
+class LiveInput:
+    """What FFmpeg opens of a live source. format: None where the bytes tell. protocols: what it may open, and inside.
+
+    silence: s without a packet after which reading it ends with an error.
+    """
+
+    url: str
+    shown: str  # what messages call it
+    protocols: str = ""
+    format: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    silence: float = 30.0
+
+
+@contextlib.contextmanager
+def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
+    """Yield a live source, opened. Raises MediaError, with the cure, for what cannot be."""
+    import av
+
+    options = {"max_streams": str(max(1000, settings.max_streams)), **dict(live.options)}
+    if live.format is None:
+        options["format_whitelist"] = f"{FORMATS},hls,rtsp,sdp,rtp"
+    if live.protocols:
+        options["protocol_whitelist"] = live.protocols
+    if live.format is not None and live.format not in av.formats_available:
+        cure = "stream it to an address instead (ffmpeg on a machine that has it), and name that"
+        raise MediaError(f"{live.shown}: this build of PyAV reads no {live.format} devices; {cure}")
+    try:
+        container = av.open(
+            live.url, format=live.format, options=options, timeout=(live.silence, live.silence),
+            metadata_errors="replace",
+        )  # fmt: skip
+    except (av.error.FFmpegError, OSError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise MediaError(f"{live.shown}: cannot be opened ({reason}); check that it runs, and its address") from error
+    try:
+        picture, sound = _streams(Path(live.shown), container, settings)
+        start = (container.start_time or 0) / MICROSECONDS
+        duration = container.duration / MICROSECONDS if container.duration and container.duration > 0 else None
+        yield OpenMedia(Path(live.shown), container, picture, sound, start, duration, False, settings)
+    finally:
+        container.close()
 
 
 def _check_file(path: Path, settings: MediaSettings) -> None:

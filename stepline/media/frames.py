@@ -1,5 +1,7 @@
 """Pictures: which frame is on screen at a second, upright and at the wanted size."""
 
+import io
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,10 @@ Image = npt.NDArray[np.uint8]
 
 # Times the wanted size that a scaled picture may be long; a longer one is squeezed, as no JPEG holds it.
 LONGEST = 16
+
+QUALITY = 82  # of JPEG
+MOST_BYTES = 1 << 25  # of thumbnails in memory, about half an hour of them
+SLACK = 1e-6  # s, of rounding
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class FrameScaler:
     def __init__(self, *, shorter: int | None = None, width: int | None = None, aspect: float = 1.0) -> None:
         from av.video.reformatter import VideoReformatter
 
-        self._shorter, self._width, self._aspect = shorter, width, aspect
+        self._shorter, self._width, self.aspect = shorter, width, aspect
         self._swscale: Any = VideoReformatter()  # one for all frames: it keeps its tables
         self._size: tuple[int, int] | None = None
 
@@ -42,7 +48,7 @@ class FrameScaler:
         """Return a frame as (H, W, 3) uint8 RGB, upright, with square pixels."""
         turned = quarter_turns(frame)
         if self._size is None:
-            full = display_size(frame, self._aspect)
+            full = display_size(frame, self.aspect)
             scale = 1.0 if self._shorter is None else self._shorter / min(full)
             scale = scale if self._width is None else self._width / full[0]
             self._size = max(1, round(full[0] * scale)), max(1, round(full[1] * scale))
@@ -66,15 +72,59 @@ def display_size(frame: Any, aspect: float) -> tuple[int, int]:
     return (height, width) if quarter_turns(frame) % 2 else (width, height)
 
 
+def encode_jpeg(image: Image) -> bytes:
+    """Return a picture (H, W, 3) as JPEG, at the quality of the key frames on pages."""
+    from PIL import Image as Pillow
+
+    buffer = io.BytesIO()
+    Pillow.fromarray(image).save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
+
+
+class Thumbnails:
+    """JPEGs of what is on screen at the middle of each second, kept while a video is read for something else.
+
+    Memory holds MOST_BYTES of them, so of a long video the first. width: pixels across.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width, self._pictures = width, dict[float, bytes]()
+        self._scaler: FrameScaler | None = None
+        self._bytes = 0
+        self._last: tuple[Any, bytes] | None = None  # a decoded frame that stands for seconds is encoded once
+
+    def add(self, time: float, frame: Any, aspect: float) -> None:
+        """Take what is on screen at `time`, a decoded frame, where that is the middle of a second."""
+        second = math.floor(time) + 0.5
+        if abs(time - second) > SLACK or self._bytes >= MOST_BYTES:
+            return
+        if self._last is None or self._last[0] is not frame:
+            self._scaler = self._scaler or FrameScaler(width=self._width, aspect=aspect)
+            self._last = frame, encode_jpeg(self._scaler.image(frame))
+            self._bytes += len(self._last[1])
+        self._pictures[second] = self._last[1]
+
+    def at(self, second: float, width: int) -> bytes | None:
+        """Return the picture of a second of what was read, k + 0.5; None where none is kept. width: at most as kept."""
+        from PIL import Image as Pillow
+
+        kept = self._pictures.get(round(second, 3))
+        if kept is None or width == self._width:
+            return kept
+        with Pillow.open(io.BytesIO(kept)) as picture:
+            size = width, max(1, round(picture.height * width / picture.width))
+            return encode_jpeg(np.asarray(picture.resize(size)))
+
+
 class FrameSampler:
     """Chooses the frame on screen at the middle of every 1/rate seconds, whatever the frame rate of the video.
 
     Before the first frame that is the first one; after the last one ends there is none. A video shorter than half of
-    1/rate gives its last frame.
+    1/rate gives its last frame. thumbnails: what keeps larger pictures of some.
     """
 
-    def __init__(self, rate: float, scaler: FrameScaler) -> None:
-        self._rate, self._frame_scaler = rate, scaler
+    def __init__(self, rate: float, scaler: FrameScaler, thumbnails: Thumbnails | None = None) -> None:
+        self._rate, self._frame_scaler, self._thumbnails = rate, scaler, thumbnails
         self._index = 0
         self._shown: Any = None
         self._image: Image | None = None
@@ -102,4 +152,7 @@ class FrameSampler:
         if self._image is None:
             self._image = self._frame_scaler.image(self._shown)
         self._index += 1
-        return Frame((self._index - 0.5) / self._rate, self._image)
+        time = (self._index - 0.5) / self._rate
+        if self._thumbnails is not None:
+            self._thumbnails.add(time, self._shown, self._frame_scaler.aspect)
+        return Frame(time, self._image)

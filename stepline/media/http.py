@@ -142,8 +142,10 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def open_url(url: str, limits: TransferLimits, headers: Mapping[str, str] | None = None) -> Any:
-    """Return the answer to a GET: `status`, `headers`, `url` after redirects, `read`.
+def open_url(
+    url: str, limits: TransferLimits, headers: Mapping[str, str] | None = None, body: bytes | None = None
+) -> Any:
+    """Return the answer to a GET, or the POST of a body: `status`, `headers`, `url` after redirects, `read`.
 
     No proxy, cookie or password is used. Raises MediaError for a limit, OSError (HTTPError for a status of 400 and
     more) and HTTPException for what the network does.
@@ -154,7 +156,9 @@ def open_url(url: str, limits: TransferLimits, headers: Mapping[str, str] | None
                     urllib.request.HTTPDefaultErrorHandler(), urllib.request.UnknownHandler()):  # fmt: skip
         opener.add_handler(handler)
     asked = quote(url.partition("#")[0], safe="/%:=&?~+!$,;'@()*[]")
-    return opener.open(urllib.request.Request(asked, headers=dict(headers or {})), timeout=limits.settings.seconds)
+    return opener.open(
+        urllib.request.Request(asked, data=body, headers=dict(headers or {})), timeout=limits.settings.seconds
+    )
 
 
 def display_url(url: str) -> str:

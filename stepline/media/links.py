@@ -27,6 +27,7 @@ from urllib.parse import unquote, urlsplit
 
 from stepline.errors import MediaError, SteplineError, missing_extra
 from stepline.limits import parse_json
+from stepline.media.clips import join_tracks
 from stepline.media.http import CHUNK, TransferLimits, connection_class, display_url, open_url
 from stepline.media.settings import LinkSettings
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
@@ -251,12 +252,20 @@ def _fetch_page(
 
     place = str(folder.absolute()).replace("%", "%%").replace("$", "$$")  # a template of yt-dlp
     own: Info = {"outtmpl": {"default": f"{place}/{name}.%(ext)s"}, "progress_hooks": [hook]}
+    if apart := _is_apart(info):
+        own["outtmpl"] = {"default": f"{place}/{name}.%(format_id)s.%(ext)s"}
     with _youtube_dl(limits, own) as downloader:
         found = downloader.process_ie_result(info, download=True)
         files = [Path(each["filepath"]) for each in found.get("requested_downloads") or ()]
         if not files or not files[0].is_file():
             raise MediaError("yt-dlp brought no file; see with --verbose what it says")
         text = _fetch_captions(downloader, found, folder / name, language) if language is not None else None
+    path = files[0]
+    if len(files) == 2 and apart:
+        path = folder / f"{name}.mkv"
+        join_tracks(files[0], files[1], path)
+        for file in files:
+            file.unlink()
     chapters = [
         LinkChapter(start=max(0.0, float(chapter.get("start_time") or 0.0)), title=str(chapter["title"]))
         for chapter in found.get("chapters") or () if chapter.get("title")
@@ -264,7 +273,14 @@ def _fetch_page(
     told = {key: str(found[key]) for key in ("title", "uploader", "license") if found.get(key)}
     origin = LinkOrigin(url=link.url, title=told.get("title"), uploader=told.get("uploader"),
                         licence=told.get("license"), chapters=tuple(chapters))  # fmt: skip
-    return LinkedVideo(path=files[0], origin=origin, page=True, captions=text)
+    return LinkedVideo(path=path, origin=origin, page=True, captions=text)
+
+
+def _is_apart(info: Info) -> bool:
+    """Tell whether a page gives picture and sound as files of their own alone."""
+    forms = info.get("formats") or ()
+    kinds = {(form.get("vcodec") != "none", form.get("acodec") != "none") for form in forms}
+    return (True, False) in kinds and (True, True) not in kinds
 
 
 def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> Path:
@@ -320,8 +336,10 @@ def _youtube_dl(limits: TransferLimits, more: Info) -> Iterator[Any]:
 
     plugin_dirs.value = []
     settings = limits.settings
+    most = f"[height<=?{settings.height}]"
     options = {
-        "format": f"b[height<=?{settings.height}]/b", "extract_flat": "in_playlist", "noplaylist": True,
+        "format": f"b{most}/b/((bv{most}/bv),ba)",  # the last: picture and sound as two files, or only one of them
+        "extract_flat": "in_playlist", "noplaylist": True,
         "playlistend": settings.most, "retries": settings.attempts, "fragment_retries": settings.attempts,
         "socket_timeout": settings.seconds, "skip_unavailable_fragments": False, "continuedl": True,
         "logger": _YtDlpLog(), "noprogress": True, "color": "never", "cachedir": False, "proxy": "", "fixup": "never",

@@ -66,9 +66,9 @@ def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
     wanted = {stream.index: stream.type for stream in (media.picture, media.sound) if stream is not None}
     first: dict[str, Any] = {}
     for count, packet in enumerate(media.packets()):
-        if packet.stream_index in wanted:
+        if packet.stream.index in wanted:
             for frame in media.decode(packet):
-                first.setdefault(wanted[packet.stream_index], frame)
+                first.setdefault(wanted[packet.stream.index], frame)
         if len(first) == len(wanted) or count > MOST_PACKETS:
             return first, False
     return first, True

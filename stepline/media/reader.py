@@ -8,7 +8,7 @@ from typing import Any
 from stepline.errors import MediaError
 from stepline.media.audio import AudioBlock, AudioTimeline
 from stepline.media.container import MICROSECONDS, OpenMedia, check_duration, open_media, picture_rate
-from stepline.media.frames import Frame, FrameSampler, FrameScaler
+from stepline.media.frames import Frame, FrameSampler, FrameScaler, Thumbnails
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
 
@@ -21,8 +21,9 @@ class MediaReader:
     frame_rate: frames/s, or None for no frames: frame k is what is on screen at (k + 0.5) / frame_rate, and has that
     time. frame_size: pixels of the shorter side, None for full size. sound: whether blocks of sound are yielded. part:
     the seconds to read alone, the first of which is time 0; what lies before them is leapt over where the file can be
-    searched. What the file does not hold is not yielded. After the iteration, `warnings` tells what was wrong with the
-    file and `end` is the last second really read. Raises MediaError for a file that cannot be read at all.
+    searched. thumbnails: what keeps JPEGs of the frames. What the file does not hold is not yielded. After the
+    iteration, `warnings` tells what was wrong with the file and `end` is the last second really read. Raises MediaError
+    for a file that cannot be read at all.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class MediaReader:
         sound: bool,
         settings: MediaSettings | None = None,
         part: Span | None = None,
+        thumbnails: Thumbnails | None = None,
     ) -> None:
         if frame_rate is not None and not 0 < frame_rate < float("inf"):
             raise MediaError(f"frame_rate {frame_rate}: give frames per second above 0, or none")
@@ -41,7 +43,7 @@ class MediaReader:
             raise MediaError(f"frame_size {frame_size}: give the pixels of the shorter side, at least 1")
         self._path = Path(path)
         self._rate, self._size, self._sound = frame_rate, frame_size, sound
-        self._settings = settings or MediaSettings()
+        self._settings, self._thumbnails = settings or MediaSettings(), thumbnails
         self._first = part.start if part is not None else 0.0
         self._length = part.duration if part is not None else math.inf
         self.warnings: tuple[str, ...] = ()
@@ -55,7 +57,7 @@ class MediaReader:
             tracks = self._tracks(media)
             for packet in media.packets():
                 self.end = max(self.end, min(media.packet_end(packet) - self._first, self._length))
-                track = tracks.get(packet.stream_index)
+                track = tracks.get(packet.stream.index)
                 if track is not None:
                     for frame in media.decode(packet):
                         yield from track.take(frame)
@@ -67,20 +69,21 @@ class MediaReader:
             claimed = min(media.duration, self._first + self._length) if media.exact and media.duration else None
             self.warnings = media.damage.warnings(self._first + self.end, claimed)
 
-    def _tracks(self, media: OpenMedia) -> "dict[int, _PictureTrack | _SoundTrack]":
+    def _tracks(self, media: OpenMedia) -> "dict[int, PictureTrack | SoundTrack]":
         """Return what takes the frames of each wanted stream, by the stream's index."""
-        tracks: dict[int, _PictureTrack | _SoundTrack] = {}
+        tracks: dict[int, PictureTrack | SoundTrack] = {}
         if self._rate is not None and media.picture is not None:
-            sampler = FrameSampler(self._rate, FrameScaler(shorter=self._size, aspect=media.aspect))
-            tracks[media.picture.index] = _PictureTrack(media, sampler, self._settings, self._first, self._length)
+            scaler = FrameScaler(shorter=self._size, aspect=media.aspect)
+            sampler = FrameSampler(self._rate, scaler, self._thumbnails)
+            tracks[media.picture.index] = PictureTrack(media, sampler, self._settings, self._first, self._length)
             if self._settings.skip_nonref and media.exact and self._rate * SPARSE <= picture_rate(media.picture):
                 media.picture.codec_context.skip_frame = "NONREF"
         if self._sound and media.sound is not None:
-            tracks[media.sound.index] = _SoundTrack(media, self._settings, self._first, self._length)
+            tracks[media.sound.index] = SoundTrack(media, self._settings, self._first, self._length)
         return tracks
 
 
-class _PictureTrack:
+class PictureTrack:
     """The picture stream on its way through clock and picker. first, length: the part that is read, seconds."""
 
     def __init__(
@@ -93,6 +96,7 @@ class _PictureTrack:
         self.past = False  # the part has ended
 
     def take(self, frame: Any) -> Iterator[Frame]:
+        """Yield the pictures that are certain once a decoded frame has come."""
         time, length = self._timing.time_and_length(frame)
         check_duration(self._media.path, time, self._settings)
         time -= self._first
@@ -106,7 +110,7 @@ class _PictureTrack:
         yield from self._sampler.take(time, frame, length)
 
 
-class _SoundTrack:
+class SoundTrack:
     """The sound stream on its way through clock and resampler. first, length: the part that is read, seconds."""
 
     def __init__(self, media: OpenMedia, settings: MediaSettings, first: float, length: float) -> None:
@@ -117,6 +121,7 @@ class _SoundTrack:
         self.past = False  # the part has ended
 
     def take(self, frame: Any) -> Iterator[AudioBlock]:
+        """Yield the blocks that are full once a decoded frame has come."""
         length = frame.samples / frame.sample_rate
         time = self._clock.time_of(frame.pts, frame.time_base, length)
         check_duration(self._media.path, time, self._settings)
@@ -129,6 +134,7 @@ class _SoundTrack:
             yield AudioBlock(start, samples[0])
 
     def finish(self) -> Iterator[AudioBlock]:
+        """Yield what is left when no frame follows."""
         for start, samples in self._timeline.finish():
             yield AudioBlock(start, samples[0])
 
@@ -187,7 +193,7 @@ def decode_pictures(media: OpenMedia) -> Iterator[tuple[float, float, Any]]:
         return
     timing = media.timing()
     for packet in media.packets():
-        if packet.stream_index == media.picture.index:
+        if packet.stream.index == media.picture.index:
             for frame in media.decode(packet):
                 yield *timing.time_and_length(frame), frame
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore
+from stepline.features.store import text_digest
 from stepline.grounding.settings import LabelRule
 from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.settings import AlignerDataSettings
@@ -223,14 +224,15 @@ def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices 
 
     A reader may have left out texts that the store still holds, so the texts need only come in the same order.
     """
-    lines = vectors.texts(labelled.video)
-    if lines is None:
+    digests = vectors.text_digests(labelled.video)
+    if digests is None:
         count = len(labelled.texts)
         return np.arange(count, dtype=np.int32) if vectors[labelled.video].rows == count else None
     rows: list[int] = []
-    stored = enumerate(text.strip() for text in lines.texts)
+    stored = enumerate(digests.tolist())
     for text in labelled.texts:
-        row = next((number for number, known in stored if known == text.strip()), None)
+        digest = text_digest(text)
+        row = next((number for number, known in stored if known == digest), None)
         if row is None:
             return None
         rows.append(row)

@@ -11,7 +11,7 @@ learning from positive and unlabelled examples, with the roles turned), the rate
 of true null hypotheses (2002). It leans low where foreign texts are easier to refuse than own ones that are not shown.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,15 +119,16 @@ SUREST = 0.999  # no text is surely own, or surely foreign
 
 def calibrate_by_foreign_texts(
     loaded: LoadedAligner,
-    own: Sequence[TextScores],
-    foreign: Sequence[TextScores],
+    own: Iterable[TextScores],
+    foreign: Iterable[TextScores],
     *,
     mode: Mode = "step",
     rate: float | None = None,
 ) -> tuple[Calibration, float]:
     """Return a calibration of the network and the share of own texts that it takes for shown.
 
-    own, foreign: how the texts of each video, and those of another, fit it. rate: that share, where it is known.
+    own, foreign: how the texts of each video, and those of another, fit it; one video's is held at a time. rate: that
+    share, where it is known.
     Raises DatasetError with too few texts, or where own texts fit no better than foreign ones.
     """
     rows, null = (

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from stepline.device import device_of
@@ -33,33 +34,46 @@ from stepline.training.batches import MAX_ROWS, LazySamples, Mask, Sample, colla
 
 log = logging.getLogger(__name__)
 
+RowIndices: TypeAlias = npt.NDArray[np.int64]
 StepSpans: TypeAlias = tuple[Span | None, ...]  # where each text of one video is placed; None: it has no label
 
 FEW_LABELS = 0.05  # share of kept labels below which there is a warning
 
 
-def relabel(
-    matrices: Sequence[Sequence[Matrix]], rates: Sequence[float], settings: RefineSettings | None = None
-) -> tuple[StepSpans, ...]:
-    """Return a label, or none, for each text of each video.
+@dataclass(frozen=True, slots=True)
+class LabelCandidates:
+    """All that is kept of a video's matrices (K, T), of which a dataset's do not fit into memory, to choose its labels.
 
-    matrices: one or several teachers' cosines (K, T) of every video; they are averaged, and the teachers must agree
-    where the settings say so. rates: feature rows a second. Raises ShapeError when fewer than `least_kept` of the
-    texts keep a label, or the teachers saw other videos.
+    spans: (K, 2) seconds of each text's label, were it kept; best: (K,) its best cosine; agreed: (K,) whether the
+    teachers have it in the same place.
     """
-    settings = settings or RefineSettings()
-    if not matrices or any(len(each) != len(rates) for each in matrices):
-        raise ShapeError(f"need the matrices of at least one teacher, each of all {len(rates)} videos")
-    means = [np.asarray(np.mean(video, axis=0), dtype=np.float32) for video in zip(*matrices, strict=True)]
-    floor = score_threshold(means, settings)
-    placed = []
-    for mean, rate, each in zip(means, rates, zip(*matrices, strict=True), strict=True):
-        keep = best_scores(mean) >= floor
-        if settings.agree is not None:
-            keep &= teachers_agree(each, settings.agree * rate)
-        placed.append(
-            tuple(label_span(row, rate, settings) if kept else None for row, kept in zip(mean, keep, strict=True))
-        )
+
+    spans: npt.NDArray[np.float64]
+    best: Matrix
+    agreed: Mask
+
+
+def label_candidates(matrices: Sequence[Matrix], rate: float, settings: RefineSettings) -> LabelCandidates:
+    """Return where each text of a video would be placed. matrices: cosines (K, T), one a teacher; they are averaged."""
+    mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
+    agreed = np.ones(len(mean), np.bool_)
+    if settings.agree is not None:
+        agreed = teachers_agree(matrices, settings.agree * rate)
+    places = [label_span(row, rate, settings) for row in mean]
+    spans = np.array([(span.start, span.end) for span in places], dtype=np.float64).reshape(-1, 2)
+    return LabelCandidates(spans, best_scores(mean), agreed)
+
+
+def choose_labels(candidates: Sequence[LabelCandidates], settings: RefineSettings) -> tuple[StepSpans, ...]:
+    """Return a label, or none, for each text of each video: kept where its best cosine reaches the settings' threshold.
+
+    Raises ShapeError when fewer than `least_kept` of the texts keep a label.
+    """
+    floor, placed = score_threshold([video.best for video in candidates], settings), []
+    for video in candidates:
+        kept = (video.best >= floor) & video.agreed
+        pairs = zip(video.spans.tolist(), kept.tolist(), strict=True)
+        placed.append(tuple(Span(start, end) if keep else None for (start, end), keep in pairs))
     flags = [span is not None for places in placed for span in places]
     share = labelled_fraction(placed)
     if not any(flags) or share < settings.least_kept:
@@ -72,6 +86,22 @@ def relabel(
     return tuple(placed)
 
 
+def relabel(
+    matrices: Sequence[Sequence[Matrix]], rates: Sequence[float], settings: RefineSettings | None = None
+) -> tuple[StepSpans, ...]:
+    """Return a label, or none, for each text of each video, of matrices that are in memory.
+
+    matrices: one or several teachers' cosines (K, T) of every video; they are averaged, and the teachers must agree
+    where the settings say so. rates: feature rows a second. Raises ShapeError when fewer than `least_kept` of the
+    texts keep a label, or the teachers saw other videos.
+    """
+    settings = settings or RefineSettings()
+    if not matrices or any(len(each) != len(rates) for each in matrices):
+        raise ShapeError(f"need the matrices of at least one teacher, each of all {len(rates)} videos")
+    videos = zip(zip(*matrices, strict=True), rates, strict=True)
+    return choose_labels([label_candidates(each, rate, settings) for each, rate in videos], settings)
+
+
 def label_span(row: Matrix, rate: float, settings: RefineSettings) -> Span:
     """Return the label of a text with these scores (T,), in seconds; never past the video."""
     best, duration = int(row.argmax()), len(row) / rate
@@ -82,9 +112,9 @@ def label_span(row: Matrix, rate: float, settings: RefineSettings) -> Span:
     return Span(max(0.0, first), min(duration, first + settings.seconds))
 
 
-def score_threshold(matrices: Sequence[Matrix], settings: RefineSettings) -> float:
-    """Return the cosine that a text's best second must reach: eps2, or the quantile of all texts' best seconds."""
-    scores = np.concatenate([best_scores(matrix) for matrix in matrices]) if matrices else np.zeros(0)
+def score_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float:
+    """Return the cosine that a text's best second must reach: eps2, or the quantile of all texts' best (K,)."""
+    scores = np.concatenate(best) if best else np.zeros(0)
     if settings.threshold_kind == "cosine":
         return settings.threshold
     return float(np.quantile(scores, settings.threshold)) if settings.threshold and scores.size else -math.inf
@@ -199,32 +229,45 @@ def alignment_matrices(network: Aligner, samples: Sequence[Sample]) -> list[Matr
     A video of more than `MAX_ROWS` rows is seen whole, as no training saw it; labels are of no effect.
     """
     found: list[Matrix] = [np.zeros((0, 0), dtype=np.float32)] * len(samples)
-    for chosen, aligned in _aligned(network, samples):
-        for index, scores in zip(chosen, aligned.scores.cpu().numpy(), strict=True):
-            found[index] = scores[: len(samples[index].text), : len(samples[index].video)].copy()
+    for index, (scores,) in iterate_matrices([network], samples):
+        found[index] = scores
     return found
+
+
+def iterate_matrices(networks: Sequence[Aligner], samples: Sequence[Sample]) -> Iterator[tuple[int, list[Matrix]]]:
+    """Yield each video's place among the samples, and every network's cosines (K, T) of its texts.
+
+    One batch is in memory at a time, and read once for all networks. The places come in the order of the batches.
+    """
+    for chosen, read, aligned in _aligned(networks, samples):
+        scores = [each.scores.cpu().numpy() for each in aligned]
+        for row, (index, sample) in enumerate(zip(chosen, read, strict=True)):
+            yield index, [each[row, : len(sample.text), : len(sample.video)].copy() for each in scores]
 
 
 def alignable_logits(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:
     """Return the alignability head's logits (K,) of every video's texts; of a network without a head, none."""
     found: list[Matrix] = [np.zeros(0, dtype=np.float32)] * len(samples)
-    for chosen, aligned in _aligned(network, samples):
+    for chosen, read, (aligned,) in _aligned([network], samples):
         if aligned.alignable is not None:
-            for index, logits in zip(chosen, aligned.alignable.cpu().numpy(), strict=True):
-                found[index] = logits[: len(samples[index].text)].copy()
+            for index, sample, logits in zip(chosen, read, aligned.alignable.cpu().numpy(), strict=True):
+                found[index] = logits[: len(sample.text)].copy()
     return found
 
 
-def _aligned(network: Aligner, samples: Sequence[Sample]) -> Iterator[tuple[tuple[int, ...], AlignerOutput]]:
-    """Yield what the network says of each batch, and which samples the batch holds."""
-    network.eval()
-    device = device_of(network)
+def _aligned(
+    networks: Sequence[Aligner], samples: Sequence[Sample]
+) -> Iterator[tuple[tuple[int, ...], list[Sample], list[AlignerOutput]]]:
+    """Yield of each batch which samples it holds, the samples, and what each network says of them."""
+    for network in networks:
+        network.eval()
     lengths = samples.lengths if hasattr(samples, "lengths") else [len(sample.video) for sample in samples]
     for chosen in length_buckets(lengths, VIDEOS_A_BATCH, seed=0, epoch=0):
-        batch = collate([samples[index] for index in chosen], max(MAX_ROWS, *lengths))
+        read = [samples[index] for index in chosen]
+        batch = collate(read, max(MAX_ROWS, *lengths))
         with torch.inference_mode():
-            aligned = network(batch.to(device))
-        yield chosen, aligned
+            aligned = [network(batch.to(device_of(network))) for network in networks]
+        yield chosen, read, aligned
 
 
 INSIDE_FRACTION = 0.5  # share of a label that must lie in the planted window; NaSVA's table 5 judges by eye
@@ -268,26 +311,22 @@ def label_shift(before: Sequence[StepSpans], after: Sequence[StepSpans]) -> tupl
     return float(np.median(apart)), float(np.mean([a.iou(b) for a, b in pairs]))
 
 
-def teacher_agreement(before: Sequence[Matrix], after: Sequence[Matrix], rows: Sequence[float]) -> float | None:
-    """Return the share of texts whose best rows in two sets of matrices lie at most `rows` (a video) apart."""
-    near = [
-        abs(a.argmax(axis=1) - b.argmax(axis=1)) <= limit
-        for a, b, limit in zip(before, after, rows, strict=True)
-        if len(a)
-    ]
+def teacher_agreement(before: Sequence[RowIndices], after: Sequence[RowIndices], rows: Sequence[float]) -> float | None:
+    """Return the share of texts whose best rows (K,) by two sets of networks lie at most `rows` (a video) apart."""
+    near = [abs(a - b) <= limit for a, b, limit in zip(before, after, rows, strict=True) if len(a)]
     return float(np.concatenate(near).mean()) if near else None
 
 
 def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float | None:
     """Return an estimate of the share of texts that are shown at all: 1 - 2 P(best score < median of foreign texts').
 
-    foreign: the same videos' matrices for texts of other videos, which show nothing of them. Source: Storey's
-    estimate of the share of true null hypotheses (2002) with lambda 0.5. None without texts.
+    own: best scores (K,) of each video's texts; foreign: of texts of other videos, which show nothing of them. Source:
+    Storey's estimate of the share of true null hypotheses (2002) with lambda 0.5. None without texts.
     """
-    scores, null = ([float(best) for matrix in each for best in best_scores(matrix)] for each in (own, foreign))
-    if not scores or not null:
+    scores, null = (np.concatenate([np.zeros(0), *each]) for each in (own, foreign))
+    if not len(scores) or not len(null):
         return None
-    return float(np.clip(1 - 2 * np.mean(np.asarray(scores) < np.median(null)), 0.0, 1.0))
+    return float(np.clip(1 - 2 * np.mean(scores < np.median(null)), 0.0, 1.0))
 
 
 def fraction_inside(labels: Sequence[StepSpans], truth: Sequence[Mask], rates: Sequence[float]) -> tuple[float, float]:

@@ -30,18 +30,22 @@ from stepline.limits import parse_json
 from stepline.nasva.checkpoint import FeatureSpace, read_aligner, write_aligner
 from stepline.nasva.model import Aligner
 from stepline.nasva.pseudo_labels import (
+    LabelCandidates,
     RoundReport,
+    RowIndices,
     StepSpans,
     StepVideo,
     alignable_fraction,
-    alignment_matrices,
+    best_scores,
+    choose_labels,
     concatenate_samples,
     cosine_similarity,
     fraction_inside,
+    iterate_matrices,
+    label_candidates,
     label_shift,
     labelled_fraction,
     read_labels,
-    relabel,
     step_samples,
     teacher_agreement,
     unlabelled_samples,
@@ -131,12 +135,12 @@ class SelfTraining:
         """Return the report with what this round's teachers say of texts that they did not train on."""
         held = [self.videos[index] for index in self._held_out()]
         teachers = self._teachers(number)
-        own = self._mean(teachers, held)
-        foreign = self._mean(teachers, with_foreign_texts(held))
+        own, rows = self._best(teachers, held)
+        foreign, _ = self._best(teachers, with_foreign_texts(held))
         agreed = None
         if number:
-            rows = [self.settings.same * one.rate for one in held]
-            agreed = teacher_agreement(self._mean(self._teachers(number - 1), held), own, rows)
+            same = [self.settings.same * one.rate for one in held]
+            agreed = teacher_agreement(self._best(self._teachers(number - 1), held)[1], rows, same)
         return replace(report, alignable=alignable_fraction(own, foreign), agreement=agreed)
 
     # ------------------------------------------------------------ what a round makes
@@ -147,9 +151,10 @@ class SelfTraining:
         if path.exists():
             return read_labels(path, [(video.id, len(video.said)) for video in self.videos])
         if number:
-            samples = unlabelled_samples(self.videos)
-            matrices = [alignment_matrices(teacher, samples) for teacher in self._teachers(number - 1)]
-            labels = relabel(matrices, self._rates(), self.settings.refine)
+            found: dict[int, LabelCandidates] = {}
+            for index, each in iterate_matrices(self._teachers(number - 1), unlabelled_samples(self.videos)):
+                found[index] = label_candidates(each, self.videos[index].rate, self.settings.refine)
+            labels = choose_labels([found[index] for index in range(len(found))], self.settings.refine)
         else:
             labels = self._first()
         write_labels(path, [video.id for video in self.videos], labels)
@@ -158,10 +163,11 @@ class SelfTraining:
     def _first(self) -> tuple[StepSpans, ...]:
         if self.settings.first == "asr":
             return tuple(video.said for video in self.videos)
-        grown = self.settings.refine.model_copy(update={"threshold": 0.0, "threshold_kind": "quantile", "agree": None})
-        read = (video.read() for video in self.videos)
-        likeness = [cosine_similarity(features.values, vectors) for features, vectors in read]
-        return relabel([likeness], self._rates(), grown.model_copy(update={"position": "center", "seconds": None}))
+        changes = {"threshold": 0.0, "threshold_kind": "quantile", "agree": None, "position": "center", "seconds": None}
+        grown = self.settings.refine.model_copy(update=changes)
+        read = ((video.rate, *video.read()) for video in self.videos)
+        likeness = ((rate, cosine_similarity(features.values, vectors)) for rate, features, vectors in read)
+        return choose_labels([label_candidates([cosines], rate, grown) for rate, cosines in likeness], grown)
 
     def _teachers(self, number: int) -> list[Aligner]:
         """Return the networks that a round's labels trained, all but the held-out videos, from disk where they are."""
@@ -196,7 +202,10 @@ class SelfTraining:
 
     def _claim(self) -> None:
         """Write what the run is, or raise SettingsError where its folder holds another."""
-        digest = hashlib.sha256(repr([(video.id, video.rows, video.said) for video in self.videos]).encode())
+        digest = hashlib.sha256(b"[")
+        for number, video in enumerate(self.videos):  # as of the list's whole repr
+            digest.update(f"{', ' if number else ''}{(video.id, video.rows, video.said)!r}".encode())
+        digest.update(b"]")
         parts = {"model": self.model, "loss": self.loss, "training": self.training, "settings": self.settings}
         settings = {
             name: part.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT)) for name, part in parts.items()
@@ -223,6 +232,11 @@ class SelfTraining:
     def _rates(self) -> list[float]:
         return [video.rate for video in self.videos]
 
-    def _mean(self, networks: Sequence[Aligner], videos: Sequence[StepVideo]) -> list[Matrix]:
-        matrices = [alignment_matrices(network, unlabelled_samples(videos)) for network in networks]
-        return [np.asarray(np.mean(each, axis=0), dtype=np.float32) for each in zip(*matrices, strict=True)]
+    def _best(self, networks: Sequence[Aligner], videos: Sequence[StepVideo]) -> tuple[list[Matrix], list[RowIndices]]:
+        """Return the best score of each video's texts by all networks together, and the row that has it, (K,) both."""
+        scores, rows = {}, {}
+        for index, each in iterate_matrices(networks, unlabelled_samples(videos)):
+            mean = np.asarray(np.mean(each, axis=0), dtype=np.float32)
+            scores[index], rows[index] = best_scores(mean), mean.argmax(axis=1)
+        order = range(len(videos))
+        return [scores[index] for index in order], [rows[index] for index in order]

@@ -3,7 +3,6 @@
 `steps` and `transcribe` are Stepline's public functions; `run_video` is what `stepline steps` does with each video.
 """
 
-import io
 import logging
 import os
 import re
@@ -11,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stepline.device import set_device
+from stepline.device import current_device, set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
-from stepline.pipeline.networks import Networks, fingerprint, load_networks
+from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.sources import find_sources, is_taken, name_sources, open_only_source, open_source, source_label
@@ -25,6 +25,9 @@ from stepline.records import Record, Span, Video
 from stepline.storage import atomic_files, check_writable, lock_output, read_record, remove_partial_files
 from stepline.version import __version__
 from stepline.weights import sha256
+
+if TYPE_CHECKING:
+    from stepline.media import Thumbnails
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +56,13 @@ class OutputOptions:
         from stepline.outputs import find_outputs
 
         find_outputs(self.formats)
+
+    @property
+    def pictured(self) -> bool:
+        """Whether an output holds pictures of the steps."""
+        from stepline.outputs import OUTPUTS
+
+        return any(OUTPUTS[name].keyframes != "none" for name in self.formats)
 
 
 @dataclass(frozen=True)
@@ -89,12 +99,14 @@ def steps(
     settings = settings or StepsSettings()
     place, said = None if out is None else Path(out), None if captions is None else Path(captions)
     with open_only_source(video, settings, place, said, tuple(texts), part=part) as request:
+        networks = load_networks(settings, several=True)  # another call may follow
         if place is None:
             _refuse_odd_name(request.path)
-            return _advised(request, understand(request, settings, progress=progress).record, settings)
+            record = understand(request, settings, networks=networks, progress=progress).record
+            return _advised(request, record, settings)
         from stepline.outputs import USUAL
 
-        return run_video(request, settings, OutputOptions(place, USUAL), progress=progress).record
+        return run_video(request, settings, OutputOptions(place, USUAL), networks=networks, progress=progress).record
 
 
 @dataclass(frozen=True)
@@ -163,7 +175,8 @@ def transcribe(
         _refuse_odd_name(path)
         whole = probe(path, settings.media)
         info = part_info(whole, part)
-        speech = recognise_speech(request, info, settings, progress=progress)
+        models = shared_recognisers(settings.asr, current_device())
+        speech = recognise_speech(request, info, settings, models=models, progress=progress)
     record = Record(
         id=path.stem,
         video=Video(
@@ -193,6 +206,7 @@ def run_video(
     in the same folder is waited for; where it has made the same, that is taken.
     Raises a SteplineError; nothing is left half-written.
     """
+    from stepline.media import Thumbnails
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
 
     _refuse_odd_name(request.path)
@@ -211,9 +225,10 @@ def run_video(
             return earlier
         for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
             remove_partial_files(folder)
-        result = understand(request, settings, networks=networks, progress=progress)
+        thumbnails = Thumbnails(KEYFRAME_WIDTH) if options.pictured else None
+        result = understand(request, settings, networks=networks, progress=progress, thumbnails=thumbnails)
         result = replace(result, record=_advised(request, result.record, settings))
-        return VideoResult(result.record, write_files(request, result, options), False)
+        return VideoResult(result.record, write_files(request, result, options, thumbnails), False)
 
 
 def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
@@ -296,12 +311,13 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
     return record.model_copy(update={"warnings": (*record.warnings, advice)})
 
 
-def write_files(request: Request, result: StepsResult, options: OutputOptions) -> tuple[Path, ...]:
-    """Write every file that is asked for of one video, all or none, and return their paths."""
-    from stepline.outputs import OUTPUTS, missing_outputs, output_places, remove_clips, write_clips, write_outputs
+def write_files(
+    request: Request, result: StepsResult, options: OutputOptions, thumbnails: "Thumbnails | None" = None
+) -> tuple[Path, ...]:
+    """Write every file that is asked for of one video, all or none, and return their paths. thumbnails: of it."""
+    from stepline.outputs import missing_outputs, output_places, remove_clips, write_clips, write_outputs
 
-    record = result.record
-    pictured = any(OUTPUTS[name].keyframes != "none" for name in options.formats)
+    record, start = result.record, request.part.start if request.part is not None else 0.0
     with atomic_files() as files:
         if missing_outputs(record, options.out, ["json"]):
             remove_clips(record, options.out, files)  # of another result: they show other seconds
@@ -310,7 +326,7 @@ def write_files(request: Request, result: StepsResult, options: OutputOptions) -
             record,
             options.out,
             alignment=result.alignment,
-            keyframes=keyframes(record, request.path) if pictured else {},
+            keyframes=keyframes(record, request.path, thumbnails, start) if options.pictured else {},
             media=request.path,
             linked=request.kept,
             formats=options.formats,
@@ -325,17 +341,18 @@ def write_files(request: Request, result: StepsResult, options: OutputOptions) -
     return (*clips, *outputs)
 
 
-def keyframes(record: Record, path: Path) -> dict[str, bytes]:
+def keyframes(
+    record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
+) -> dict[str, bytes]:
     """Return a JPEG of every step that is shown, by step id: of its most likely second.
 
     Steps that share that second and their span get pictures of their own, spread evenly over it, one a second at most.
+    thumbnails: pictures kept while the video was looked at, of which none is decoded again. start: second of the video
+    from which they count.
     """
-    from PIL import Image
-
-    from stepline.media import read_frames_at
+    from stepline.media import encode_jpeg, read_frames_at
     from stepline.outputs.text import shown_span
 
-    pictures: dict[float, bytes] = {}
     alike: dict[tuple[float, Span], list[str]] = {}
     for step in record.steps:
         if (span := shown_span(step)) is not None and step.at is not None:
@@ -346,11 +363,11 @@ def keyframes(record: Record, path: Path) -> dict[str, bytes]:
         spread = [second] if count == 1 else [span.start + (n + 0.5) / count * span.duration for n in range(count)]
         at |= {identity: spread[place * count // len(ids)] for place, identity in enumerate(ids)}
     width = KEYFRAME_WIDTH if len(at) < MANY_STEPS else SMALL_WIDTH
+    kept = {second: thumbnails.at(second - start, width) for second in at.values()} if thumbnails is not None else {}
+    pictures = {second: picture for second, picture in kept.items() if picture is not None}
     try:
-        for still in read_frames_at(path, list(at.values()), width):
-            buffer = io.BytesIO()
-            Image.fromarray(still.image).save(buffer, "JPEG", quality=82)
-            pictures[still.time] = buffer.getvalue()
+        if missing := [second for second in at.values() if second not in pictures]:
+            pictures |= {still.time: encode_jpeg(still.image) for still in read_frames_at(path, missing, width)}
     except SteplineError as error:  # the page is still worth having; the reason goes to the log
         log.warning("no key frames: %s", error)
         return {}

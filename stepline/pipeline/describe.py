@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pydantic import JsonValue
 
 from stepline.errors import SettingsError
 from stepline.pipeline.networks import Networks, fingerprint, load_describer
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.procx.settings import DescribeSettings
-from stepline.records import FeatureSequence, Record, Rejected, Step, Transcript, Video
+from stepline.records import Alignment, FeatureSequence, Record, Rejected, Span, Step, Transcript, Video
+from stepline.vision.settings import WitnessSettings
 
 if TYPE_CHECKING:
     from stepline.procx.checkpoint import LoadedProcx as LoadedDescriber
@@ -64,6 +66,43 @@ def describe_pictures(
         return Descriptions(captions=found.steps, dropped=found.dropped, network=network)
     notes = () if settings.when == "alone" else (FROM_PICTURES,)
     return Descriptions(found.steps, dropped=found.dropped, notes=notes, network=network)
+
+
+def with_seen_steps(
+    written: Sequence[Step],
+    placed: Sequence[Step],
+    alignment: Alignment | None,
+    shots: Sequence[slice],
+    duration: float,
+    settings: WitnessSettings,
+) -> tuple[tuple[Step, ...], Alignment | None]:
+    """Return all written steps in their order, and their alignment: those that nobody says in the place they were seen.
+
+    written: of these `placed` are placed already, row by row of the alignment. The others hold the second of the
+    picture that they rest on as `at`; they are shown in the place around it, as surely as a model is reliable by the
+    settings.
+    """
+    from stepline.visual_questions.places import video_places
+
+    places, known = video_places(shots), {step.id: row for row, step in enumerate(placed)}
+    score = settings.right / (settings.right + settings.wrong)
+    steps, rows = [], []
+    for step in written:
+        if step.id in known:
+            steps.append(placed[known[step.id]])
+            rows.append(alignment.scores[known[step.id]] if alignment is not None else None)
+            continue
+        at = min(step.at or 0.0, duration)
+        place = next((place for place in places if place.start <= at < place.stop), places[-1])
+        span = Span(float(place.start), min(float(place.stop), duration))
+        steps.append(step.model_copy(update={"spans": (span,), "at": at, "status": "shown", "score": score}))
+        if alignment is not None:
+            seconds = (np.arange(alignment.scores.shape[1]) + 0.5) / alignment.rate
+            rows.append(np.where((seconds >= span.start) & (seconds < span.end), score, 0.0).astype(np.float32))
+    if alignment is None:
+        return tuple(steps), None
+    scores = np.stack([row for row in rows if row is not None])
+    return tuple(steps), Alignment(tuple(step.text for step in steps), scores, alignment.rate, alignment.kind)
 
 
 def describe_features(request: Request, settings: StepsSettings) -> Record:

@@ -4,12 +4,14 @@ Their digests, with those of every other file that the user gives, say what a re
 """
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from stepline.asr.settings import AsrSettings
+from stepline.device import Device, current_device
 from stepline.errors import SettingsError
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.plugins import Kind, plugin_identities
@@ -31,7 +33,7 @@ class Networks:
     """The trained networks of the main job, ready to infer; None where the settings name none.
 
     aligner: places steps (NaSVA). detector: tells whether the picture shows what is said (WYS2). describer: finds and
-    describes steps without speech (ProcX). recognisers: Whisper's models, which stay loaded from one video to the next;
+    describes steps without speech (ProcX). recognisers: Whisper's models, as `shared_recognisers` keeps them;
     None: each goes with its video, before the memory is needed for something else.
     """
 
@@ -57,6 +59,12 @@ class Networks:
         return digests
 
 
+@lru_cache(maxsize=1)
+def shared_recognisers(settings: AsrSettings, device: Device) -> "Models":  # noqa: ARG001
+    """Return Whisper's models that stay loaded from one video to the next; those of other settings take their place."""
+    return {}
+
+
 def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks:
     """Return every trained network that the settings name. several: whether more than one video is to share them.
 
@@ -72,7 +80,7 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
         load_aligner(settings),
         load_judge(settings.judge, settings.vision),
         load_describer(settings.procx, settings.vision),
-        {} if several else None,
+        shared_recognisers(settings.asr, current_device()) if several else None,
     )
 
 

@@ -6,6 +6,7 @@
     drop_speech_past_end(...)               captions may run on after the video's last second
     ground_steps(...)                       steps x picture -> where each is shown, and how sure
     ask_witness(...)                        a vision-language model, where one is named, is asked what is open
+    with_seen_steps(...)                    those that a writer saw and nobody says, where it saw them
     describe_pictures(...)                  steps that no speech tells (pipeline/describe.py)
     judge_sentences(...)                    does the picture show what is said?
 
@@ -29,7 +30,7 @@ from stepline.device import current_device
 from stepline.errors import MediaError, SettingsError
 from stepline.grounding.correspondence import AFTER, BEFORE, HARDLY_FIT, STANDING, is_phrase, is_said
 from stepline.outputs.text import one_line, shorten, shown_span
-from stepline.pipeline.describe import FROM_WITNESS, Descriptions, describe_pictures
+from stepline.pipeline.describe import FROM_WITNESS, Descriptions, describe_pictures, with_seen_steps
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.part import features_within, in_whole_video, part_info, transcript_within
 from stepline.pipeline.request import Request, StepsSettings
@@ -44,12 +45,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stepline.asr.whisper import Models
+    from stepline.chat.pictures import PictureReader
     from stepline.grounding.ground import Grounding
-    from stepline.media import MediaInfo
+    from stepline.media import MediaInfo, Thumbnails
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.nasva.predict import AlignerGrounding
     from stepline.vision import Activity, Backbone, PictureCues
-    from stepline.visual_questions import PictureReader, VisualAnswers
+    from stepline.visual_questions import VisualAnswers
     from stepline.writing import WrittenSteps
     from stepline.wys2.predict import LoadedDetector
 
@@ -62,6 +64,7 @@ PRESENTER, HALF = 0.5, 0.5  # how surely a face looks at the camera, and in how 
 MOST_LINES, LINE = 2, 80  # lines of text in the picture that are told of a step, the largest, and letters of each
 
 SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
+FRAMES_AHEAD = 12  # of pictures, decoded while others are looked at, where no recogniser needs the core
 FRAMES_A_ROW = 3  # an odd number puts one frame on the middle of a feature row; the others measure motion
 ENGLISH = ("en", "english")  # what the judgement by wording knows
 BY_WORDS, BY_GROUNDING, BY_DETECTOR = "wording", "grounding", "detector"  # who judged, as `models["judge"]` says
@@ -110,11 +113,17 @@ class VisualFeatures:
 
 @embedded_once()
 def understand(
-    request: Request, settings: StepsSettings, *, networks: Networks | None = None, progress: Progress | None = None
+    request: Request,
+    settings: StepsSettings,
+    *,
+    networks: Networks | None = None,
+    progress: Progress | None = None,
+    thumbnails: "Thumbnails | None" = None,
 ) -> StepsResult:
     """Return the steps of a video with the seconds in which they are shown.
 
-    networks: what `load_networks` made of the same settings, where several videos share them.
+    networks: what `load_networks` made of the same settings, where several videos share them. thumbnails: what keeps
+    pictures of the seconds that are looked at, for a page.
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
     from stepline.grounding.ground import GroundReport
@@ -125,16 +134,17 @@ def understand(
     networks = networks or load_networks(settings)
     # Before the reading: a file that is replaced meanwhile is then known by what was there first.
     digest, made_from = sha256(request.path), fingerprint(request, settings, networks)
-    speech, written, visual = _listen_and_look(request, info, settings, networks, progress)
+    speech, written, visual = _listen_and_look(request, info, settings, networks, progress, thumbnails)
     trim_memory()
     duration = round(max(speech.end, visual.end) or info.duration, 3)
     if duration <= 0:
         raise MediaError(f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again")
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts))
     transcript, grounding, alignment, judge, answers = inside.transcript, None, None, None, None
-    if inside.steps and info.has_picture:
+    spoken = tuple(step for step in inside.steps if step.sources or step.at is None)
+    if spoken and info.has_picture:
         grounding = ground_steps(
-            inside.steps, duration, transcript, visual, settings, networks.aligner, written=not request.texts
+            spoken, duration, transcript, visual, settings, networks.aligner, written=not request.texts
         )
         if settings.vision.witness.named:
             answers = ask_witness(request, grounding, visual, settings, duration)
@@ -147,14 +157,16 @@ def understand(
         alignment = grounding.alignment
     else:  # no step of a sound without a picture is shown
         steps = tuple(
-            step.model_copy(update={"status": "said" if step.said else "not found", "score": 0.0})
-            for step in inside.steps
+            step.model_copy(update={"status": "said" if step.said else "not found", "score": 0.0}) for step in spoken
         )
+    if len(spoken) < len(inside.steps):
+        pieces, asked_before = _shots(visual, math.ceil(duration)), settings.vision.witness
+        steps, alignment = with_seen_steps(inside.steps, steps, alignment, pieces, duration, asked_before)
     pictures = describe_pictures(networks.describer, visual.features, transcript, steps, settings.procx, duration)
     if settings.vision.witness.named and visual.features is not None and not (
-        transcript.sentences or request.texts or pictures.steps
+        transcript.sentences or request.texts
     ):  # fmt: skip
-        pictures = describe_by_witness(request, visual, settings, duration)
+        pictures = describe_by_witness(request, visual, settings, duration, pictures)
     if info.has_picture:
         transcript, judge = judge_sentences(
             transcript, steps, alignment, visual, settings.judge, networks.detector,
@@ -202,7 +214,12 @@ def understand(
 
 
 def _listen_and_look(
-    request: Request, info: "MediaInfo", settings: StepsSettings, networks: Networks, progress: Progress | None
+    request: Request,
+    info: "MediaInfo",
+    settings: StepsSettings,
+    networks: Networks,
+    progress: Progress | None,
+    thumbnails: "Thumbnails | None",
 ) -> "tuple[Speech, WrittenSteps, VisualFeatures]":
     """Recognise, write and look side by side; what fails on one side stops the other, as Ctrl-C stops both.
 
@@ -216,27 +233,41 @@ def _listen_and_look(
         if done.exception() is not None:
             stop.set()
 
+    described = networks.describer is not None or settings.vision.witness.named
+    heard = info.has_sound and request.captions is None
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
-        looking = pool.submit(extract_features, request, info, settings, progress=progress, stop=stop)
+        looking = pool.submit(
+            extract_features, request, info, settings, progress=progress, stop=stop, thumbnails=thumbnails,
+            ahead=0 if heard else FRAMES_AHEAD,
+        )  # fmt: skip
         looking.add_done_callback(stop_if_failed)
         try:
             speech = recognise_speech(
                 request, info, settings, models=networks.recognisers, progress=progress, stop=stop
             )
             trim_memory()  # the recogniser's memory, before the grammar is loaded
-            described = networks.describer is not None or settings.vision.witness.named
             if speech.end > 0 and not (speech.transcript.sentences or request.texts or described):
                 stop.set()
                 with contextlib.suppress(StoppedError):
                     looking.result()  # raises what went wrong there
                 return speech, WrittenSteps(), VisualFeatures()
-            written = propose_steps(request, _near_the_video(speech.transcript, info.duration), settings)
+            pool.submit(_load_text_encoder, looking)  # behind the looking, while steps are written
+            written = propose_steps(request, _near_the_video(speech.transcript, info.duration), settings, info)
             return speech, written, looking.result()
         except StoppedError:
             looking.result()  # raises what went wrong there
             raise
         finally:
             stop.set()
+
+
+def _load_text_encoder(looking: "Future[VisualFeatures]") -> None:
+    """Load what embeds texts for the backbone that saw the pictures; where it cannot be read, its first user tells."""
+    from stepline.text import load_encoder
+    from stepline.vision.conse import ConSEBackbone
+
+    if looking.exception() is None and isinstance(backbone := looking.result().backbone, ConSEBackbone):
+        load_encoder(backbone.text_model)
 
 
 def _near_the_video(transcript: Transcript, duration: float) -> Transcript:
@@ -285,8 +316,13 @@ def recognise_speech(
     return Speech(transcript=heard.transcript, dropped=heard.dropped, end=reader.end, warnings=warnings)
 
 
-def propose_steps(request: Request, transcript: Transcript, settings: StepsSettings) -> "WrittenSteps":
-    """Return the steps to look for: the user's own lines, else what a writer makes of the transcript."""
+def propose_steps(
+    request: Request, transcript: Transcript, settings: StepsSettings, info: "MediaInfo | None" = None
+) -> "WrittenSteps":
+    """Return the steps to look for: the user's own lines, else what a writer makes of the transcript.
+
+    info: of the video, for a writer that is shown pictures of it.
+    """
     from stepline.writing import WrittenSteps, write_steps
 
     if settings.procx.when == "alone":
@@ -300,7 +336,13 @@ def propose_steps(request: Request, transcript: Transcript, settings: StepsSetti
         return WrittenSteps(
             steps_from_texts(request.texts, transcript, sentences, texts, settings=settings.nasva.coarse)
         )
-    return write_steps(transcript, settings.writing)
+    pictures, llm = None, settings.writing.llm
+    if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
+        from stepline.chat.pictures import VideoPictures
+
+        start = request.part.start if request.part is not None else 0.0
+        pictures = VideoPictures(_picture_reader(request, settings, llm.picture_size), info.duration, start)
+    return write_steps(transcript, settings.writing, pictures=pictures)
 
 
 def extract_features(
@@ -312,10 +354,13 @@ def extract_features(
     motion: bool = True,
     progress: Progress | None = None,
     stop: Event | None = None,
+    thumbnails: "Thumbnails | None" = None,
+    ahead: int = 0,
 ) -> VisualFeatures:
     """Return the features of a video's picture, row by row, with motion and cuts; empty without a picture or backbone.
 
     backbone: that of the settings, where several videos share it. motion: whether motion and cuts are measured.
+    thumbnails: as `MediaReader` takes them. ahead: pictures that another thread decodes beforehand.
     Ready features, where the settings name some, stand for what a network would see.
     """
     vision = settings.vision
@@ -336,9 +381,10 @@ def extract_features(
     rate, measured = vision.rate * max(FRAMES_A_ROW, frames_per_row(backbone)), 0
     reader = MediaReader(
         request.path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=settings.media,
-        part=request.part,
+        part=request.part, thumbnails=thumbnails,
     )  # fmt: skip
-    for frame in with_progress(reader, Frame, "looking", info.duration, progress, stop):
+    frames = read_ahead(reader, ahead) if ahead else reader
+    for frame in with_progress(frames, Frame, "looking", info.duration, progress, stop):
         # Motion is measured at one pace, however many frames the backbone takes.
         if motion and frame.time * vision.rate * FRAMES_A_ROW >= measured:
             meter.add(frame)
@@ -445,7 +491,7 @@ def ask_witness(
         grounding.steps,
         grounding.alignment,
         _shots(visual, grounding.alignment.scores.shape[1]),
-        _picture_reader(request, settings),
+        _picture_reader(request, settings, settings.vision.witness.picture_size),
         duration=duration,
         settings=settings.vision.witness,
         ground=settings.nasva.ground,
@@ -454,19 +500,26 @@ def ask_witness(
 
 
 def describe_by_witness(
-    request: Request, visual: VisualFeatures, settings: StepsSettings, duration: float
+    request: Request, visual: VisualFeatures, settings: StepsSettings, duration: float, found: Descriptions
 ) -> Descriptions:
-    """Return the steps of a video in which nobody speaks, in a vision-language model's words for its pictures."""
+    """Return the steps of a video in which nobody speaks, in a vision-language model's words for its pictures.
+
+    found: what a network describes, if one is given; its places are asked about then.
+    """
     from stepline.visual_questions.describe import describe_places
 
-    steps, report, notes = describe_places(
+    told = describe_places(
         _shots(visual, math.ceil(duration)),
-        _picture_reader(request, settings),
+        _picture_reader(request, settings, settings.vision.witness.picture_size),
         duration=duration,
         settings=settings.vision.witness,
+        found=found.steps,
         start=request.part.start if request.part is not None else 0.0,
     )
-    return Descriptions(steps, notes=(*notes, *([FROM_WITNESS] if steps else [])), network={"witness": report})
+    network = found.network if isinstance(found.network, dict) else {}
+    notes = (*found.notes, *told.notes, *([FROM_WITNESS] if told.steps else []))
+    dropped = (*found.dropped, *told.dropped)
+    return Descriptions(told.steps, found.captions, dropped, notes, {**network, "witness": told.report})
 
 
 def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
@@ -476,12 +529,12 @@ def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
 
 
-def _picture_reader(request: Request, settings: StepsSettings) -> "PictureReader":
-    """Return what reads JPEGs of a video, or of its part, by their seconds."""
+def _picture_reader(request: Request, settings: StepsSettings, size: int) -> "PictureReader":
+    """Return what reads JPEGs of a video, or of its part, by their seconds. size: pixels of the shorter side."""
+    from stepline.chat.pictures import jpeg
     from stepline.media import read_frames_at
-    from stepline.visual_questions.questions import jpeg
 
-    start, size = request.part.start if request.part is not None else 0.0, settings.vision.witness.picture_size
+    start = request.part.start if request.part is not None else 0.0
 
     def pictures(seconds: Sequence[float]) -> dict[float, bytes]:
         wanted = {start + second: second for second in seconds}
@@ -580,7 +633,7 @@ def judge_sentences(
     from stepline.wys2.judge import judge_by_grounding, judge_by_words
 
     if alignment is not None and visual.features is not None:
-        shown = judge_by_grounding(transcript, steps, alignment, seconds=settings.seconds)
+        shown = judge_by_grounding(transcript, steps, alignment, seconds=settings.seconds, weights=settings.weights)
         return _with_shown(transcript, shown), BY_GROUNDING
     from stepline.text import embed
 

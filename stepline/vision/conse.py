@@ -41,7 +41,7 @@ class ConSEBackbone:
         self._classes = classes
         self.dim = int(classes.shape[1])  # D, that of the text model
         self._likeliest = likeliest
-        self._text_model = text_model
+        self.text_model = text_model
 
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Return (B, D) unit rows: the names of the likeliest classes, weighted by their probabilities."""
@@ -58,7 +58,7 @@ class ConSEBackbone:
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, D) unit rows."""
-        return embed(texts, model=self._text_model)
+        return embed(texts, model=self.text_model)
 
 
 def load_conse(settings: VisionSettings) -> ConSEBackbone:

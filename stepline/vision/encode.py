@@ -135,6 +135,12 @@ class VideoEncoder:
             logger.warning("%d of %d rows had no frame and repeat their neighbour", len(self.repeated), len(wanted))
         return FeatureSequence(np.concatenate(self._encoded)[source], self._rate, self._backbone.name)
 
+    def take_rows(self) -> tuple[list[int], Matrix]:
+        """Return the rows encoded since the last call, their numbers and (N, D) values, and forget them."""
+        values = np.concatenate(self._encoded) if self._encoded else np.empty((0, self._backbone.dim), np.float32)
+        rows, self._rows, self._encoded = self._rows[: len(values)], self._rows[len(values) :], []
+        return rows, values
+
     def _close_part(self) -> None:
         """Keep the candidate as its part's picture; one of another size than its row's starts the row anew."""
         assert self._candidate is not None

@@ -24,9 +24,14 @@ class WitnessSettings(ChatSettings):
     steps: Annotated[int, Field(ge=1, le=10)] = 3  # that one question asks about, of the same pictures
     together: bool = False  # put the pictures of a question side by side in one, for servers that take one
     picture_size: Annotated[int, Field(ge=64, le=2048)] = 336  # pixels of a picture's shorter side
+    describe: bool = False  # have every place described once first, for all steps, by at most half of the requests
     least_gain: Fraction = 0.005  # rise of P(a step's likeliest place is right) that a question must promise
     right: Positive = 4.0  # answers of this model that were right in other videos; by default as if of 5
     wrong: Positive = 1.0  # and that were wrong
+    machine: Path | None = None  # folder of records that asked this model, as Stepline wrote them; with:
+    corrected: Path | None = (
+        None  # that of the same names as people corrected them: the answers count as right or wrong
+    )
     dry_run: bool = False  # ask nobody; the record says what would be asked
     cache: bool = True  # keep good replies in the cache folder, keyed by model, settings, words and pictures
 

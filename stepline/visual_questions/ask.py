@@ -1,6 +1,7 @@
 """A vision-language model is asked where steps are shown: few questions, each worth its price, each answer weighed.
 
     beliefs = place_beliefs(...)              what speech and pictures say, step by step and place by place
+    ask_for_descriptions(...)                 what is done in each place, once for all steps, where the settings say so
     while questions are worth asking:         and requests, tokens and seconds are left
         choose_questions(...)                 by the expected value of their answers
         answers, several at once              from the cache, else from the server, checked
@@ -10,41 +11,30 @@
 Letters: K steps, P places.
 """
 
-import hashlib
-import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from pydantic import JsonValue
 
 from stepline.chat import orders_a_model
-from stepline.chat.requests import ReplyCache, RequestLimits, ask_with_retries, cache_key, open_cache, run_in_threads
-from stepline.chat.servers import Content, RequestError, Schema, Server, open_server
+from stepline.chat.pictures import PictureReader
+from stepline.chat.requests import RequestLimits, open_cache, run_in_threads
+from stepline.chat.servers import Server, open_server
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.records import Alignment, Step
 from stepline.vision.settings import WitnessSettings
 from stepline.visual_questions.places import move_steps, picture_seconds, place_beliefs, video_places
-from stepline.visual_questions.questions import (
-    QUESTION,
-    REPLY_TOKENS,
-    Reply,
-    choice_question,
-    choice_schema,
-    question_tokens,
-    read_choices,
-)
+from stepline.visual_questions.questions import QUESTION, Reply, choice_question, choice_schema, read_choices
 from stepline.visual_questions.reliability import Ballot, Beliefs, expected_gain, infer, likeliest_places
-
-logger = logging.getLogger(__name__)
-
-PictureReader = Callable[[Sequence[float]], dict[float, bytes]]  # seconds -> a JPEG of each that there is
+from stepline.visual_questions.runner import QuestionRunner, tokens_at_most
 
 TRUSTED = 0.9  # P(the model is of use at all) from which its answers count
 USELESS = 0.95  # P(it is of none) from which it is asked no more, after so many answers:
 ENOUGH = 4
+ALIKE = 0.5  # cosine of MiniLM from which a description tells a step; the most alike one counts alone
 REPEATED = 0.5  # share of the places of an earlier question from which the next one asks the same again
 
 
@@ -77,72 +67,6 @@ class VisualAnswers:
     notes: tuple[str, ...] = ()
 
 
-@dataclass
-class QuestionRunner:
-    """Asks questions about the pictures of one video, by the cache first, within the limits and until a second."""
-
-    server: Server
-    settings: WitnessSettings
-    cache: ReplyCache
-    limits: RequestLimits
-    until: float
-
-    def ask(
-        self,
-        texts: Sequence[str],
-        pictures: Sequence[bytes],
-        content: Callable[[bool], Content],
-        schema: Schema,
-        read: Callable[[str], tuple[Reply, ...]],
-    ) -> tuple[Reply, ...]:
-        """Return the replies to one question; where one is refused it is asked for once more, then says why.
-
-        texts: the words of the question, and pictures, for the cache and the limits. content: the message, reminded of
-        the form or not. read: takes a reply apart.
-        """
-        settings = self.settings
-        key = cache_key(
-            server=self.server.name,
-            question="\n".join(texts),
-            pictures=hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in pictures)).hexdigest(),
-            together=settings.together,
-            max_tokens=settings.max_tokens,
-            temperature=settings.temperature,
-            seed=settings.seed,
-        )
-        kept = self.cache.get(key)
-        if kept is not None and not any(reply.refusal for reply in read(kept)):
-            return read(kept)
-        replies: tuple[Reply, ...] = ()
-        for reminded in (False, True):
-            try:
-                found = ask_with_retries(
-                    self.server,
-                    content(reminded),
-                    settings,
-                    seed=settings.seed + reminded,
-                    until=self.until,
-                    schema=schema,
-                    limits=self.limits,
-                    tokens=_tokens(texts, len(pictures), settings),
-                )
-            except RequestError as fault:
-                return replies or (Reply(refusal=fault.reason),) * len(read(""))
-            replies = read(found.text)
-            if not any(reply.refusal for reply in replies):
-                if found.complete:
-                    self.cache.put(key, found.text)
-                break
-            logger.info("%s: %s", texts[1:], [reply.refusal for reply in replies])
-        return replies
-
-
-def _tokens(texts: Sequence[str], pictures: int, settings: WitnessSettings) -> int:
-    """Return about how many tokens a question of these words takes; a picture is twice as long as wide at most."""
-    pixels = [(settings.picture_size, 2 * settings.picture_size)] * pictures
-    return question_tokens(sum(map(len, texts)), pixels) + REPLY_TOKENS * max(len(texts) - 1, 1)
-
-
 def ask_about_steps(
     steps: Sequence[Step],
     alignment: Alignment,
@@ -164,21 +88,98 @@ def ask_about_steps(
     places = video_places(shots)
     prior = place_beliefs(steps, alignment, places)
     seconds = picture_seconds(alignment, places, duration)
+    if settings.dry_run:
+        report, note = _plan(prior, seconds, steps, settings, start)
+        return VisualAnswers(tuple(steps), alignment, report, (note,))
+    opened = server or open_server(settings)
+    limits = RequestLimits(settings.requests, settings.tokens)
+    runner = QuestionRunner(
+        opened, settings, open_cache(settings.cache), limits, until=time.monotonic() + settings.deadline
+    )
+    known: dict[float, bytes] = {}  # pictures by their seconds
+    told = Descriptions()
+    try:
+        if settings.describe:
+            told = ask_for_descriptions(runner, steps, places, pictures, known, duration)
+        asked, beliefs = _ask_while_worth_it(runner, steps, prior, seconds, pictures, known, told.ballots)
+    finally:
+        opened.close()
+    trusted = 1 - beliefs.useless >= TRUSTED
+    report = _report(asked, steps, opened, limits, beliefs, trusted, start)
+    if told.seconds:
+        report["descriptions"] = {"pictures": [start + second for second in told.seconds], "words": list(told.words)}
+    notes = _notes(asked, beliefs, trusted=trusted)
+    if not trusted:
+        return VisualAnswers(tuple(steps), alignment, report, notes)
+    for question, replies in asked:
+        for k, reply in zip(question.steps, replies, strict=True):
+            if reply.answer is not None:
+                seconds[k, question.choices[reply.answer]] = question.seconds[reply.answer]
+    moved, rows = move_steps(
+        steps, alignment, shots, seconds, prior, beliefs.agreed, duration=duration, settings=ground or GroundSettings()
+    )
+    return VisualAnswers(_with_answers(moved, asked, start), rows, report, notes)
+
+
+@dataclass(frozen=True)
+class Descriptions:
+    """What a model says is done in some places of a video: their seconds and its words, and which steps those tell."""
+
+    seconds: tuple[float, ...] = ()
+    words: tuple[str, ...] = ()
+    ballots: tuple[Ballot, ...] = ()
+
+
+def ask_for_descriptions(
+    runner: QuestionRunner,
+    steps: Sequence[Step],
+    places: Sequence[slice],
+    pictures: PictureReader,
+    known: dict[float, bytes],
+    duration: float,
+) -> Descriptions:
+    """Return the places' descriptions, each asked for once and compared with all steps; none where too many are needed.
+
+    They may take half of the requests at most. known: pictures read so far; more are added. A description that is the
+    likest to a step's words counts as an answer on it; where none is like them nothing is answered, for words may
+    differ for the same thing.
+    """
+    settings = runner.settings
+    if -(-len(places) // settings.choices) > settings.requests // 2:
+        return Descriptions()
+    middles = [min((place.start + place.stop) // 2 + 0.5, max(0.0, duration - 0.1)) for place in places]
+    known |= pictures([second for second in middles if second not in known])
+    shown = [p for p, second in enumerate(middles) if second in known]
+    replies = runner.describe([known[middles[p]] for p in shown])
+    told = [(p, reply.after) for p, reply in zip(shown, replies, strict=True) if reply.after]
+    ballots: list[Ballot] = []
+    if told:
+        from stepline.text import embed
+
+        choices, words = tuple(p for p, _ in told), [text for _, text in told]
+        likeness = embed([step.text for step in steps]) @ embed(words).T  # (K, described places)
+        ballots = [Ballot(k, choices, int(row.argmax())) for k, row in enumerate(likeness) if row.max() >= ALIKE]
+    return Descriptions(tuple(middles[p] for p in shown), tuple(reply.after for reply in replies), tuple(ballots))
+
+
+def _ask_while_worth_it(
+    runner: QuestionRunner,
+    steps: Sequence[Step],
+    prior: Array,
+    seconds: Array,
+    pictures: PictureReader,
+    known: dict[float, bytes],
+    described: Sequence[Ballot],
+) -> tuple[list[Asked], Beliefs]:
+    """Return what was asked, round by round, and what is believed then.
+
+    prior: (K, P + 1); seconds: (K, P). known: pictures read so far, by their seconds; more are added. described: what
+    descriptions answer, before.
+    """
+    settings, limits, workers = runner.settings, runner.limits, runner.server.workers
     asked: list[Asked] = []
     rng = np.random.default_rng(settings.seed)
-    beliefs = infer(prior, (), settings.right, settings.wrong)
-    if settings.dry_run:
-        planned = choose_questions(beliefs, (), steps, seconds, settings, rng, settings.requests)
-        report = _plan(planned, steps, settings, start)
-        most = f"at most {report['requests']} requests, {report['tokens']} tokens and {settings.deadline:g} s"
-        note = f"dry run: a vision-language model would be asked {most}; first on {len(planned)} sets of pictures"
-        return VisualAnswers(tuple(steps), alignment, report, (note,))
-    limits = RequestLimits(settings.requests, settings.tokens)
-    opened = server or open_server(settings)
-    cache = open_cache(settings.cache)
-    until = time.monotonic() + settings.deadline
-    runner = QuestionRunner(opened, settings, cache, limits, until)
-    known: dict[float, bytes] = {}  # pictures by their seconds
+    beliefs = infer(prior, described, settings.right, settings.wrong)
 
     def answer(question: Question) -> tuple[Reply, ...]:
         texts, shown = [steps[k].text for k in question.steps], [known[second] for second in question.seconds]
@@ -190,36 +191,21 @@ def ask_about_steps(
             lambda text: read_choices(text, len(texts), len(shown)),
         )
 
-    try:
-        while limits.sent < settings.requests and not _found_out(beliefs, asked):
-            count = min(opened.workers, settings.requests - limits.sent)
-            chosen = choose_questions(beliefs, asked, steps, seconds, settings, rng, count)
-            missing = sorted({t for question in chosen for t in question.seconds} - known.keys())
-            known |= pictures(missing) if missing else {}
-            chosen = [q for q in chosen if all(second in known for second in q.seconds)]
-            if not chosen:
-                break
-            found = run_in_threads(answer, chosen, workers=opened.workers, until=until)
-            late = Reply(refusal="no answer in time")
-            asked += [(q, found.get(n, (late,) * len(q.steps))) for n, q in enumerate(chosen)]
-            beliefs = infer(prior, _ballots(asked), settings.right, settings.wrong)
-            if all(reply.refusal for _, each in asked[-len(chosen) :] for reply in each):
-                break
-    finally:
-        opened.close()
-    trusted = 1 - beliefs.useless >= TRUSTED
-    report = _report(asked, steps, opened, limits, beliefs, trusted, start)
-    notes = _notes(asked, beliefs, trusted=trusted)
-    if not trusted:
-        return VisualAnswers(tuple(steps), alignment, report, notes)
-    for question, replies in asked:
-        for k, reply in zip(question.steps, replies, strict=True):
-            if reply.answer is not None:
-                seconds[k, question.choices[reply.answer]] = question.seconds[reply.answer]
-    moved, rows = move_steps(
-        steps, alignment, shots, seconds, prior, beliefs.places, duration=duration, settings=ground or GroundSettings()
-    )
-    return VisualAnswers(_with_answers(moved, asked, start), rows, report, notes)
+    while limits.sent < settings.requests and not _found_out(beliefs, asked):
+        count = min(workers, settings.requests - limits.sent)
+        chosen = choose_questions(beliefs, asked, steps, seconds, settings, rng, count)
+        missing = sorted({t for question in chosen for t in question.seconds} - known.keys())
+        known |= pictures(missing) if missing else {}
+        chosen = [q for q in chosen if all(second in known for second in q.seconds)]
+        if not chosen:
+            break
+        found = run_in_threads(answer, chosen, workers=workers, until=runner.until)
+        late = Reply(refusal="no answer in time")
+        asked += [(q, found.get(n, (late,) * len(q.steps))) for n, q in enumerate(chosen)]
+        beliefs = infer(prior, [*described, *_ballots(asked)], settings.right, settings.wrong)
+        if all(reply.refusal for _, each in asked[-len(chosen) :] for reply in each):
+            break
+    return asked, beliefs
 
 
 def choose_questions(
@@ -257,10 +243,14 @@ def choose_questions(
 
 
 def _value(beliefs: Beliefs, asked: Sequence[Asked], k: int, choices: Sequence[int]) -> tuple[float, bool]:
-    """Return what an answer on step k is worth, and whether it was asked about most of these places before."""
+    """Return what an answer on step k is worth, and whether it was asked about most of these places before.
+
+    Its worth to the adverse reading counts where that is more: without that reading's consent no step moves.
+    """
     earlier = [set(question.choices) for question, _ in asked if k in question.steps]
     again = any(len(places & set(choices)) > REPEATED * len(choices) for places in earlier)
-    return expected_gain(beliefs.places[k], choices, beliefs.mean, again=again), again
+    rows = (beliefs.places[k], beliefs.adverse[k])
+    return max(expected_gain(row, choices, beliefs.mean, again=again) for row in rows), again
 
 
 def _ballots(asked: Sequence[Asked]) -> list[Ballot]:
@@ -334,17 +324,24 @@ def _report(
 
 
 def _plan(
-    planned: Sequence[Question], steps: Sequence[Step], settings: WitnessSettings, start: float
-) -> dict[str, JsonValue]:
-    """Return what would be asked first; answers decide what is asked then, up to the limits."""
-    tokens = [_tokens([QUESTION, *(steps[k].text for k in q.steps)], len(q.choices), settings) for q in planned]
-    return {
+    prior: Array, seconds: Array, steps: Sequence[Step], settings: WitnessSettings, start: float
+) -> tuple[dict[str, JsonValue], str]:
+    """Return what would be asked first, and at most, with a note; answers decide what is asked then."""
+    rng = np.random.default_rng(settings.seed)
+    beliefs = infer(prior, (), settings.right, settings.wrong)
+    planned = choose_questions(beliefs, (), steps, seconds, settings, rng, settings.requests)
+    tokens = [tokens_at_most([QUESTION, *(steps[k].text for k in q.steps)], len(q.choices), settings) for q in planned]
+    most = min(settings.tokens, max(tokens, default=0) * settings.requests)
+    limits = f"at most {settings.requests} requests, {most} tokens and {settings.deadline:g} s"
+    note = f"dry run: a vision-language model would be asked {limits}; first on {len(planned)} sets of pictures"
+    questions: list[JsonValue] = [
+        {"steps": [steps[k].id for k in q.steps], "pictures": [start + second for second in q.seconds]} for q in planned
+    ]
+    report: dict[str, JsonValue] = {
         "dry_run": True,
-        "questions": [
-            {"steps": [steps[k].id for k in q.steps], "pictures": [start + second for second in q.seconds]}
-            for q in planned
-        ],
+        "questions": questions,
         "requests": settings.requests,
-        "tokens": min(settings.tokens, max(tokens, default=0) * settings.requests),
+        "tokens": most,
         "seconds": settings.deadline,
     }
+    return report, note

@@ -4,27 +4,34 @@ Every step rests on the seconds of a place and is marked as seen and not said. N
 are: P(shown) is the reliability that the settings give the model before any answer.
 """
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from stepline.chat.requests import RequestLimits, open_cache, run_in_threads
+from stepline.chat.pictures import PictureReader
+from stepline.chat.requests import RequestLimits, open_cache
 from stepline.chat.servers import Server, open_server
-from stepline.records import Span, Step
+from stepline.records import Rejected, Span, Step
 from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.ask import PictureReader, QuestionRunner
 from stepline.visual_questions.places import video_places
-from stepline.visual_questions.questions import (
-    DESCRIPTION,
-    Reply,
-    description_question,
-    description_schema,
-    read_descriptions,
-)
+from stepline.visual_questions.questions import Reply
+from stepline.visual_questions.runner import QuestionRunner
 from stepline.writing.types import instruction_kind
 
 SEEN = "seen, not said: the words of a vision-language model"
+
+
+@dataclass(frozen=True)
+class PlaceDescriptions:
+    """The steps that are seen, what was left out, what the record says of the asking, and notes."""
+
+    steps: tuple[Step, ...]
+    dropped: tuple[Rejected, ...]
+    report: dict[str, JsonValue]
+    notes: tuple[str, ...]
 
 
 def describe_places(
@@ -33,42 +40,35 @@ def describe_places(
     *,
     duration: float,
     settings: WitnessSettings,
+    found: Sequence[Step] = (),
     server: Server | None = None,
     start: float = 0.0,
-) -> tuple[tuple[Step, ...], dict[str, JsonValue], tuple[str, ...]]:
-    """Return the steps that are seen, what the record says of the asking, and notes.
+) -> PlaceDescriptions:
+    """Return the steps that are seen in the places of a video in which nobody speaks.
 
-    shots: slices of whole seconds. Of more places than the requests allow, evenly spread ones are looked at. start: as
-    of `ask_about_steps`. Raises WriterError where the server is not there or refuses access.
+    shots: slices of whole seconds. found: steps of a network (ProcX); their spans are the places then, and
+    keep its beliefs: words are the model's, its own an alternative. Of more places than the requests allow, evenly
+    spread ones are looked at. start: as of `ask_about_steps`. Raises WriterError where the server is not there or
+    refuses access.
     """
-    places = [place for place in video_places(shots) if place.start < duration]
+    places = [step.spans[0] for step in found] or [
+        Span(float(place.start), min(float(place.stop), duration))
+        for place in video_places(shots)
+        if place.start < duration
+    ]
     most = max(1, settings.requests * settings.choices)
-    chosen = [places[n * len(places) // most] for n in range(most)] if len(places) > most else places
-    seconds = [min((place.start + place.stop) // 2 + 0.5, max(0.0, duration - 0.1)) for place in chosen]
-    found = pictures(seconds) if settings.requests and not settings.dry_run else {}
-    looked = [(place, second) for place, second in zip(chosen, seconds, strict=True) if second in found]
-    groups = [looked[n : n + settings.choices] for n in range(0, len(looked), settings.choices)]
+    rows = [n * len(places) // most for n in range(most)] if len(places) > most else list(range(len(places)))
+    seconds = [round(min(_middle(places[row], whole=not found), max(0.0, duration - 0.1)), 2) for row in rows]
+    shown = pictures(seconds) if settings.requests and not settings.dry_run else {}
+    looked = [(row, second) for row, second in zip(rows, seconds, strict=True) if second in shown]
     limits = RequestLimits(settings.requests, settings.tokens)
     opened = server or open_server(settings)
     until = time.monotonic() + settings.deadline
     runner = QuestionRunner(opened, settings, open_cache(settings.cache), limits, until)
-
-    def describe(group: Sequence[tuple[slice, float]]) -> tuple[Reply, ...]:
-        shown = [found[second] for _, second in group]
-        return runner.ask(
-            [DESCRIPTION],
-            shown,
-            lambda reminded: description_question(shown, together=settings.together, reminded=reminded),
-            description_schema(len(shown)),
-            lambda text: read_descriptions(text, len(shown)),
-        )
-
     try:
-        answered = run_in_threads(describe, groups, workers=opened.workers, until=until)
+        replies = runner.describe([shown[second] for _, second in looked])
     finally:
         opened.close()
-    late = Reply(refusal="no answer in time")
-    replies = [reply for n, group in enumerate(groups) for reply in answered.get(n, (late,) * len(group))]
     refused = [reply.refusal for reply in replies if reply.refusal]
     notes = []
     if refused:
@@ -81,22 +81,49 @@ def describe_places(
         "described": [reply.after for reply in replies],
     }
     if settings.dry_run:
-        count = -(-len(chosen) // settings.choices)
-        notes.append(f"dry run: a vision-language model would be shown {len(chosen)} pictures in {count} requests")
+        count = -(-len(rows) // settings.choices)
+        notes.append(f"dry run: a vision-language model would be shown {len(rows)} pictures in {count} requests")
+    told = {row: reply for (row, _), reply in zip(looked, replies, strict=True)}
+    if found:
+        steps, dropped = _in_words_of(found, told)
+        return PlaceDescriptions(steps, dropped, report, tuple(notes))
     reliability = settings.right / (settings.right + settings.wrong)
-    return _steps([(place, reply.after) for (place, _), reply in zip(looked, replies, strict=True)], duration,
-                  reliability), report, tuple(notes)  # fmt: skip
+    seen = _steps([(places[row], reply.after) for row, reply in told.items()], reliability)
+    return PlaceDescriptions(seen, (), report, tuple(notes))
 
 
-def _steps(described: Sequence[tuple[slice, str]], duration: float, score: float) -> tuple[Step, ...]:
-    """Return a step for each run of neighbouring places of the same words; places of no words are none."""
-    runs: list[tuple[int, int, str]] = []
-    for place, text in described:
-        if runs and runs[-1][2].lower() == text.lower() and runs[-1][1] == place.start:
-            runs[-1] = (runs[-1][0], place.stop, runs[-1][2])
+def _middle(span: Span, *, whole: bool) -> float:
+    """Return the second whose picture stands for a place; of whole seconds, the middle of one."""
+    return (int(span.start) + math.ceil(span.end)) // 2 + 0.5 if whole else span.center
+
+
+def _in_words_of(found: Sequence[Step], told: Mapping[int, Reply]) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
+    """Return a network's steps in the model's words, and those in whose pictures it sees nothing being done."""
+    steps: list[Step] = []
+    dropped: list[Rejected] = []
+    for row, step in enumerate(found):
+        reply = told.get(row)
+        if reply is None or reply.refusal:
+            steps.append(step)
+        elif not reply.after:
+            dropped.append(Rejected("step", "a vision-language model sees nothing being done there", text=step.text))
         else:
-            runs.append((place.start, place.stop, text))
-    spans = [(Span(float(first), min(float(last), duration)), text) for first, last, text in runs if text]
+            words = tuple(text for text in (step.text, *step.alternatives) if text != reply.after)
+            kind = instruction_kind(reply.after)
+            steps.append(
+                step.model_copy(update={"text": reply.after, "alternatives": words, "kind": kind, "seen": (SEEN,)})
+            )
+    return tuple(steps), tuple(dropped)
+
+
+def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:
+    """Return a step for each run of neighbouring places of the same words; places of no words are none."""
+    runs: list[tuple[Span, str]] = []
+    for place, text in described:
+        if runs and runs[-1][1].lower() == text.lower() and runs[-1][0].end == place.start:
+            runs[-1] = (Span(runs[-1][0].start, place.end), runs[-1][1])
+        else:
+            runs.append((place, text))
     return tuple(
         Step(
             id=str(number),
@@ -108,5 +135,5 @@ def _steps(described: Sequence[tuple[slice, str]], duration: float, score: float
             score=score,
             seen=(SEEN,),
         )
-        for number, (span, text) in enumerate(spans, start=1)
+        for number, (span, text) in enumerate([run for run in runs if run[1]], start=1)
     )

@@ -6,26 +6,21 @@ result counts as well. A reply is a JSON object of exactly that; any other is re
 time and adds nothing. Words of the video are quoted as data.
 """
 
-import base64
 import contextlib
-import io
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stepline.chat import quoted
+from stepline.chat.pictures import LETTERS, with_pictures
 from stepline.chat.servers import Content, Schema
 from stepline.limits import parse_json
 from stepline.writing.llm.prompts import read_reply
 
-LETTERS = "ABCDEFGHIJKLMNOPQRST"
 NONE = "none"
 LONGEST_STEP = 200  # characters of a step that are quoted
 LONGEST_REPLY = 4000  # characters
-ACROSS = 4  # pictures side by side in one
-TEXT_TOKENS, PICTURE_TOKENS = 4, 750  # characters and pixels of a token, about; providers' own rules lie around it
 REPLY_TOKENS = 30  # of a reply on one step, about
 
 QUESTION = """These pictures come from one how-to video, one a place of it; each has a letter.
@@ -65,22 +60,13 @@ def choice_question(
     letters = LETTERS[: len(pictures)]
     lines = [f"{n}. <step>{quoted(step)[:LONGEST_STEP]}</step>" for n, step in enumerate(steps, start=1)]
     text = QUESTION.format(steps="\n".join(lines), letters=", ".join(letters))
-    return _with_pictures(text + (REMINDER if reminded else ""), pictures, together=together)
-
-
-def _with_pictures(text: str, pictures: Sequence[bytes], *, together: bool) -> Content:
-    parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
-    if together:
-        return [*parts, _picture(side_by_side(pictures))]
-    for letter, picture in zip(LETTERS, pictures, strict=False):
-        parts += [{"type": "text", "text": f"{letter}:"}, _picture(picture)]
-    return parts
+    return with_pictures(text + (REMINDER if reminded else ""), pictures, together=together)
 
 
 def description_question(pictures: Sequence[bytes], *, together: bool = False, reminded: bool = False) -> Content:
     """Return the message that asks what is done in each picture (JPEG)."""
     text = DESCRIPTION.format(letters=", ".join(LETTERS[: len(pictures)]))
-    return _with_pictures(text + (DESCRIPTION_REMINDER if reminded else ""), pictures, together=together)
+    return with_pictures(text + (DESCRIPTION_REMINDER if reminded else ""), pictures, together=together)
 
 
 def description_schema(count: int) -> Schema:
@@ -148,41 +134,3 @@ def _read_choice(tree: object, count: int) -> Reply:
     if len(letter) != 1 or letter not in LETTERS[:count]:
         return Reply(refusal="the reply names no picture")
     return Reply(LETTERS.index(letter), after)
-
-
-def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
-    """Return about how many tokens a question takes: its characters, its pictures' widths and heights."""
-    pixels = sum(width * height for width, height in pictures)
-    return math.ceil(text / TEXT_TOKENS) + math.ceil(pixels / PICTURE_TOKENS)
-
-
-def side_by_side(pictures: Sequence[bytes]) -> bytes:
-    """Return one JPEG of all pictures, each with its letter in the corner, four in a row."""
-    from PIL import Image, ImageDraw
-
-    opened = [Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures]
-    width, height = max(one.width for one in opened), max(one.height for one in opened)
-    rows = math.ceil(len(opened) / ACROSS)
-    sheet = Image.new("RGB", (width * min(ACROSS, len(opened)), height * rows))
-    draw = ImageDraw.Draw(sheet)
-    for n, one in enumerate(opened):
-        corner = (n % ACROSS * width, n // ACROSS * height)
-        sheet.paste(one, corner)
-        draw.rectangle((*corner, corner[0] + 22, corner[1] + 22), fill="black")
-        draw.text((corner[0] + 6, corner[1] + 2), LETTERS[n], fill="white", font_size=18)
-    return jpeg(sheet)
-
-
-def jpeg(image: Any) -> bytes:
-    """Return a PIL image, or an array (H, W, 3) uint8, as JPEG."""
-    from PIL import Image
-
-    picture = image if isinstance(image, Image.Image) else Image.fromarray(image)
-    buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=80)
-    return buffer.getvalue()
-
-
-def _picture(data: bytes) -> dict[str, Any]:
-    url = "data:image/jpeg;base64," + base64.b64encode(data).decode("ascii")
-    return {"type": "image_url", "image_url": {"url": url}}

@@ -14,14 +14,20 @@ all questions of a video and unknown: a Beta prior times what the steps themselv
 
 so that steps that speech and pictures place surely find out a model that answers at random, always the same, or
 something else, and its answers then weigh nothing. How sure the prior may be of itself is not known either: it is
-raised to each of a few powers, which the answers weigh by what they make of them. Source: Dawid and Skene 1979, with
-the grounder's posterior in place of other annotators. Letters: K steps, P places, R reliabilities, G behaviours.
+raised to each of a few powers, which the answers weigh by what they make of them.
+
+A few answers hardly tell a good model beside a poor prior from a poor model beside a good prior, and nobody asked so
+that steps become worse. So a step moves only where every reading of the answers that is still plausible, a power and a
+reliability of their highest-density region, moves it (a Gamma-minimax decision), and questions are chosen by what they
+would tell the reading that speaks most against it, too. Source: Dawid and Skene 1979, with the grounder's posterior in
+place of other annotators. Letters: K steps, P places, N powers, R reliabilities, G behaviours.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.grounding.said_to_shown import Array
 
@@ -32,6 +38,7 @@ AGAIN = 0.5  # of a first answer's log likelihood, that the same question asked 
 POWERS = (1.0, 1.5, 2.5, 4.0)  # of the prior: words place steps surely in one video and hardly in another
 USELESS = 0.5  # P(the model's answers say nothing at all) before any of them
 LOW = 0.1  # reliability up to which they say too little
+PLAUSIBLE = 0.9  # P(power, r) of the readings of the answers that must agree before a step moves
 LEAST = 1e-3  # P(place) that no prior takes away altogether, shared by all places
 
 
@@ -50,9 +57,16 @@ class Ballot:
 
 @dataclass(frozen=True)
 class Beliefs:
-    """places: (K, P + 1) P(step k is shown in place p), the last column P(it is not shown); reliability: (R,) P(r)."""
+    """What the answers make of the steps, each (K, P + 1), the last column P(it is not shown), and of who answers.
+
+    places: P(step k is shown in place p). agreed: the same where all plausible readings of the answers agree on the
+    direction of the change, else the prior. adverse: by the plausible reading that speaks most for the prior's place.
+    reliability: (R,) P(r).
+    """
 
     places: Array
+    agreed: Array
+    adverse: Array
     reliability: Array
 
     @property
@@ -81,11 +95,36 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
     beta = (1 - USELESS) * beta / beta.sum()
     beta[0] += USELESS
     found = [_infer_at(sharpened(prior, power), ballots, beta) for power in POWERS]
-    weight = np.exp([evidence - max(each[2] for each in found) for _, _, evidence in found])
-    weight /= weight.sum()
-    places = sum(w * places for w, (places, _, _) in zip(weight, found, strict=True))
-    reliability = sum(w * r for w, (_, r, _) in zip(weight, found, strict=True))
-    return Beliefs(np.asarray(places), np.asarray(reliability))
+    log_weight = np.stack([each for _, each, _ in found])  # (N, R)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()  # P(power, r | answers)
+    plausible = highest_density(weight, PLAUSIBLE)  # (N, R)
+    places = np.einsum("nr,nkp->kp", weight, np.stack([each for each, _, _ in found]))
+    agreed, adverse = prior.copy(), places.copy()
+    for k in sorted({ballot.step for ballot in ballots}):
+        rows = np.stack([readings[k] for _, _, readings in found])  # (N, R, P + 1)
+        places[k] = np.einsum("nr,nrp->p", weight, rows)
+        agreed[k], adverse[k] = _agreed(prior[k], places[k], rows[plausible])
+    return Beliefs(places, agreed, adverse, weight.sum(axis=0))
+
+
+def highest_density(weight: Array, part: float) -> npt.NDArray[np.bool_]:
+    """Return the fewest likeliest entries that hold `part` of all weight together, as a mask; ties keep the first."""
+    order = np.argsort(-weight, axis=None, kind="stable")
+    count = int(np.searchsorted(weight.ravel()[order].cumsum(), part * weight.sum())) + 1
+    mask = np.zeros(weight.size, dtype=bool)
+    mask[order[:count]] = True
+    return mask.reshape(weight.shape)
+
+
+def _agreed(before: Array, after: Array, readings: Array) -> tuple[Array, Array]:
+    """Return a step's row (P + 1,) as far as all readings (N, P + 1) agree on it, and the adverse reading."""
+    old, new = int(before[:-1].argmax()), int(after[:-1].argmax())
+    lead = readings[:, new] - readings[:, old] if new != old else readings[:, old]
+    shown = after[:-1] if new != old and (lead > 0).all() else before[:-1]
+    change = readings[:, -1] - before[-1]
+    unseen = after[-1] if (change > 0).all() or (change < 0).all() else before[-1]
+    return np.append(shown / shown.sum() * (1 - unseen), unseen), readings[lead.argmin()]
 
 
 def sharpened(prior: Array, power: float) -> Array:
@@ -94,8 +133,11 @@ def sharpened(prior: Array, power: float) -> Array:
     return np.concatenate([shown / shown.sum(axis=1, keepdims=True) * (1 - prior[:, -1:]), prior[:, -1:]], axis=1)
 
 
-def _infer_at(prior: Array, ballots: Sequence[Ballot], beta: Array) -> tuple[Array, Array, float]:
-    """Return places (K, P + 1), P(r) (R,) and the log evidence of the answers, for one prior; beta: P(r) before."""
+def _infer_at(prior: Array, ballots: Sequence[Ballot], beta: Array) -> tuple[Array, Array, dict[int, Array]]:
+    """Return the prior, log P(r, answers) (R,) and each asked step's P(place | r, answers), (R, P + 1).
+
+    prior: (K, P + 1), raised to one power. beta: P(r) before.
+    """
     letters = max((len(ballot.choices) for ballot in ballots), default=1)
     behaviours = [EVENLY, NEVER_NONE, ALWAYS_NONE, *[ANOTHER / 3] * 3, *[LETTER / letters] * letters]  # (G,)
     log_joint = np.log(np.outer(beta, behaviours))  # (R, G)
@@ -107,13 +149,14 @@ def _infer_at(prior: Array, ballots: Sequence[Ballot], beta: Array) -> tuple[Arr
     for k, log_truth in log_truths.items():
         log_steps[k] = np.log(np.einsum("p,prg->rg", prior[k], np.exp(log_truth)))
         log_joint = log_joint + log_steps[k]
-    places = prior.copy()
-    for k, log_truth in log_truths.items():
-        others = np.exp(log_joint - log_steps[k] - (log_joint - log_steps[k]).max())  # (R, G), by the other steps
-        rows = prior[k] * np.einsum("rg,prg->p", others, np.exp(log_truth))
-        places[k] = rows / rows.sum()
-    joint = np.exp(log_joint - log_joint.max())
-    return places, joint.sum(axis=1) / joint.sum(), float(log_joint.max() + np.log(joint.sum()))
+    best = log_joint.max(axis=1, keepdims=True)  # (R, 1)
+    joint = np.exp(log_joint - best)
+    guess = joint / joint.sum(axis=1, keepdims=True)  # P(g | r, answers)
+    readings = {
+        k: prior[k] * np.einsum("rg,prg->rp", guess, np.exp(log_truth - log_steps[k]))
+        for k, log_truth in log_truths.items()
+    }
+    return prior, best[:, 0] + np.log(joint.sum(axis=1)), readings
 
 
 def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:

@@ -1,5 +1,6 @@
 """Steps from a transcript: what the speaker does or tells the viewer to do, one imperative action a step."""
 
+from stepline.chat.pictures import VideoPictures
 from stepline.plugins import load_plugin
 from stepline.records import Transcript
 from stepline.writing.settings import WritingSettings
@@ -8,16 +9,19 @@ from stepline.writing.types import WrittenSteps
 __all__ = ["WritingSettings", "WrittenSteps", "write_steps"]
 
 
-def write_steps(transcript: Transcript, settings: WritingSettings | None = None) -> WrittenSteps:
+def write_steps(
+    transcript: Transcript, settings: WritingSettings | None = None, *, pictures: VideoPictures | None = None
+) -> WrittenSteps:
     """Return the steps that the transcript tells, each with the sentences it rests on.
 
+    pictures: of the video, for a language model that sees, where the settings say so.
     Raises ModelError when the writer's model is missing, WriterError when it fails.
     """
     settings = WritingSettings() if settings is None else settings
     if settings.writer == "llm":
         from stepline.writing.llm.writer import write_llm
 
-        return write_llm(transcript, settings.llm)
+        return write_llm(transcript, settings.llm, pictures=pictures)
     if settings.writer != "extractive":
         written: WrittenSteps = load_plugin("writers", settings.writer)(transcript, settings)
         return written

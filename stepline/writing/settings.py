@@ -1,9 +1,9 @@
 """Settings of the step writers: which one runs, which language model answers, how and how long it is asked."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from stepline.chat.settings import ChatServerSettings, ChatSettings
 from stepline.plugins import choice
@@ -25,6 +25,25 @@ class LlmSettings(ChatSettings, PromptSettings):
 
     floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.40  # MiniLM cosine below which a sentence is no support
     cache: bool = True  # keep good replies in the cache folder, keyed by model, prompt, settings and chunk
+    pictures: Annotated[int, Field(ge=0, le=20)] = 0  # of the video that a model that sees is shown beside each chunk
+    picture_size: Annotated[int, Field(ge=64, le=2048)] = 336  # pixels of a picture's shorter side
+    together: bool = False  # put the pictures of a chunk side by side in one, for servers that take one
+    projector: Path | None = None  # the GGUF of a local model's projector (mmproj), with which it sees
+    dry_run: bool = False  # ask nobody; a note says what would be asked, the extractive writer writes
+
+    @property
+    def projector_file(self) -> Path | None:
+        """The GGUF file of the projector."""
+        return self.projector
+
+    @model_serializer(mode="wrap")
+    def _without_pictures(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store what concerns pictures only where some are shown: results without any stay what they are."""
+        tree: dict[str, Any] = stored(self)
+        unused = () if self.pictures else ("pictures", "picture_size", "together", "projector")
+        for name in (*unused, *(() if self.dry_run else ("dry_run",))):
+            tree.pop(name, None)
+        return tree
 
 
 WriterName = Annotated[str, choice("writers")]

@@ -20,7 +20,8 @@ _AVOID = re.compile(
 class WrittenSteps:
     """The steps in the order in which they are told, what was refused and why, and what the user should know.
 
-    steps: ids "1", "2", ...; every one cites its sentences; spans, at and status are empty until it is grounded.
+    steps: ids "1", "2", ...; every one cites its sentences; spans, at and status are empty until it is grounded. One
+    that nobody says and a picture shows cites none; `at` is the second of that picture.
     notes: one line each, for example that a deadline passed and another writer served a part.
     """
 

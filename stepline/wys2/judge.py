@@ -37,18 +37,31 @@ def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
     """
     if len(cited) != len(wording):
         raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {len(cited)}")
-    return _probabilities("words", clipped_logit(predict_visibility(wording)), np.asarray(cited, dtype=np.float64))
+    evidence = clipped_logit(predict_visibility(wording))
+    rows = np.column_stack([evidence, np.asarray(cited, dtype=np.float64), np.ones(len(cited))])  # (S, 3)
+    return _probabilities(rows, regression_weights("words"))
 
 
 def judge_by_grounding(
-    transcript: Transcript, steps: Sequence[Step], alignment: Alignment, *, seconds: float = SHORTEST
+    transcript: Transcript,
+    steps: Sequence[Step],
+    alignment: Alignment,
+    *,
+    seconds: float = SHORTEST,
+    weights: Sequence[float] | None = None,
 ) -> tuple[float, ...]:
     """Return P(the picture shows it while it is said) of every sentence, (S,), by the steps that were grounded.
 
-    alignment: row k is that of step k. seconds: of the clip, at least. Raises ShapeError for another count of rows.
+    alignment: row k is that of step k. seconds: of the clip, at least. weights: three, of a refit; None: as shipped.
+    Raises ShapeError for another count of rows.
     """
-    cited, on_screen = grounding_evidence(transcript, steps, alignment, seconds=seconds)
-    return _probabilities("grounding", cited * clipped_logit(on_screen), cited)
+    rows = judge_rows(*grounding_evidence(transcript, steps, alignment, seconds=seconds))
+    return _probabilities(rows, regression_weights("grounding") if weights is None else np.array(weights))
+
+
+def judge_rows(cited: Array, on_screen: Array) -> Array:
+    """Return what the regression weighs, (S, 3): log odds of being on screen where a step rests on it, that, and 1."""
+    return np.column_stack([cited * clipped_logit(on_screen), cited, np.ones(len(cited))])
 
 
 def grounding_evidence(
@@ -86,10 +99,8 @@ def judged_span(span: Span, seconds: float = SHORTEST) -> Span:
     return Span(start, max(span.end, start + seconds))
 
 
-def _probabilities(kind: str, evidence: Array, cited: Array) -> tuple[float, ...]:
-    weights = regression_weights(kind)
-    logits = np.column_stack([evidence, cited, np.ones(len(cited))]) @ weights  # (S,)
-    return tuple(float(p) for p in 1 / (1 + np.exp(-logits)))
+def _probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
+    return tuple(float(p) for p in 1 / (1 + np.exp(-(rows @ weights))))
 
 
 @functools.cache

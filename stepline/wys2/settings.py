@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from stepline.settings import Count, Fraction, Heads, Layers, NonNegative, Positive, Settings, Width
+from stepline.settings import Count, Fraction, Heads, Layers, NonNegative, Offset, Positive, Settings, Width
 from stepline.training.settings import TrainSettings
 
 LabelKind: TypeAlias = Literal["ss", "vr", "mc"]
@@ -14,6 +14,7 @@ Ranking: TypeAlias = Literal["tasks", "clips"]
 Score: TypeAlias = Literal["dot", "cosine", "joint"]
 NegativeKind: TypeAlias = Literal["texts", "videos", "both"]
 Objective: TypeAlias = Literal["nce", "mil-nce", "mil-nce-released"]
+JudgeWeights: TypeAlias = tuple[Offset, Offset, Offset]
 
 SETTINGS_FILE = "settings.json"  # in the folder of a training run
 # For ready features; WYS2's 1e-5 (section 4; epochs unsaid) is for S3D, and leaves two heads at chance.
@@ -92,6 +93,13 @@ class JudgeSettings(Settings):
 
     detector: Path | None = None  # file or run folder of a trained detector; None: the wording and the picture's fit
     seconds: Positive = 3.0  # of the clip in which a sentence is judged, at least
+    weights: JudgeWeights | None = None  # of on screen, cited, and 1, as `stepline learn` fits them; None: as shipped
+
+    @model_serializer(mode="wrap")
+    def _as_before_without_weights(self, plain: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
+        """Leave weights out where they are as shipped: what was made before there were any is known by the same."""
+        tree: dict[str, JsonValue] = plain(self)
+        return tree if self.weights is not None else {name: tree[name] for name in tree if name != "weights"}
 
 
 class SummarySettings(Settings):

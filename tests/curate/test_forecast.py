@@ -41,7 +41,7 @@ def journal(seconds):
     for number, length in enumerate(seconds):
         unit = {"event": "start", "at": at, "id": f"v{number}", "stage": "hear", "key": f"hear v{number}", "worker": 7}
         cpu = 1 + 0.5 * length + (7 if number == 0 else 0)
-        lines += [unit, end(at + 1, f"v{number}", "hear", cpu, first=number == 0, tokens=1000.0)]
+        lines += [unit, end(at + 1, f"v{number}", "hear", cpu, first=number == 0, tokens=1000.0, requests=2.0)]
         at += 1.25
     return lines
 
@@ -61,6 +61,7 @@ def test_costs_tell_models_waiting_and_starting_apart():
     assert list(hear.spent["cpu"]) == pytest.approx([5, 5, 5, 7, 3, 7])
     assert (costs.lead, costs.gap) == (5.0, pytest.approx(0.25))
     assert (hear.load["tokens"], hear.spent["tokens"].sum()) == (0.0, 6000.0)
+    assert hear.spent["requests"].sum() == 12.0
 
 
 def test_a_unit_tried_again_counts_twice_and_one_under_two_keys_once():
@@ -97,6 +98,8 @@ def test_all_videos_by_hand():
     assert told.hours[1].value * 3600 == pytest.approx(7200 + 150 + 14 + 5)
     assert told.hours[4].value * 3600 == pytest.approx(7350 / 4 + 14 + 5)
     assert told.tokens.value == pytest.approx(600_000)
+    assert told.requests.value == pytest.approx(1200)
+    assert "requests to language models: 1,200 [" in format_forecast(told)
     assert told.money.value == pytest.approx(3614 / 3600 + 0.6 * 2)
     assert hear.cpu.low <= hear.cpu.value <= hear.cpu.high
 

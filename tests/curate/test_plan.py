@@ -38,3 +38,33 @@ def test_what_a_recipe_says_of_its_engine_changes_no_key():
     ]
     assert plans[0].tasks(ITEM) == plans[1].tasks(ITEM)
     assert plans[0].dataset_key(STAGES["total"], [], ()) == plans[1].dataset_key(STAGES["total"], [], ())
+
+
+def test_a_librarys_next_minor_version_makes_anew_what_it_computes_and_a_patch_nothing(monkeypatch):
+    heard = replace(READ, libraries=lambda recipe: ("ctranslate2",))
+    stages = {**STAGES, "read": heard}
+    spoken, captioned = replace(ITEM, captions=None), ITEM
+
+    def keys(version, item):
+        monkeypatch.setattr("stepline.version.version", lambda package: version)
+        planned = Plan.of(recipe(), resolve_stages(recipe(), stages))
+        assert planned.versions() == {"ctranslate2": version}
+        return [task.key for task in planned.tasks(item)]
+
+    before = Plan.of(recipe(), resolve_stages(recipe(), STAGES))  # results of the time before libraries were in keys
+    assert keys("4.8.5", spoken) == keys("4.8.99", spoken) == [task.key for task in before.tasks(spoken)]
+    assert not set(keys("4.9.0", spoken)) & set(keys("4.8.5", spoken))  # and all that rests on what was heard
+    assert keys("4.9.0", spoken) == keys("4.9.3", spoken)
+    assert keys("5.0", captioned) == keys("4.8.5", captioned)  # nothing is heard
+
+
+def test_versions_that_keys_stand_for_are_those_of_libraries_that_stages_name():
+    from stepline.curate.plan import KEYED_VERSIONS
+    from stepline.curate.stage import load_recipe
+    from stepline.curate.stages import STAGES as LIBRARY_STAGES
+
+    named = set()
+    for overrides in ([], ["steps.vision.backbone=s3d"]):
+        chosen = load_recipe("howtostep", overrides)
+        named |= {library for stage in LIBRARY_STAGES.values() for library in stage.libraries(chosen)}
+    assert named == set(KEYED_VERSIONS)

@@ -62,6 +62,10 @@ def test_what_a_stage_takes_counts_only_where_the_recipe_has_it():
     assert resolve_stages(fake_stages.recipe(), fake_stages.STAGES)[-1].needs == ("total", "double")
 
 
-def test_a_recipe_that_names_a_vision_language_model_is_refused():
-    with pytest.raises(SettingsError, match="no stage of curate asks"):
-        load_recipe("howtostep", ["steps.vision.witness.base_url=http://127.0.0.1:8000/v1"])
+def test_a_vision_language_model_is_checked_before_any_video_is_opened():
+    named = "steps.vision.witness.base_url=http://127.0.0.1:8000/v1"
+    assert load_recipe("howtostep", [named]).steps.vision.witness.named
+    with pytest.raises(SettingsError, match="vision.witness needs a row a second"):
+        load_recipe("howtostep", [named, "steps.vision.rate=2.0"])
+    with pytest.raises(SettingsError, match="ask a sample"):
+        load_recipe("howtostep", [named, "steps.vision.witness.dry_run=true"])

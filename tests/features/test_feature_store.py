@@ -6,7 +6,10 @@ from numpy.testing import assert_allclose
 
 from stepline.errors import ShapeError, StoreError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
+from stepline.features import store as features_store
 from stepline.features.store import index_path, shard_path
+from stepline.nasva.dataset import matching_rows
+from stepline.training.sources import LabelledTexts
 
 
 def rows(seed=0, count=5, width=4):
@@ -132,3 +135,24 @@ def test_a_video_whose_rows_turn_nan_on_disk_is_named(tmp_path):
     assert len(store.read("v0").values) == 1
     with pytest.raises(ShapeError, match="v1: .*NaN or infinity"):
         FeatureStore(tmp_path).read("v1")
+
+
+def test_texts_are_matched_in_any_order_with_each_shard_read_once(tmp_path, monkeypatch):
+    said = {f"v{number:02d}": tuple(f" {word} {number}" for word in ("chop", "fry", "serve")) for number in range(24)}
+    with FeatureWriter(tmp_path, shard_bytes=48) as writer:  # two items a shard
+        for id, texts in said.items():
+            writer.add(id, rows(count=3), rate=1.0, backbone="clip", texts=RowTexts(texts))
+        writer.add("mute", rows(count=3), rate=1.0, backbone="clip")
+    store, read, columns = FeatureStore(tmp_path), [], features_store._read_columns
+    monkeypatch.setattr(
+        features_store,
+        "_read_columns",
+        lambda folder, shard, names: read.append(shard) or columns(folder, shard, names),
+    )
+    order = np.random.default_rng(0).permutation(sorted(said)).tolist()
+    for id in order:
+        texts = tuple(text.strip() for text in said[id][::2])  # the reader left one out
+        assert matching_rows(LabelledTexts(id, "step", texts, ((),) * 2), store).tolist() == [0, 2]
+        assert matching_rows(LabelledTexts(id, "step", texts[::-1], ((),) * 2), store) is None
+    assert matching_rows(LabelledTexts("mute", "step", ("a", "b", "c"), ((),) * 3), store).tolist() == [0, 1, 2]
+    assert sorted(read) == list(range(13))

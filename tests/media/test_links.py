@@ -2,10 +2,12 @@
 
 import time
 
+import av
 import pytest
 from web_server import serve
 
 from stepline.errors import MediaError
+from stepline.media import probe
 from stepline.media.links import fetch_link, find_links, forget_link
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.sources import is_link
@@ -80,6 +82,60 @@ def test_a_file_that_changed_meanwhile_is_begun_anew(server, tmp_path):
     server.pages["/whisk.mp4"] = server.video
     (video,) = fetch(f"{server.url}/whisk.mp4", tmp_path)
     assert video.path.read_bytes() == server.video
+
+
+MANIFEST = """<MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static" mediaPresentationDuration="PT16S"><Period>
+<AdaptationSet mimeType="video/mp4">
+<Representation id="small" bandwidth="1" codecs="avc1.4d401e" width="160" height="120"><BaseURL>p.mp4</BaseURL>
+</Representation><Representation id="huge" bandwidth="9" codecs="avc1.4d401e" width="1600" height="1200">
+<BaseURL>huge.mp4</BaseURL></Representation></AdaptationSet>
+<AdaptationSet mimeType="audio/mp4"><Representation id="sound" bandwidth="1" codecs="mp4a.40.2"><BaseURL>s.m4a</BaseURL>
+</Representation></AdaptationSet></Period></MPD>"""
+
+
+@pytest.fixture
+def apart(server, small_video, tmp_path):
+    """The server, with a page that gives the picture and the sound of the small video as two files."""
+    for kind, name in (("video", "p.mp4"), ("audio", "s.m4a")):
+        with av.open(str(small_video)) as whole, av.open(str(tmp_path / name), "w", format="mp4") as part:
+            (stream,) = getattr(whole.streams, kind)
+            track = part.add_stream_from_template(stream)
+            for packet in whole.demux(stream):
+                if packet.dts is not None:
+                    packet.stream = track
+                    part.mux(packet)
+        server.pages[f"/{name}"] = (tmp_path / name).read_bytes()
+    server.pages["/whisk.mpd"] = lambda request: request.answer(MANIFEST.encode(), kind="application/dash+xml")
+    return server
+
+
+def test_picture_and_sound_that_come_apart_are_joined_as_they_are(apart, small_video, tmp_path):
+    (video,) = fetch(f"{apart.url}/whisk.mpd", tmp_path / "downloads")
+    assert video.path.name == "whisk.mkv"
+    assert sorted(file.name for file in video.path.parent.iterdir()) == ["link.json", "whisk.mkv"]
+    assert "/huge.mp4" not in apart.asked
+    for kind in ("video", "audio"):
+        with av.open(str(small_video)) as one, av.open(str(video.path)) as other:
+            packets = [[bytes(packet) for packet in file.demux(getattr(file.streams, kind))] for file in (one, other)]
+        assert packets[0] == packets[1]
+    info = probe(video.path)
+    assert (info.has_picture, info.has_sound) == (True, True)
+    assert info.duration == pytest.approx(16.0, abs=0.1)
+    apart.asked.clear()
+    assert fetch(f"{apart.url}/whisk.mpd", tmp_path / "downloads") == [video]
+    assert apart.asked == []
+
+
+def test_a_picture_without_sound_is_a_video_too(apart, tmp_path):
+    silent = MANIFEST[: MANIFEST.index('<AdaptationSet mimeType="audio')] + "</Period></MPD>"
+    apart.pages["/whisk.mpd"] = lambda request: request.answer(silent.encode(), kind="application/dash+xml")
+    (video,) = fetch(f"{apart.url}/whisk.mpd", tmp_path / "downloads")
+    assert video.path.read_bytes() == apart.pages["/p.mp4"]
+
+
+def test_a_track_that_is_not_what_its_page_says_is_told_in_one_line(apart, tmp_path):
+    apart.pages["/s.m4a"] = apart.pages["/p.mp4"]
+    assert "holds no sound, as its site says it does" in error_of(f"{apart.url}/whisk.mpd", tmp_path / "downloads")
 
 
 def test_a_private_address_is_refused_before_anything_is_sent(server, tmp_path):

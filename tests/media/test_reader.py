@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 from made_videos import index_of, make_video, tone
@@ -233,3 +234,18 @@ def test_a_file_without_time_stamps_is_read_from_its_start(tmp_path: Path) -> No
     (frame,) = frames_at(path, [6.02])
     assert frame is not None
     assert index_of(frame.image) == 150 % 20
+
+
+def test_a_file_whose_sound_comes_first_gives_the_same_pictures(tmp_path: Path) -> None:
+    usual = make_video(tmp_path / "v.mp4", times=[k / 5 for k in range(20)], sounds=[(0.0, tone(4.0))], codec="libx264")
+    turned = tmp_path / "turned.mp4"
+    with av.open(str(usual)) as given, av.open(str(turned), "w") as out:
+        streams = {each.index: out.add_stream_from_template(each) for each in reversed(given.streams)}
+        for packet in given.demux():
+            if packet.dts is not None:
+                packet.stream = streams[packet.stream.index]
+                out.mux(packet)
+    found = [list(MediaReader(path, frame_rate=5.0, sound=True)) for path in (usual, turned)]
+    frames = [[item for item in items if isinstance(item, Frame)] for items in found]
+    assert len(frames[0]) == len(frames[1]) == 20
+    assert all(np.array_equal(a.image, b.image) for a, b in zip(*frames, strict=True))

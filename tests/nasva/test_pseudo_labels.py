@@ -6,6 +6,7 @@ import pytest
 from stepline.errors import ShapeError
 from stepline.nasva.pseudo_labels import (
     alignable_fraction,
+    best_scores,
     cosine_similarity,
     fraction_inside,
     label_shift,
@@ -55,7 +56,7 @@ def test_a_cosine_drops_texts_below_it_and_a_quantile_drops_a_share():
     assert [span is not None for span in cosine[0]] == [False, False, True, True]
     share = relabel([[matrix]], [1.0], RefineSettings(threshold=0.25))
     assert [span is not None for span in share[0]] == [False, True, True, True]
-    assert score_threshold([matrix], RefineSettings(threshold=0.0)) == -np.inf
+    assert score_threshold([best_scores(matrix)], RefineSettings(threshold=0.0)) == -np.inf
 
 
 def test_teachers_are_averaged_and_may_have_to_agree():
@@ -112,15 +113,14 @@ def test_moved_is_told_of_texts_with_both_labels():
 
 
 def test_two_rounds_agree_where_their_best_seconds_are_near():
-    one, other = np.eye(6, dtype=np.float32)[[0, 1, 2]], np.eye(6, dtype=np.float32)[[0, 3, 5]]
-    empty = np.zeros((0, 6), dtype=np.float32)
+    one, other, empty = np.array([0, 1, 2]), np.array([0, 3, 5]), np.array([], dtype=np.int64)  # the best rows
     assert teacher_agreement([one, empty], [other, empty], [2.0, 2.0]) == pytest.approx(2 / 3)
     assert teacher_agreement([empty], [empty], [2.0]) is None
 
 
 def test_alignable_are_those_that_score_above_foreign_texts():
-    null = np.linspace(0.0, 0.2, 101, dtype=np.float32)[:, None]  # median 0.1
-    half_shown = np.concatenate([null[::2], np.full((51, 1), 0.9, np.float32)])  # half of the texts score as null ones
+    null = np.linspace(0.0, 0.2, 101, dtype=np.float32)  # median 0.1
+    half_shown = np.concatenate([null[::2], np.full(51, 0.9, np.float32)])  # half of the texts score as null ones
     assert alignable_fraction([half_shown], [null]) == pytest.approx(0.5, abs=0.02)
     assert alignable_fraction([null], [null]) == pytest.approx(0.0, abs=0.02)
     assert alignable_fraction([null + 1], [null]) == 1.0

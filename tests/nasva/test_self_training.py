@@ -1,13 +1,16 @@
 """Self-training in a tiny simulated world: rounds, what is kept on disk, and what is told of them."""
 
+import tracemalloc
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from research.simulate import SimulationSettings, simulate
 from stepline.errors import SettingsError, ShapeError, StoreError
 from stepline.grounding.speech import coarse_spans
+from stepline.nasva.model import Aligner
 from stepline.nasva.pseudo_labels import (
     read_labels,
     step_samples,
@@ -18,7 +21,7 @@ from stepline.nasva.pseudo_labels import (
 )
 from stepline.nasva.self_training import SelfTraining
 from stepline.nasva.settings import AlignerNetworkSettings, RefineSettings, SelfTrainSettings
-from stepline.records import Span
+from stepline.records import FeatureSequence, Span
 from stepline.training.settings import TrainSettings
 
 MODEL = AlignerNetworkSettings(
@@ -69,6 +72,31 @@ def test_two_rounds_give_labels_a_network_and_a_report_each(training, videos):
     assert all(0 < report.inside < report.shown < 1 for report in done.rounds)
     assert len(done.labels) == len(videos)
     assert not any(path.name.endswith(".training") for path in training.folder.rglob("*"))
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["by likeness", "by teachers"])
+def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypatch, first):
+    rows, texts, rng = 1000, 40, np.random.default_rng(0)
+    matrix = 4 * rows * texts  # bytes
+    features = FeatureSequence(rng.normal(size=(rows, 16)).astype(np.float32), 1.0, "drawn")
+    vectors = rng.normal(size=(texts, 16)).astype(np.float32)
+    model = AlignerNetworkSettings(**(MODEL.model_dump() | {"video_width": 16, "text_width": 16, "width": 8}))
+    monkeypatch.setattr("stepline.nasva.pseudo_labels.VIDEOS_A_BATCH", 2)
+    monkeypatch.setattr(SelfTraining, "_teachers", lambda training, number: [Aligner(model), Aligner(model)])
+
+    def peak(count):
+        """The most bytes that labels of so many videos took."""
+        videos = [step_video(f"v{number}", features, vectors, (None,) * texts) for number in range(count)]
+        kept = RefineSettings(threshold=0.0, agree=None)
+        settings = SETTINGS.model_copy(update={"first": "video", "refine": kept})
+        run = SelfTraining(videos, tmp_path / str(count), model=model, training=TRAINING, settings=settings)
+        tracemalloc.start()
+        run._labels(0 if first else 1)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    assert peak(24) - peak(8) < 16 * matrix / 2  # a matrix of each would be 16 of them
 
 
 def test_a_run_that_is_done_is_not_redone(training):

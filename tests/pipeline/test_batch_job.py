@@ -1,11 +1,14 @@
 import errno
+import io
 import json
 import os
 import shutil
 
 import pytest
+from PIL import Image
 
-from stepline.pipeline.batch import keyframes
+from stepline.media import MediaReader, Thumbnails
+from stepline.pipeline.batch import KEYFRAME_WIDTH, MANY_STEPS, SMALL_WIDTH, keyframes
 from stepline.pipeline.sources import find_videos
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import read_record
@@ -41,6 +44,34 @@ def test_steps_of_the_same_seconds_have_pictures_of_their_own(small_video):
     found = keyframes(Record(id="v", video=Video(id="v"), steps=rows), small_video)
     assert len({found[str(number)] for number in (1, 2, 3, 4)}) == 4
     assert len({found[str(number)] for number in range(5, 9)}) == 2  # of four steps in two seconds: one a second
+
+
+@pytest.mark.parametrize("part", [None, Span(2.25, 14.0)], ids=["whole", "part"])
+def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, monkeypatch, part):
+    thumbnails, start = Thumbnails(KEYFRAME_WIDTH), part.start if part else 0.0
+    reader = MediaReader(small_video, frame_rate=3, frame_size=64, sound=False, part=part, thumbnails=thumbnails)
+    assert sum(1 for _ in reader)
+    seconds = [start + second for second in (0.5, 4.5, 9.5)]
+    rows = tuple(
+        Step(id=str(at), text="cut", spans=(Span(at - 0.5, at + 0.5),), at=round(at, 6), status="shown")
+        for at in seconds
+    )
+    record = Record(id="v", video=Video(id="v"), steps=rows)
+    decoded = keyframes(record, small_video)
+    reads = []
+    monkeypatch.setattr("stepline.media.read_frames_at", lambda *_: reads.append(1) or iter(()))
+    assert keyframes(record, small_video, thumbnails, start) == decoded
+    assert len(decoded) == 3
+    assert not reads
+    many = [row.model_copy(update={"id": f"{row.id} {number}"}) for number in range(MANY_STEPS) for row in rows]
+    small = keyframes(record.model_copy(update={"steps": tuple(many)}), small_video, thumbnails, start)
+    assert {Image.open(io.BytesIO(jpeg)).width for jpeg in small.values()} == {SMALL_WIDTH}
+
+
+def test_a_second_that_was_not_kept_is_decoded(small_video):
+    row = Step(id="0", text="cut", spans=(Span(2, 5),), at=3.5, status="shown")
+    record = Record(id="v", video=Video(id="v"), steps=(row,))
+    assert keyframes(record, small_video, Thumbnails(KEYFRAME_WIDTH)) == keyframes(record, small_video)
 
 
 def test_outputs_that_an_earlier_run_did_not_write_are_written(run, tmp_path):

@@ -3,11 +3,14 @@ import os
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import stepline
 from stepline import asr, media
+from stepline.curate.stages import per_video
 from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, Frame
 from stepline.pipeline import understand as pipeline
@@ -16,6 +19,7 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import Speech, VisualFeatures, describe_evidence, drop_speech_past_end, understand
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.vision import Activity, PictureCues, ScreenText
+from stepline.vision.conse import ConSEBackbone
 from stepline.writing import WrittenSteps
 
 
@@ -114,6 +118,58 @@ def test_a_sound_without_a_picture_shows_nothing(captions_file, tmp_path):
 def test_a_captions_file_that_cannot_be_read_is_one_line(small_video):
     with pytest.raises(SettingsError, match="/proc/self/mem: cannot be read"):
         understand(Request(small_video, "small", Path("/proc/self/mem")), StepsSettings())
+
+
+@pytest.mark.parametrize(("captioned", "decoder"), [(True, "read-ahead"), (False, "see")])
+def test_pictures_are_decoded_ahead_where_no_recogniser_needs_the_core(
+    small_video, captions_file, monkeypatch, captioned, decoder
+):
+    names = set()
+
+    class Named(media.MediaReader):
+        def __iter__(self):
+            for item in super().__iter__():
+                if isinstance(item, Frame):
+                    names.add(threading.current_thread().name.rpartition("_")[0])
+                yield item
+
+    monkeypatch.setattr(media, "MediaReader", Named)
+    monkeypatch.setattr(asr, "transcribe", lambda *_given, **_options: asr.TranscriptionResult(TRANSCRIPT))
+    result = understand(Request(small_video, "small", captions_file if captioned else None), StepsSettings())
+    assert names == {decoder}
+    assert result.record.video.duration == pytest.approx(16.0, abs=0.1)
+
+
+def test_the_text_encoder_is_loaded_while_steps_are_written(small_video, captions_file, monkeypatch):
+    loaded = threading.Event()
+    backbone = ConSEBackbone(None, np.zeros((1000, 4), np.float32), likeliest=1, text_model="mine")
+    monkeypatch.setattr(pipeline, "extract_features", lambda *_given, **_options: VisualFeatures(backbone=backbone))
+    monkeypatch.setattr("stepline.text.load_encoder", lambda name: loaded.set() if name == "mine" else None)
+    monkeypatch.setattr(pipeline, "propose_steps", lambda *_: WrittenSteps(notes=(str(loaded.wait(60)),)))
+    record = understand(Request(small_video, "small", captions_file), StepsSettings()).record
+    assert "True" in record.warnings
+
+
+def test_a_recogniser_is_kept_from_one_call_to_the_next(small_video, tmp_path, monkeypatch):
+    given = []
+
+    def recognise(*_given, models=None, **_options):
+        given.append(models)
+        return Speech(transcript=Transcript(), end=16.0)
+
+    for module in ("pipeline.understand", "pipeline.batch", "curate.stages.per_video"):
+        monkeypatch.setattr(f"stepline.{module}.recognise_speech", recognise)
+    settings = StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
+    other = StepsSettings.model_validate_json('{"vision": {"backbone": "none"}, "asr": {"beam": 2}}')
+    stepline.steps(small_video, settings=settings)
+    stepline.steps(small_video, settings=settings, out=tmp_path)
+    stepline.transcribe(small_video, settings=settings)
+    recipe, item = SimpleNamespace(steps=settings), SimpleNamespace(id="small")
+    per_video.transcribe(SimpleNamespace(recipe=recipe, item=item, captions=None, media=small_video))
+    assert isinstance(given[0], dict)
+    assert all(models is given[0] for models in given)
+    stepline.steps(small_video, settings=other)
+    assert given[-1] is not given[0]
 
 
 TRANSCRIPT = Transcript(

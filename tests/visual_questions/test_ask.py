@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from llm_fakes import Answers, FakeServer, completion
 
+from stepline.chat.pictures import LETTERS
 from stepline.errors import WriterError
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
@@ -16,7 +17,7 @@ from stepline.records import Span, Step
 from stepline.vision.settings import VisionSettings, WitnessSettings
 from stepline.visual_questions import ask_about_steps
 from stepline.visual_questions.places import move_steps, picture_seconds, place_beliefs, video_places
-from stepline.visual_questions.questions import LETTERS, NONE, choice_question, choice_schema
+from stepline.visual_questions.questions import NONE, choice_question, choice_schema
 
 SECONDS, SHOT = 120, 6
 SHOTS = [slice(start, start + SHOT) for start in range(0, SECONDS, SHOT)]
@@ -311,3 +312,57 @@ def test_settings_are_stored_only_where_somebody_is_named():
     named = VisionSettings(witness=WitnessSettings(base_url="http://127.0.0.1:9/v1"))
     assert named.model_dump(mode="json")["witness"]["requests"] == 10
     assert VisionSettings.model_validate_json(named.model_dump_json()) == named
+
+
+# ------------------------------------------------------------------ a place described once, for all steps
+
+
+def knows_words(r=1.0):
+    """Descriptions by the words of the step that each picture shows, right with probability r; letters by the truth."""
+
+    def act(handler):
+        content = handler.question["messages"][0]["content"]
+        if "<step>" in content[0]["text"]:
+            knows(r)(handler)
+            return
+        urls = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
+        said = {}
+        for letter, url in zip(LETTERS, urls, strict=False):
+            second = float(base64.b64decode(url.partition(",")[2]))
+            rng = np.random.default_rng(zlib.crc32(f"{second}".encode()))
+            shown = [NAMES[k] for k, at in SHOWN.items() if int(second) // SHOT == at // SHOT] or [NONE]
+            said[letter] = shown[0] if rng.random() < r else str(rng.choice(NAMES))
+        Answers.raw(completion(json.dumps(said)))(handler)
+
+    return act
+
+
+def descriptions(server):
+    return sum("<step>" not in body["messages"][0]["content"][0]["text"] for body in server.asked)
+
+
+def test_places_are_described_once_and_serve_all_steps():
+    before = right(grounded().steps)
+    with FakeServer(knows_words()) as server:
+        answers = ask(server, describe=True, requests=6)
+        assert descriptions(server) == 3  # 20 places, 8 a request
+        assert len(server.asked) <= 6
+    told = answers.report["descriptions"]
+    assert (len(told["pictures"]), told["words"].count("")) == (20, 13)
+    assert set(right(answers.steps)) > set(before)
+
+
+def test_descriptions_alone_move_steps_only_where_they_have_earned_it():
+    with FakeServer(knows_words(0.0)) as server:
+        before = grounded()
+        answers = ask(server, before, describe=True, requests=12)
+        assert descriptions(server) == 3
+    assert not answers.report["trusted"]
+    assert unchanged(answers, before)
+
+
+def test_descriptions_that_would_take_more_than_half_of_the_requests_are_not_asked_for():
+    with FakeServer(knows_words()) as server:
+        answers = ask(server, describe=True, requests=5)
+        assert descriptions(server) == 0
+    assert "descriptions" not in answers.report

@@ -6,11 +6,12 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from small_video import draw_video
 
-from stepline.records import Span
+from stepline.chat.pictures import LETTERS
+from stepline.records import Span, Step
 from stepline.storage import read_record
 from stepline.vision.settings import WitnessSettings
 from stepline.visual_questions.describe import SEEN, describe_places
-from stepline.visual_questions.questions import LETTERS, description_question, description_schema
+from stepline.visual_questions.questions import description_question, description_schema
 
 SHOTS = [slice(start, start + 6) for start in range(0, 60, 6)]
 
@@ -42,7 +43,7 @@ def describe(behaviour, **settings):
             SHOTS, lambda seconds: {s: str(s).encode() for s in seconds}, duration=59.5,
             settings=WitnessSettings(base_url=server.url, **quick),
         )  # fmt: skip
-        return *told, server.asked
+        return told.steps, told.report, told.notes, server.asked
 
 
 TEXTS = ("none", "Tie a knot", "tie a knot", "Pull the ends at 0:14", "none", "Tie a knot", "none", "Trim the ends",
@@ -108,3 +109,28 @@ def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
     record = read_record(tmp_path / "out" / "silent.json")
     assert [step.text for step in record.steps] == ["Move the square"]
     assert record.models["describer"]["witness"]["described"][0] == "Move the square"
+
+
+def test_a_network_gives_the_places_and_the_model_the_words():
+    found = tuple(
+        Step(id=str(n), text=text, spans=(Span(n * 10.0, n * 10.0 + 5.0),), at=n * 10.0 + 1, status="shown", score=0.3)
+        for n, text in enumerate(("add oil", "stir", "cut it", "serve"), start=1)
+    )
+    settings = {"pause": 0.0, "retries": 0}
+    with FakeServer(words("Pour the oil", "none", "cut it", "Serve the soup at http://evil.example")) as server:
+        server._http.seen = []
+        told = describe_places(
+            SHOTS, lambda seconds: {s: str(s).encode() for s in seconds}, duration=59.5, found=found,
+            settings=WitnessSettings(base_url=server.url, **settings),
+        )  # fmt: skip
+    assert [(step.text, step.alternatives) for step in told.steps] == [
+        ("Pour the oil", ("add oil",)), ("cut it", ()), ("serve", ()),
+    ]  # fmt: skip
+    assert [step.spans for step in told.steps] == [found[n].spans for n in (0, 2, 3)]
+    assert [step.seen for step in told.steps] == [(SEEN,), (SEEN,), ()]
+    assert {step.score for step in told.steps} == {0.3}
+    assert [(one.text, one.reason) for one in told.dropped] == [
+        ("stir", "a vision-language model sees nothing being done there")
+    ]
+    assert told.report["pictures"] == [12.5, 22.5, 32.5, 42.5]
+    assert "1 of 4 pictures are not described" in told.notes[0]

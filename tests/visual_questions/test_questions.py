@@ -7,13 +7,8 @@ import json
 import pytest
 from PIL import Image
 
-from stepline.visual_questions.questions import (
-    choice_question,
-    choice_schema,
-    question_tokens,
-    read_choices,
-    side_by_side,
-)
+from stepline.chat.pictures import question_tokens, side_by_side
+from stepline.visual_questions.questions import choice_question, choice_schema, read_choices
 
 
 def picture(colour, size=(60, 40)):

@@ -7,6 +7,7 @@ from stepline.visual_questions.reliability import (
     RELIABILITIES,
     Ballot,
     expected_gain,
+    highest_density,
     infer,
     likeliest_places,
     likelihood,
@@ -108,3 +109,36 @@ def test_the_value_of_a_question_by_hand():
 
 def test_likeliest_places_leave_not_shown_out_and_keep_ties_in_order():
     assert likeliest_places(np.array([0.1, 0.3, 0.1, 0.5]), 2) == (1, 0)
+
+
+def test_the_region_of_highest_density_by_hand():
+    mask = highest_density(np.array([[0.1, 0.4], [0.3, 0.2]]), 0.7)
+    assert mask.tolist() == [[False, True], [True, False]]
+    assert highest_density(np.array([0.4, 0.4, 0.2]), 0.8).tolist() == [True, True, False]
+
+
+def test_a_step_moves_only_where_all_plausible_readings_move_it():
+    vague = sure(0, 1, 2, 3, 4, sureness=0.3)
+    once = infer(vague, ballots(0, 1, 2, 6), 4.0, 1.0)
+    assert once.places[3].argmax() == 6
+    assert once.agreed[3].argmax() == 3  # a weak model beside a good prior would have said the same
+    assert once.adverse[3].argmax() == 3
+    twice = infer(vague, [*ballots(0, 1, 2, 6, 4), Ballot(3, (6, 7, 3, 5, 0), 0), Ballot(3, (1, 2, 6, 3), 2)], 4.0, 1.0)
+    assert twice.agreed[3].argmax() == 6
+    assert once.agreed.sum(axis=1) == pytest.approx(np.ones(5))
+
+
+def test_a_middling_model_costs_a_good_but_unsure_grounder_next_to_nothing():
+    # The grounder is right on all eight steps and says so with P = .3: each step that moves is a loss.
+    steps, prior = 8, sure(*range(8), sureness=0.3)
+    rng = np.random.default_rng(0)
+    lost = {"places": 0, "agreed": 0}
+    for r in (0.3, 0.5, 0.7):
+        for _ in range(12):
+            said = [k if rng.random() < r else int(rng.integers(PLACES)) for k in range(steps)]
+            beliefs = infer(prior, ballots(*said), 4.0, 1.0)
+            for name in lost:
+                rows = prior if beliefs.useless > 0.1 else getattr(beliefs, name)
+                lost[name] += int((rows.argmax(axis=1) != np.arange(steps)).sum())
+    assert lost["places"] > 20
+    assert lost["agreed"] <= 0.01 * 3 * 12 * steps

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,19 @@ def told(*texts: str, language: str | None = "en") -> Transcript:
 
 def steps_of(*texts: str) -> list[str]:
     return [step.text for step in write_extractive(told(*texts)).steps]
+
+
+def test_spacy_comes_without_its_command_line_and_has_it_when_asked():
+    script = """
+import sys
+from stepline.writing.extractive.english import parser
+assert parser()("Whisk it.")[0].pos_ == "VERB"
+import spacy
+print([name for name in ("typer", "weasel", "spacy.cli") if name in sys.modules])
+print(spacy.info(silent=True)["spacy_version"] == spacy.__version__, "typer" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "True True"]
 
 
 CHAT = (

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from stepline.annotate.answers import AnnotatorName, cohen_kappa, fleiss_kappa
 from stepline.annotate.local_server import LocalServer, local_application, post
-from stepline.append_log import AppendLog
+from stepline.append_log import AppendLog, EntryStore
 from stepline.curate.audit.sample import AuditSample, TextKind
 from stepline.curate.sampling import Proportion, proportion
 from stepline.errors import DatasetError, StoreError
@@ -197,9 +197,19 @@ def _kappa_interval(votes: Votes, videos: list[list[int]], seed: int) -> tuple[f
 POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page carries its own, stricter one
 
 
-def serve(page: Callable[[], str], sample: AuditSample, verdicts: Verdicts, port: int = 0) -> LocalServer:
+def serve(page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Verdict], port: int = 0) -> LocalServer:
     """Return a server on this machine; `page` is made anew for each visit, with the verdicts so far."""
+    return LocalServer(local_application(audit_routes(page, sample, verdicts), token="audit", policy=POLICY), port)
+
+
+def audit_routes(
+    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Verdict], at: str = "/"
+) -> list[Route]:
+    """Return the page and what it asks for below the path `at`."""
     ids = frozenset(text.id for text in sample.texts)
+
+    def visit(_: Request) -> Response:
+        return HTMLResponse(page(), headers={"Content-Security-Policy": POLICY})
 
     def said(request: Request) -> Response:
         name = request.query_params.get("annotator", "")
@@ -214,5 +224,4 @@ def serve(page: Callable[[], str], sample: AuditSample, verdicts: Verdicts, port
             raise DatasetError(f"{verdict.asked!r} is not in this sample; load the page again")
         verdicts.add(verdict)
 
-    routes = [Route("/", lambda _: HTMLResponse(page())), Route("/verdicts", said), post("/verdict", take)]
-    return LocalServer(local_application(routes, token="audit", policy=POLICY), port)
+    return [Route(at, visit), Route(f"{at}verdicts", said), post(f"{at}verdict", take)]

@@ -17,7 +17,7 @@ class WorkerSetup:
     """What a worker is told once. stages: of kind "video"; out: URL of OUT.
 
     folders: local, of the dataset stages that are done, by stage. device: for the stages that use a GPU; others run on
-    the CPU.
+    the CPU. versions: of libraries (major.minor) by which the driver has named the results.
     """
 
     recipe: Recipe
@@ -25,6 +25,7 @@ class WorkerSetup:
     out: str
     folders: Mapping[str, Path] = field(default_factory=dict)
     device: str = "cpu"
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

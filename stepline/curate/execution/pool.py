@@ -22,14 +22,14 @@ from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import psutil
 from pydantic import JsonValue
 
 from stepline.curate.execution.messages import TaskReply, TaskRequest, WorkerReady, WorkerSetup
 from stepline.curate.settings import MIB
-from stepline.curate.stage import StageFailure, no_gpu, no_settings
+from stepline.curate.stage import StageFailure, no_gpu, no_libraries, no_settings
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 
@@ -37,6 +37,7 @@ START_SECONDS = 180.0  # that a process may take to start
 MOST_KILLED_STARTS = 5  # times in a row that one may be killed while it starts
 END_SECONDS = 5.0  # to wait for a process that closed its pipe
 POLL_INTERVAL = 0.1  # seconds between looks at memory and deadlines
+FAMILY_INTERVAL = 0.5  # seconds between looks at the memory of what a worker has started
 OUTSIDE_KILLS = 5  # times that a task's worker may be killed from outside before the task counts as failed
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "RAYON_NUM_THREADS")
 ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", "PYTHONSAFEPATH": "1"}
@@ -64,6 +65,8 @@ class WorkerProcess:
         self.stages_run: set[str] = set()  # whose models it has loaded
         self._failed_starts = 0
         self._began = 0.0
+        self._family_at = 0.0  # when to look at the memory of what it has started, too
+        self.pid = 0
         self._start()
 
     @property
@@ -106,11 +109,22 @@ class WorkerProcess:
             return None
         if self.request is not None:
             with contextlib.suppress(psutil.Error):  # it has ended, which `receive` tells
-                if self._usage.memory_info().rss > self._limits.memory * MIB:
+                if self._memory() > self._limits.memory * MIB:
                     return self._end("memory")
         if time.monotonic() > self._deadline and not self.is_free:
             return self._end("time")
         return None
+
+    def _memory(self) -> int:
+        """Return the bytes that the process holds; now and then with those of all that it has started."""
+        own: int = self._usage.memory_info().rss
+        if time.monotonic() < self._family_at or own > self._limits.memory * MIB:
+            return own
+        self._family_at = time.monotonic() + FAMILY_INTERVAL
+        family = [self.pid, *descendants(self.pid)]
+        held = sum(bytes_held(pid, "rss") for pid in family)
+        # What a fork shares with its parent is counted for both: then by shares, which takes the system longer to tell.
+        return held if held <= self._limits.memory * MIB else sum(bytes_held(pid, "pss") for pid in family)
 
     def restart(self) -> None:
         """Replace the process by a fresh one."""
@@ -133,7 +147,10 @@ class WorkerProcess:
         self.pid = self._process.pid
         theirs.close()
         # Only the driver calls a stage's `settings` and `gpu`; such functions may have no name by which to be sent.
-        stages = {name: replace(stage, settings=no_settings, gpu=no_gpu) for name, stage in self._setup.stages.items()}
+        stages = {
+            name: replace(stage, settings=no_settings, gpu=no_gpu, libraries=no_libraries)
+            for name, stage in self._setup.stages.items()
+        }
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is noticed at `receive`
             self.connection.send_bytes(pickle.dumps(replace(self._setup, stages=stages)))
 
@@ -166,6 +183,32 @@ def _start_process(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
         env={**os.environ, **limited, **ENVIRONMENT},
         start_new_session=True,  # so that what it starts can be killed with it
     )
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes that one has started, and those that they have."""
+    found: list[int] = []
+    if not Path(f"/proc/{pid}/task/{pid}/children").exists():  # a system that is asked about all its processes
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found = [child.pid for child in psutil.Process(pid).children(recursive=True)]
+        return found
+    waiting = [pid]
+    while waiting:
+        for children in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # the thread has ended
+                waiting += (started := [int(child) for child in children.read_text().split()])
+                found += started
+    return found
+
+
+def bytes_held(pid: int, kind: Literal["rss", "pss"]) -> int:
+    """Return the memory of a process; 0 where it has ended. pss: of shared pages its share, where the system tells."""
+    try:
+        process = psutil.Process(pid)
+        whole: int = process.memory_info().rss
+        return whole if kind == "rss" else int(getattr(process.memory_full_info(), "pss", whole))
+    except psutil.Error:
+        return 0
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:

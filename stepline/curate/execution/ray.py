@@ -10,9 +10,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from stepline.curate.execution.local import scratch_folder
@@ -36,6 +36,7 @@ ENVIRONMENT = {
 ON_THIS_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 BATCHES_PER_ACTOR = 16  # at least, so that no actor waits long for the last one
 LARGEST_BATCH = 32  # videos
+MOST_ROWS = 100_000  # videos that the driver and Ray's store hold at once, 600 bytes each
 
 
 class Actor:
@@ -75,16 +76,29 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
 
     Raises ModelError where Ray is not installed, SteplineError where the run must end.
     """
-    rows = list(_unfinished_rows(phase, items))
-    if not rows:
+    rows = _unfinished_rows(phase, items)
+    held = list(islice(rows, MOST_ROWS))
+    if not held:
         return
     with cluster(phase.plan) as ray, _ray_errors_in_one_line(ray):
-        for row in _mapped_dataset(ray, phase, rows).iter_rows():
-            known = json.loads(row["row"])
-            if known["ends"] is not None:
-                raise SteplineError(known["ends"])
-            failure = StageFailure(**known["failure"]) if known["failure"] else None
-            phase.on_finished(FinishedVideo(from_json_line(VideoItem, known["item"]), failure, known["worked"]))
+        while held:
+            for row in _mapped_dataset(ray, phase, held).iter_rows():
+                _finish(phase, json.loads(row["row"]))
+            held = list(islice(rows, MOST_ROWS))
+
+
+def _finish(phase: Phase, known: Mapping[str, Any]) -> None:
+    """Tell of a video that comes back from Ray. Raises SteplineError where it ends the run."""
+    if known["ends"] is not None:
+        raise SteplineError(known["ends"])
+    failure = StageFailure(**known["failure"]) if known["failure"] else None
+    item = from_json_line(VideoItem, known["item"])
+    for task in phase.plan.tasks(item):
+        if failure is not None and task.stage == failure.stage:
+            break
+        if task.stage in phase.stages:  # other machines have written it
+            phase.results.mark_done(phase.plan.stages[task.stage], task.key)
+    phase.on_finished(FinishedVideo(item, failure, known["worked"]))
 
 
 def _unfinished_rows(phase: Phase, items: Iterable[VideoItem]) -> Iterator[dict[str, str]]:

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 from stepline.curate.execution.messages import TaskRequest, WorkerSetup, portable_reason
 from stepline.curate.execution.pool import POLL_INTERVAL, WorkerPool, WorkerProcess
 from stepline.curate.execution.worker import disk_is_full
-from stepline.curate.plan import Plan, StageTask
+from stepline.curate.plan import KEYED_VERSIONS, Plan, StageTask
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import MIB, RemoteSettings
 from stepline.curate.stage import StageFailure, VideoItem, files_read
@@ -225,7 +225,12 @@ def worker_setup(phase: Phase) -> WorkerSetup:
     stages = {name: stage for name, stage in plan.stages.items() if stage.kind == "video"}
     needs = sorted({need for name in phase.stages for need in stages[name].needs})
     folders = StageFolders(results.out).local_folders(plan.dataset_keys, needs)
-    return WorkerSetup(plan.recipe, stages, results.out.url, folders)
+    used = {library for name in phase.stages for library in stages[name].libraries(plan.recipe)}
+    # by the plan, which another machine may have made
+    versions = {library: KEYED_VERSIONS.get(library, "") for library in sorted(used)}
+    for named in plan.libraries.values():
+        versions.update({library: version for library, version in named.items() if library in used})
+    return WorkerSetup(plan.recipe, stages, results.out.url, folders, versions=versions)
 
 
 class Scheduler:

@@ -11,6 +11,7 @@ import os
 import pickle
 import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -33,6 +34,7 @@ from stepline.curate.stage import LeftOutError, Stage, VideoContext
 from stepline.curate.store.results import ResultStore
 from stepline.device import set_device
 from stepline.errors import ModelError, SettingsError, SteplineError
+from stepline.version import minor_version
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
@@ -82,6 +84,7 @@ class TaskRunner:
     def _store_result(self, stage: Stage, request: TaskRequest, notes: dict[str, float]) -> tuple[ReplyKind, str, int]:
         """Return what became of a task, why, and the bytes of its result."""
         try:
+            self._check_versions()
             set_device(self._setup.device if request.gpu else "cpu")
             context = self._context(request, notes)
         except SteplineError as error:  # a lost GPU, a result that cannot be read: no fault of the video
@@ -94,6 +97,13 @@ class TaskRunner:
         except SteplineError as error:
             return "run", str(error), 0
         return "done", "", len(data)
+
+    def _check_versions(self) -> None:
+        """Raise SettingsError where this machine would compute something else than the driver has named."""
+        for library, named in self._setup.versions.items():
+            if (found := minor_version(library)) != named:
+                what = f"{socket.gethostname()} has {library} {found or 'not at all'}, the driver {named or 'none'}"
+                raise SettingsError(f"{what}; install the same version on every machine")
 
     def _context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
         stages, folders, needs = self._setup.stages, self._setup.folders, request.task.needs

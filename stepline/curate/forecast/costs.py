@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from stepline.evaluate.bootstrap import Floats
 
 QUANTITIES = ("cpu", "wall", "bytes", "tokens")  # CPU seconds, seconds, bytes of results, a language model's tokens
+REQUESTS = "requests"  # to language models
 
 
 @dataclass
@@ -67,7 +68,7 @@ def _stage(ends: Sequence[Mapping[str, JsonValue]], items: Sequence[str]) -> Sta
             units[str(line["id"])][str(line["key"])].append(line)
     every = [unit for item in units.values() for unit in item.values()]
     costs = StageCosts({}, {}, len(every), sum(not unit[-1]["ok"] for unit in every))
-    for quantity in QUANTITIES:
+    for quantity in (*QUANTITIES, REQUESTS):
         whole = {id(unit): sum(_quantity(line, quantity) for line in unit) for unit in every}
         others = [whole[id(unit)] for unit in every if not _is_first(unit)]
         usual = float(np.median(others)) if others and quantity in ("cpu", "wall") else float("inf")

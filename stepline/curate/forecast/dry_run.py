@@ -100,6 +100,8 @@ def format_forecast(forecast: Forecast) -> str:
     for workers, hours in forecast.hours.items():
         lines.append(f"with {workers} worker{'s' if workers > 1 else ''}: {_hours(hours)}")
     lines.append(f"disk below OUT: {_span(forecast.disk, format_bytes)}")
+    if forecast.requests.value:
+        lines.append(f"requests to language models: {_span(forecast.requests, '{:,.0f}'.format)}")
     if forecast.tokens.value:
         lines.append(f"tokens of language models: {_span(forecast.tokens, '{:,.0f}'.format)}")
     lines.append(f"money at the prices of the settings: {_span(forecast.money, '{:,.2f}'.format)}")

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.forecast.costs import QUANTITIES, SampleCosts, StageCosts
+from stepline.curate.forecast.costs import QUANTITIES, REQUESTS, SampleCosts, StageCosts
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import VideoItem
 from stepline.evaluate.bootstrap import LEVEL, Floats
@@ -112,6 +112,7 @@ class Forecast:
     tokens: Interval
     money: Interval
     gpu_hours: Interval = Interval(0.0, 0.0, 0.0)
+    requests: Interval = Interval(0.0, 0.0, 0.0)  # to language models
 
 
 def forecast(
@@ -139,6 +140,8 @@ def forecast(
     }
     kept = _kept(costs, drawn) * len(everything)
     once = {name: _dataset(runs, kept, rng) for name, runs in costs.dataset.items()}
+    asked = (stage.spent[REQUESTS] for stage in costs.stages.values())
+    requests = np.sum([extrapolate_totals(each, chosen, everything, drawn, rng) for each in asked], axis=0)
     stages = [_stage(name, "video", took, costs.stages[name]) for name, took in video.items()]
     stages += [_stage(name, "dataset", took, None) for name, took in once.items()]
     total = {q: np.sum([t[q] for t in (*video.values(), *once.values())], axis=0) for q in QUANTITIES}
@@ -162,7 +165,7 @@ def forecast(
         cpu_hours=_interval(cpu / 3600), cpu_left=_interval(np.maximum(0.0, cpu - done) / 3600),
         hours={count: _interval(seconds / 3600) for count, seconds in wall.items()},
         disk=_interval(total["bytes"]), tokens=_interval(total["tokens"]), money=_interval(money),
-        gpu_hours=_interval(on_gpu / 3600),
+        gpu_hours=_interval(on_gpu / 3600), requests=_interval(requests),
     )  # fmt: skip
 
 

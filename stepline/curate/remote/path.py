@@ -8,6 +8,7 @@ Requests that may work the next time are sent again (retry.py). A fingerprint te
 """
 
 import builtins
+import errno
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import re
 import shutil
 import stat
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,16 +25,17 @@ from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import unquote
 
 from stepline.curate.remote.filesystems import filesystem, list_objects, request
-from stepline.curate.remote.retry import ShortReadError, retry
+from stepline.curate.remote.retry import ShortReadError, exists_already, knows_no_conditions, retry
 from stepline.curate.settings import MIB, RemoteSettings
 from stepline.errors import StoreError
 from stepline.limits import is_storable
-from stepline.storage import atomic_path, remove_file, write_atomic
+from stepline.storage import PARTIAL, atomic_path, remove_file, write_atomic
 
 T = TypeVar("T")
 
 DEFAULTS = RemoteSettings()
 BYTE_RANGE = re.compile(r"^(?P<file>.+)#bytes=(?P<start>\d+)-(?P<end>\d+)/(?P<name>[^/]+)$", re.DOTALL)
+NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})  # of disks that know no hard links
 MARKS = ("ETag", "etag", "md5Hash", "crc32c", "Last-Modified", "LastModified", "updated", "mtime", "created")
 
 
@@ -151,6 +154,28 @@ class RemotePath:
             files, seconds = self._upload(len(content))
             self._try(lambda: request(files, "pipe_file", self.url, seconds, content))
 
+    def create(self, data: bytes) -> bool:
+        """Write a file where none is, whole and in one step; tell whether it was this call that did.
+
+        By a hard link on a local disk; by If-None-Match (S3), generation 0 (GCS) elsewhere. A disk without links makes
+        it first and fills it then; a store without conditional writes is asked first and written to then, so that of
+        two who begin at once both may be told that they did, and the last one's data stays. data: the caller's alone.
+        """
+        if (path := self.local) is not None:
+            return self._try(lambda: create_local(path, data))
+        files, seconds = self._upload(len(data))
+        try:
+            self._try(lambda: request(files, "pipe_file", self.url, seconds, data, mode="create"))
+        except StoreError as error:
+            if exists_already(error):  # by an earlier try of this call, perhaps, whose answer was lost
+                return self.read() == data
+            if not knows_no_conditions(error):
+                raise
+            if self.exists():
+                return False
+            self.write(data)
+        return True
+
     def put(self, source: Path) -> None:
         """Copy a local file here, whole or not at all."""
         if (path := self.local) is not None:
@@ -265,6 +290,28 @@ def fingerprint_of(about: dict[str, Any]) -> str:
     mark = next((about[key] for key in MARKS if about.get(key) is not None), "")
     mark = mark.timestamp() if isinstance(mark, datetime) else mark
     return f"{size}-{json.dumps(mark, default=str)}".replace('"', "").replace("\\", "")
+
+
+def create_local(path: Path, data: bytes) -> bool:
+    """Write a file of this machine where none is; tell whether that was done."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.parent / f".{uuid.uuid4().hex}{PARTIAL}"
+    try:
+        whole.write_bytes(data)
+        os.link(whole, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        try:
+            with path.open("xb") as file:
+                file.write(data)
+        except FileExistsError:
+            return False
+    finally:
+        whole.unlink(missing_ok=True)
+    return True
 
 
 def read_range(path: Path, start: int, end: int | None) -> bytes:

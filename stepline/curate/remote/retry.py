@@ -64,6 +64,8 @@ def retry_reason(error: BaseException) -> str | None:
     """Return why another try may succeed; None where it cannot."""
     if any(kind.__name__ in BROKEN for cause in causes(error) for kind in type(cause).__mro__):
         return "the connection failed"
+    if _code(error) == "ConditionalRequestConflict":
+        return "another one writes it at the same time"
     status = _status(error)
     if status is not None:
         return f"the server answered {status}" if status in BUSY else None
@@ -77,6 +79,16 @@ def retry_reason(error: BaseException) -> str | None:
         if isinstance(cause, OSError) and cause.errno in TRANSIENT:
             return "the disk or server is busy"
     return None
+
+
+def exists_already(error: BaseException) -> bool:
+    """Tell whether a file was not created because one is there."""
+    return _status(error) == 412 or any(isinstance(cause, FileExistsError) for cause in causes(error))
+
+
+def knows_no_conditions(error: BaseException) -> bool:
+    """Tell whether a store, or an old client of it, cannot write a file only where none is."""
+    return _status(error) == 501 or any(type(cause).__name__ == "ParamValidationError" for cause in causes(error))
 
 
 def failure_reason(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 const part = (id) => document.getElementById(id);
 const told = JSON.parse(part("asked").textContent);
 const served = location.protocol !== "file:";
+const SENDER = location.pathname === "/" ? "audit" : "studio";   // below another path, it is a view of the studio
 const said = new Map();   // id of a text -> what this person says
 let annotator = "";
 let place = 0;
@@ -12,7 +13,7 @@ part("where").textContent = served
   : "This page is a file, so verdicts stay in this browser until you save them; `stepline curate audit` keeps them itself, and takes a saved file with --import.";
 
 async function ask(path, body) {
-  const options = body && { method: "POST", headers: { "X-Stepline": "audit" }, body: JSON.stringify(body) };
+  const options = body && { method: "POST", headers: { "X-Stepline": SENDER }, body: JSON.stringify(body) };
   const reply = await fetch(path, options || {});
   const answer = await reply.json();
   if (!reply.ok) throw new Error(answer.error);
@@ -22,12 +23,12 @@ async function ask(path, body) {
 function shelf() { return `stepline audit ${annotator} ${told.asked.map((one) => one.id).join(" ")}`; }
 
 async function earlier() {
-  if (served) return (await ask(`/verdicts?annotator=${encodeURIComponent(annotator)}`)).said;
+  if (served) return (await ask(`verdicts?annotator=${encodeURIComponent(annotator)}`)).said;
   try { return JSON.parse(localStorage.getItem(shelf()) || "{}"); } catch { return {}; }
 }
 
 async function keep(id, word) {
-  if (served) await ask("/verdict", { asked: id, annotator, said: word });
+  if (served) await ask("verdict", { asked: id, annotator, said: word });
   said.set(id, word);
   if (!served) {
     try { localStorage.setItem(shelf(), JSON.stringify(Object.fromEntries(said))); } catch { /* saved as a file instead */ }

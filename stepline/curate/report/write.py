@@ -11,9 +11,9 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.report.collect import ReportFindings, collect
 from stepline.curate.report.page import Frames, key_frames, render_page
 from stepline.curate.settings import ReportSettings
-from stepline.curate.stage import DATASET, StageFailure
+from stepline.curate.stage import DATASET, Recipe, StageFailure
 from stepline.curate.store.results import FAILURES
-from stepline.curate.store.run_log import ITEMS, read_items
+from stepline.curate.store.run_log import ITEMS, RUN, read_items, read_recipe
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.records import Record
@@ -53,6 +53,11 @@ def read_failures(out: RemotePath) -> list[StageFailure]:
     return sorted(failures, key=lambda failure: (failure.stage, failure.id))
 
 
+def report_recipe(out: RemotePath) -> Recipe:
+    """Return the recipe of the run on OUT, with the settings of its report; the usual one where there was no run."""
+    return read_recipe(out) if (out / RUN).exists() else Recipe()
+
+
 REPORT, AUDIT = "report.html", "audit"
 
 
@@ -82,7 +87,7 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     frames: Frames = {}
     if settings.frames:
         with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
-            media = _media(out, findings.sample, Path(scratch))
+            media = sample_media(out, findings.sample, Path(scratch))
             frames, notes = key_frames(findings.sample, media, settings.frame_width)
         findings = replace(findings, notes=(*findings.notes, *notes))
     return Report(findings, frames)
@@ -95,14 +100,17 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
     return made
 
 
-def local_verdicts(out: RemotePath) -> Verdicts:
-    """Return what auditors have said, to be added to. Raises StoreError where OUT is not on this machine."""
+def local_verdicts(out: RemotePath, file: str = FILE) -> Verdicts:
+    """Return what auditors have said, to be added to; file: that of people, or of models.
+
+    Raises StoreError where OUT is not on this machine.
+    """
     if out.local is None:
         raise StoreError(f"{out.display_url}: an audit keeps its verdicts on this machine; copy OUT/dataset here first")
-    return Verdicts(out.local / AUDIT / FILE)
+    return Verdicts(out.local / AUDIT / file)
 
 
-def _media(out: RemotePath, sample: AuditSample, scratch: Path) -> Callable[[str], Path | None]:
+def sample_media(out: RemotePath, sample: AuditSample, scratch: Path) -> Callable[[str], Path | None]:
     """Return what finds a video's file, as the run's list of items names it; fetched where it is elsewhere."""
     items = read_items(out) if (out / ITEMS).exists() else ()
     urls = {item.id: item.video for item in items if item.id in sample.titles}

@@ -18,11 +18,12 @@ from stepline.settings import Settings
 from stepline.weights import file_digest
 
 if TYPE_CHECKING:
+    from stepline.chat.settings import ChatSettings
     from stepline.curate.stage import Recipe
     from stepline.plugins import Kind
 
 ASKING = {"concurrency", "retries", "pause", "timeout", "deadline", "threads", "cache", "api_key_variable", "base_url"}
-SEEING = {"texts", "batch", "witness"}  # read where steps are encoded; for speed alone; asked by no stage
+SEEING = {"texts", "batch", "witness"}  # read where steps are encoded; for speed alone; asked by `ground`
 TRAINING = {"readers", "device", "save_every"}
 
 
@@ -44,7 +45,7 @@ def write(recipe: "Recipe") -> JsonValue:
     writing = recipe.steps.writing
     if writing.writer == "extractive":
         return {"writer": "extractive"}
-    files = {"gguf": file_digest(writing.llm.gguf), "chat_template": file_digest(writing.llm.chat_template)}
+    files = _model_files(writing.llm)
     if writing.llm.prompt_file is not None:
         files["prompt_file"] = file_digest(writing.llm.prompt_file)
     decides = {"writer": writing.writer, "llm": _plain(writing.llm, ASKING | {*files, "prompt_file"}), **files}
@@ -72,7 +73,12 @@ def ground(recipe: "Recipe") -> JsonValue:
     placing: JsonValue = {"ground": _plain(nasva.ground)}
     if nasva.aligner.path is not None:
         placing = {"aligner": _plain(nasva.aligner, {"path"}), "network": file_digest(nasva.aligner.path)}
-    return {"texts": texts, "tokens": vision.tokens, "placing": placing} | _plugin("backbones", vision.backbone)
+    decides: dict[str, JsonValue] = {"texts": texts, "tokens": vision.tokens, "placing": placing}
+    if vision.witness.named:
+        models = {**_model_files(vision.witness), "projector": file_digest(vision.witness.projector)}
+        decides["witness"] = {"asked": _plain(vision.witness, ASKING | {*models, "dry_run"}), **models}
+        decides["media"] = _plain(recipe.steps.media)
+    return decides | _plugin("backbones", vision.backbone)
 
 
 def judge(recipe: "Recipe") -> JsonValue:
@@ -109,6 +115,27 @@ def refine(recipe: "Recipe") -> JsonValue:
     return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe), "place": placing}
 
 
+def hearing_libraries(recipe: "Recipe") -> tuple[str, ...]:
+    """Return the packages whose versions change what `transcribe` hears."""
+    return ("ctranslate2", "faster-whisper") if recipe.steps.asr.recogniser == "whisper" else ()
+
+
+def writing_libraries(recipe: "Recipe") -> tuple[str, ...]:
+    """Return the packages whose versions change what `write` writes by grammar; a server's are its own."""
+    return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
+
+
+def seeing_libraries(recipe: "Recipe") -> tuple[str, ...]:
+    """Return the packages whose versions change what `encode` sees."""
+    return {"conse": ("onnxruntime",), "precomputed": (), "none": ()}.get(recipe.steps.vision.backbone, ("torch",))
+
+
+def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
+    """Return the packages whose versions change the vectors of texts, and what trained networks say."""
+    trained = places(recipe) or detects(recipe) or recipe.steps.vision.backbone not in ("conse", "precomputed", "none")
+    return ("onnxruntime", "torch") if trained else ("onnxruntime",)
+
+
 def always(recipe: "Recipe") -> bool:  # noqa: ARG001
     """Tell that a stage runs a network with every recipe: recognition, or an encoder of many texts."""
     return True
@@ -122,6 +149,11 @@ def sees(recipe: "Recipe") -> bool:
 def places(recipe: "Recipe") -> bool:
     """Tell whether `ground` runs a trained network."""
     return recipe.steps.nasva.aligner.path is not None
+
+
+def asks(recipe: "Recipe") -> bool:
+    """Tell whether `ground` shows pictures of the video to a vision-language model."""
+    return recipe.steps.vision.witness.named
 
 
 def detects(recipe: "Recipe") -> bool:
@@ -140,6 +172,11 @@ def text_source(recipe: "Recipe") -> str:
     if vision.backbone == "clip":
         return f"clip:{vision.path}" if vision.path is not None else "clip"
     return vision.text_space if vision.backbone == "conse" else "minilm"
+
+
+def _model_files(settings: "ChatSettings") -> dict[str, JsonValue]:
+    """Return the sha256 of each file that a language model is made of."""
+    return {"gguf": file_digest(settings.gguf), "chat_template": file_digest(settings.chat_template)}
 
 
 def _plugin(kind: "Kind", name: str) -> dict[str, JsonValue]:

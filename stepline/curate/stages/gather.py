@@ -180,6 +180,7 @@ def record_of(item: VideoItem, row: Row, writer: str) -> Record:
         models={
             "stepline": __version__, "asr": transcript.recogniser, "writer": writer, "vision": header.backbone,
             "grounding": grounded.report if grounded else None, "judge": judged.judge if judged else None,
+            **({"witness": grounded.witness} if grounded and grounded.witness else {}),
         },
     )  # fmt: skip
 

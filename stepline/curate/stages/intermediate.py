@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, TypeAdapter, ValidationError, model_serializer
 
 from stepline.errors import StoreError
 from stepline.limits import parse_json
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stepline.curate.stage import VideoContext
     from stepline.grounding.ground import Grounding
     from stepline.nasva.predict import AlignerGrounding
+    from stepline.visual_questions import VisualAnswers
 
 METADATA = "stepline"  # the one key of metadata
 CUES = ("presenter", "hands", "letters")  # arrays of PictureCues
@@ -71,13 +72,25 @@ class FeatureHeader(FrozenModel):
 
 
 class GroundedSteps(FrozenModel):
-    """Steps where they are shown. kind: of the alignment's scores, which are the stored array; None without any."""
+    """Steps where they are shown. kind: of the alignment's scores, which are the stored array; None without any.
+
+    witness: what was asked of a vision-language model and what it said; None, and not stored, where nobody was asked.
+    """
 
     steps: tuple[Step, ...]
     rate: float = 1.0
     kind: Literal["cosine", "probability"] | None = None
     report: dict[str, JsonValue] = Field(default_factory=dict)
     doubts: tuple[str, ...] = ()
+    witness: dict[str, JsonValue] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_nobody(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store the witness only where one was asked: results of before stay what they are."""
+        tree: dict[str, Any] = stored(self)
+        if self.witness is None:
+            tree.pop("witness", None)
+        return tree
 
 
 class JudgedTranscript(FrozenModel):
@@ -175,12 +188,14 @@ def unpack_features(data: bytes) -> VisualFeatures:
     return VisualFeatures(features, activity, None, header.end, header.warnings, cues)
 
 
-def pack_grounding(grounding: "Grounding | AlignerGrounding") -> bytes:
-    """Return grounded steps and their alignment (K, T) as bytes."""
+def pack_grounding(grounding: "Grounding | AlignerGrounding", answers: "VisualAnswers | None" = None) -> bytes:
+    """Return grounded steps and their alignment (K, T) as bytes; answers: of a vision-language model on them."""
     report, alignment = grounding.report, grounding.alignment
     header = GroundedSteps(
         steps=grounding.steps, rate=alignment.rate, kind=alignment.kind, report=asdict(report), doubts=report.doubts
     )
+    if answers is not None:
+        header = header.model_copy(update={"witness": answers.report, "doubts": (*report.doubts, *answers.notes)})
     return pack(header, {"scores": alignment.scores})
 
 

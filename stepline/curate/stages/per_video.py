@@ -35,13 +35,14 @@ from stepline.curate.stages.intermediate import (
 )
 from stepline.device import Device, current_device
 from stepline.errors import MediaError, WriterError
-from stepline.pipeline.networks import load_aligner, load_judge
+from stepline.pipeline.networks import load_aligner, load_judge, shared_recognisers
 from stepline.pipeline.request import Request
 from stepline.pipeline.understand import (
     NO_PICTURE,
     NO_SOUND,
     Speech,
     VisualFeatures,
+    ask_witness,
     drop_speech_past_end,
     extract_features,
     ground_steps,
@@ -79,7 +80,8 @@ def transcribe(video: VideoContext) -> bytes:
     if video.media is None:
         return to_bytes(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
     info = media.probe(video.media, settings.media)
-    return to_bytes(recognise_speech(Request(video.media, video.item.id), info, settings))
+    models = shared_recognisers(settings.asr, current_device())
+    return to_bytes(recognise_speech(Request(video.media, video.item.id), info, settings, models=models))
 
 
 PROVISIONAL = "provisional"  # in a writer's note: another writer served this part
@@ -106,7 +108,7 @@ def write(video: VideoContext) -> bytes:
         prompt = chosen_prompt(settings.llm.prompt_file)
         prompts = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
         replies = sum(len(step.text) + LINE for step in written.steps)
-        video.notes.update(tokens_in=prompts / CHARACTERS, tokens_out=replies / CHARACTERS)
+        video.notes.update(tokens_in=prompts / CHARACTERS, tokens_out=replies / CHARACTERS, requests=float(len(chunks)))
     return to_bytes(written)
 
 
@@ -206,14 +208,26 @@ def coarse(video: VideoContext) -> bytes:
 
 
 def ground(video: VideoContext) -> bytes:
-    """Return the steps with the seconds in which they are shown, and the alignment (K, T) that says so."""
+    """Return the steps with the seconds in which they are shown, and the alignment (K, T) that says so.
+
+    A vision-language model is asked about those whose place is open, where the recipe names one. Raises WriterError
+    where it was silent.
+    """
     said, settings = read_result(CoarseSteps, video, "coarse"), video.recipe.steps
     visual = _read_features(video)
     if not said.steps or (visual.features is None and visual.activity is None):
         unseen = [step.model_copy(update={"status": "said", "score": 0.0}) for step in said.steps]
         return pack(GroundedSteps(steps=tuple(unseen)), {})
     grounding = ground_steps(said.steps, said.duration, said.transcript, visual, settings, _aligner(settings))
-    return pack_grounding(grounding)
+    if video.media is None or not settings.vision.witness.named:
+        return pack_grounding(grounding)
+    request = Request(video.media, video.item.id)
+    answers = ask_witness(request, grounding, visual, settings, said.duration)
+    late = unanswered(answers.notes)
+    if late is not None:
+        raise WriterError(f"{late}; --retry-failed asks again")
+    video.notes.update({name: float(str(answers.report[name])) for name in ("requests", "tokens")})
+    return pack_grounding(replace(grounding, steps=answers.steps, alignment=answers.alignment), answers)
 
 
 def judge(video: VideoContext) -> bytes:

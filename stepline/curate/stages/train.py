@@ -15,7 +15,7 @@ from stepline.curate.settings import PlacingSettings
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.cache_keys import text_source
 from stepline.curate.stages.gather import FEATURES, RECORDS, last_folder, read_left_out, write_dataset
-from stepline.errors import DatasetError, SettingsError
+from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.features import FeatureStore
 from stepline.nasva.align import TextScores, score_texts
 from stepline.nasva.calibration import calibration_path, write_calibration
@@ -27,7 +27,7 @@ from stepline.nasva.settings import AlignerNetworkSettings, AlignerRunSettings
 from stepline.records import Record
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet
-from stepline.training.sources import labelled_texts
+from stepline.training.sources import LabelledTexts, labelled_texts
 
 RUN = "run"  # in the stage's folder; `stepline sieve-swap`, `train nasva` and `refine` make the same
 NO_READERS = {"readers": 0}  # threads that read ahead fork badly beside an engine's own
@@ -99,14 +99,18 @@ def refine(dataset: DatasetContext) -> None:
     dataset.say(f"{refined.videos} videos refined in {len(refined.trained.rounds)} rounds")
     vectors = StepVectors(FeatureStore(sources.features), FeatureStore(folder / "vectors" / "step"))
     left_out = read_left_out(last_folder(dataset))
-    all_records = list(read_parquet(folder / REFINED))
-    records = [record for record in all_records if record.steps]
     reasons = {omitted.id: omitted.reason for omitted in refined.omitted if omitted.what == "step"}
-    reasons |= {record.id: NO_REFINED_STEP for record in all_records if not record.steps}
+    texts: list[LabelledTexts] = []  # records do not fit into memory
+    for record in read_parquet(folder / REFINED):
+        if record.steps:
+            texts += labelled_texts([record], "step")
+        else:
+            reasons[record.id] = NO_REFINED_STEP
     left_out |= {id: StageFailure(id, "refine", "left out", reason) for id, reason in reasons.items()}
     placing = dataset.recipe.place
-    aligner, report = calibrate(load_aligner(folder / "aligner.safetensors"), records, vectors, placing)
+    aligner, report = calibrate(load_aligner(folder / "aligner.safetensors"), texts, vectors, placing)
     dataset.say(report)
+    records = (record for record in read_parquet(folder / REFINED) if record.steps)
     placed = (place_finally(record, aligner, vectors, placing) for record in records)
     dataset.say(f"{write_dataset(dataset.folder, placed, left_out)} videos placed for good")
 
@@ -118,29 +122,29 @@ class StepVectors:
     features: FeatureStore
     texts: FeatureStore
 
-    def fit(self, loaded: LoadedAligner, record: Record, texts: Record, settings: PlacingSettings) -> TextScores:
-        """Return how the steps of one record fit the video of another.
+    def fit(self, loaded: LoadedAligner, video: str, texts: LabelledTexts, settings: PlacingSettings) -> TextScores:
+        """Return how the steps of one video fit another, or itself.
 
-        Raises DatasetError where the stored vectors are of other texts than the steps.
+        Raises StoreError where the stored vectors are of other texts than the steps.
         """
-        rows = matching_rows(next(labelled_texts([texts], "step")), self.texts)
+        rows = matching_rows(texts, self.texts)
         if rows is None:
-            raise DatasetError(f"{texts.id}: its step vectors are of other texts; remove the stage's folder")
-        vectors = np.ascontiguousarray(self.texts.matrix(texts.id)[rows])  # (K, C)
-        return score_texts(loaded.aligner, self.features.read(record.id), vectors, settings=settings.aligner)
+            raise StoreError(f"{texts.video}: its step vectors are of other texts; remove the stage's folder")
+        vectors = np.ascontiguousarray(self.texts.matrix(texts.video)[rows])  # (K, C)
+        return score_texts(loaded.aligner, self.features.read(video), vectors, settings=settings.aligner)
 
 
 def calibrate(
-    loaded: LoadedAligner, records: Sequence[Record], vectors: StepVectors, settings: PlacingSettings
+    loaded: LoadedAligner, videos: Sequence[LabelledTexts], vectors: StepVectors, settings: PlacingSettings
 ) -> tuple[LoadedAligner, str]:
     """Return the network with P(shown) fitted to its own videos, stored beside it, and a line that says how it went."""
     if not settings.calibrate:
         return loaded, "not calibrated, as the recipe says"
-    half = max(1, len(records) // 2)
-    shifted = [*records[half:], *records[:half]]
-    own = [vectors.fit(loaded, record, record, settings) for record in records]
+    half = max(1, len(videos) // 2)
+    shifted = [*videos[half:], *videos[:half]]
+    own = (vectors.fit(loaded, one.video, one, settings) for one in videos)
     # Texts of another video are what is surely not shown.
-    foreign = [vectors.fit(loaded, record, other, settings) for record, other in zip(records, shifted, strict=True)]
+    foreign = (vectors.fit(loaded, one.video, other, settings) for one, other in zip(videos, shifted, strict=True))
     try:
         mode, rate = settings.aligner.mode, settings.shown_rate
         calibration, fraction = calibrate_by_foreign_texts(loaded, own, foreign, mode=mode, rate=rate)
@@ -152,7 +156,7 @@ def calibrate(
 
 def place_finally(record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings) -> Record:
     """Return a record with its steps placed anew: spans, score and status."""
-    fit = vectors.fit(loaded, record, record, settings)
+    fit = vectors.fit(loaded, record.video.id, next(labelled_texts([record], "step")), settings)
     duration = record.video.duration
     grounding = place_steps(record.steps, fit, loaded.calibration, settings=settings.aligner, duration=duration)
     network = {"network": "self-trained", "calibrated": loaded.calibration is not None}

@@ -16,10 +16,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
 from stepline.curate.stage import Stage, StageFailure
+from stepline.curate.store.manifests import KeySet, disk_keys, save_store_keys
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.weights import cache_folder
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from stepline.curate.remote import RemotePath
 
 CELLS, FAILURES, STAGES = "cells", "failures", "stages"  # folders below OUT
-LOOSE = 65536  # keys that are held as numbers of Python's, 70 bytes each, before they join the others
-DIGITS = 16  # hex digits of a key that are enough to know it by: among 10 million keys no two agree in them
 
 
 def result_path(stage: Stage, key: str) -> str:
@@ -99,42 +95,25 @@ class ResultStore:
             self._failed_keys[stage.name].add(key)
         return total
 
+    def save_manifests(self, stages: Iterable[str], owner: str | None = None) -> None:
+        """Write down which results there are. owner: the driver that goes on; None at its end.
+
+        On a disk folders tell by themselves when they changed, so that the end will do.
+        """
+        for stage in stages:
+            if self._listed:
+                keys = self._done_keys.get(stage) or KeySet.of(self.out / f"{CELLS}/{stage}")
+                self._done_keys[stage] = keys
+                save_store_keys(self.out, stage, keys.numbers(), owner or "")
+            elif owner is None and self.out.local is not None:
+                disk_keys(self.out, stage)
+
     def _exists(self, keys: "dict[str, KeySet]", folder: str, stage: Stage, key: str, path: str) -> bool:
         if not self._listed:
             return (self.out / path).exists()
         if stage.name not in keys:
             keys[stage.name] = KeySet.of(self.out / f"{folder}/{stage.name}")
         return key in keys[stage.name]
-
-
-class KeySet:
-    """A set of keys: 8 bytes for each."""
-
-    def __init__(self, listed: "npt.NDArray[np.uint64]") -> None:
-        self._listed = listed
-        self._added: set[int] = set()
-
-    @classmethod
-    def of(cls, folder: "RemotePath") -> "KeySet":
-        """List a stage's folder of keys."""
-        keys = (entry.name.rpartition("/")[2].partition(".")[0] for entry in folder.list())
-        return cls(np.sort(np.fromiter((_number(key) for key in keys), dtype=np.uint64)))
-
-    def __contains__(self, key: str) -> bool:
-        number = _number(key)
-        index = int(np.searchsorted(self._listed, np.uint64(number)))
-        return number in self._added or (index < len(self._listed) and int(self._listed[index]) == number)
-
-    def add(self, key: str) -> None:
-        """Take a key in."""
-        self._added.add(_number(key))
-        if len(self._added) >= LOOSE:
-            self._listed = np.union1d(self._listed, np.fromiter(self._added, dtype=np.uint64))
-            self._added.clear()
-
-
-def _number(key: str) -> int:
-    return int(key[:DIGITS], 16)
 
 
 class StageFolders:

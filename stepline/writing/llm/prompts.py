@@ -96,17 +96,39 @@ def main_prompt() -> Prompt:
     return Prompt("steps", _read("steps"))
 
 
+@cache
+def picture_prompt() -> Prompt:
+    """Return the prompt of the main job where pictures stand beside the speech."""
+    return Prompt("steps_with_pictures", _read("steps_with_pictures"))
+
+
+# After a prompt of the user's own, where pictures stand beside the speech.
+PICTURES = """
+With this come pictures of the video, each with a letter. End every line that rests on one with its letter in square
+brackets, such as [B]."""
+_CITED = re.compile(r"\s*[\[(]((?:pictures?\s+)?[A-T](?:\s*(?:,|and|&)\s*[A-T])*)[\])][\s.]*$")
+
+
+def split_citation(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a step's text and the letters of the pictures that it names at its end: "Press it [A, B]"."""
+    found = _CITED.search(text)
+    if found is None:
+        return text, ()
+    return text[: found.start()], tuple(dict.fromkeys(re.findall(r"\b[A-T]\b", found[1])))
+
+
 SPEECH, TIMED_SPEECH = "{transcript}", "{timed_transcript}"  # where a chunk's sentences stand; with their seconds
 LONGEST_PROMPT = 20_000  # characters; the main one has 1,300
 
 
-def chosen_prompt(path: Path | None) -> Prompt:
+def chosen_prompt(path: Path | None, *, pictures: bool = False) -> Prompt:
     """Return the user's own prompt from a file (`writing.llm.prompt_file`), or that of the main job where path is None.
 
+    pictures: whether some stand beside the speech.
     Raises SettingsError where the file cannot be read, is empty or too long, or has no place for the speech.
     """
     if path is None:
-        return main_prompt()
+        return picture_prompt() if pictures else main_prompt()
     place, cure = f"writing.llm.prompt_file {path}", f"write {SPEECH} where the sentences are to stand"
     try:
         text = path.expanduser().read_text(encoding="utf-8")
@@ -120,7 +142,7 @@ def chosen_prompt(path: Path | None) -> Prompt:
     timed = TIMED_SPEECH in text
     if not timed and SPEECH not in text:
         raise SettingsError(f"{place}: has no place for the speech; {cure}, or {TIMED_SPEECH} for them with times")
-    return Prompt("own", text.replace(TIMED_SPEECH, SPEECH), times_in=timed)
+    return Prompt("own", text.replace(TIMED_SPEECH, SPEECH) + (PICTURES if pictures else ""), times_in=timed)
 
 
 @cache

@@ -1,12 +1,14 @@
 """What the model is asked about a chunk: its reply is taken from the cache, else asked for and checked for a list."""
 
+import hashlib
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from stepline.chat.pictures import with_pictures
 from stepline.chat.requests import ReplyCache, ask_with_retries, cache_key
-from stepline.chat.servers import Answer, RequestError, Server
+from stepline.chat.servers import Answer, Content, RequestError, Server
 from stepline.writing.llm.prompts import Chunk, ParsedReply, Prompt, build_prompt, read_reply
 from stepline.writing.settings import LlmSettings
 
@@ -29,7 +31,7 @@ class ChunkReply:
 
 @dataclass(frozen=True)
 class RequestRunner:
-    """Serves chunks one by one; several threads may share it."""
+    """Serves chunks one by one; several threads may share it. pictures: second -> JPEG, in order, by chunk number."""
 
     server: Server
     settings: LlmSettings
@@ -37,6 +39,7 @@ class RequestRunner:
     cache: ReplyCache
     until: float  # monotonic second of the job's deadline
     sleep: Callable[[float], None] = time.sleep
+    pictures: Mapping[int, Mapping[float, bytes]] = field(default_factory=dict)
 
     def serve(self, chunk: Chunk) -> ChunkReply:
         """Return the chunk's steps as the model wrote them, or why there are none.
@@ -60,7 +63,7 @@ class RequestRunner:
         for again in (False, True):
             answer = ask_with_retries(
                 self.server,
-                build_prompt(self.prompt, chunk, again=again),
+                self._question(chunk, again=again),
                 self.settings,
                 seed=self.settings.seed + again,
                 until=self.until,
@@ -76,11 +79,20 @@ class RequestRunner:
             refusals.append(reading.refusal)
         return ChunkReply(reason=refusals[-1])
 
+    def _question(self, chunk: Chunk, *, again: bool) -> Content:
+        text, shown = build_prompt(self.prompt, chunk, again=again), self.pictures.get(chunk.number)
+        return with_pictures(text, list(shown.values()), together=self.settings.together) if shown else text
+
     def _read(self, answer: Answer, chunk: Chunk) -> ParsedReply:
         return read_reply(answer.text, spoken=chunk.text, sentences=len(chunk.sentences), complete=answer.complete)
 
     def _key(self, chunk: Chunk) -> str:
+        shown: dict[str, str | bool] = {}
+        if chunk.number in self.pictures:
+            each = b"".join(hashlib.sha256(one).digest() for one in self.pictures[chunk.number].values())
+            shown = {"pictures": hashlib.sha256(each).hexdigest(), "together": self.settings.together}
         return cache_key(
+            **shown,
             server=self.server.name,
             prompt=self.prompt.name,
             question=build_prompt(self.prompt, chunk),

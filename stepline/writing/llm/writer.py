@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.chat import requests as reply_cache
+from stepline.chat.pictures import LETTERS, VideoPictures, question_tokens
 from stepline.chat.requests import LATE, run_in_threads
 from stepline.chat.servers import open_server
 from stepline.errors import WriterError
@@ -22,7 +23,16 @@ from stepline.records import Matrix, Rejected, Step, Transcript, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import small_talk_reasons
 from stepline.writing.extractive.writer import merge_repeats, number_steps
-from stepline.writing.llm.prompts import Chunk, ParsedReply, Prompt, chosen_prompt, find_model_orders, split_into_chunks
+from stepline.writing.llm.prompts import (
+    Chunk,
+    ParsedReply,
+    Prompt,
+    build_prompt,
+    chosen_prompt,
+    find_model_orders,
+    split_citation,
+    split_into_chunks,
+)
 from stepline.writing.llm.requests import ChunkReply, RequestRunner
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps
@@ -39,6 +49,8 @@ SHARED = 0.6  # with this share of a step's content words said, WORD_FLOOR x flo
 WORD_FLOOR = 0.5
 BESIDE = 0.85  # a neighbour that scores this share of the best sentence is cited too
 CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})  # spaCy's coarse tags of the words that carry a step
+SEEN = "seen, not said: a picture at {:.1f} s, by the writer"
+BESIDE_SPEECH = "for: the writer names what a picture at {:.1f} s shows"
 LIGHT = frozenset({"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step"})  # no sign
 
 
@@ -56,22 +68,35 @@ class Support:
 
 
 def cite_sources(
-    texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed
+    texts: Sequence[str],
+    chunk: Chunk,
+    *,
+    floor: float,
+    embed: Embed,
+    seconds: Sequence[Sequence[float]] = (),
+    start: float = 0.0,
 ) -> tuple[list[Step], list[Rejected]]:
     """Return the texts as steps that cite sentences of the chunk, and those that no sentence supports.
 
     A sentence supports a step when their cosine is at least `floor`, or half of that where it says most of the step's
-    content words.
+    content words. seconds: of the pictures that each text names, if any: half the floor is enough beside one, and a
+    text that no sentence supports rests on the first alone. start: of the part of the video, for what is told of them.
     """
     support = measure_support(texts, [sentence.text for sentence in chunk.sentences], embed)
     chosen = choose_in_order(support.score) if texts else []
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for k, text in enumerate(texts):
-        rows = _sources(support, k, chosen[k], floor)
+        pictures = seconds[k] if seconds else ()
+        rows = _sources(support, k, chosen[k], floor * (WORD_FLOOR if pictures else 1.0))
         if rows:
             said = covering_span(chunk.sentences[row].span for row in rows)
-            steps.append(Step(id="0", text=text, sources=tuple(chunk.indices[row] for row in rows), said=said))
+            seen = tuple(BESIDE_SPEECH.format(start + second) for second in pictures)
+            sources = tuple(chunk.indices[row] for row in rows)
+            steps.append(Step(id="0", text=text, sources=sources, said=said, seen=seen))
+        elif pictures:
+            seen = tuple(SEEN.format(start + second) for second in pictures)
+            steps.append(Step(id="0", text=text, at=pictures[0], seen=seen))
         else:
             dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
     return steps, dropped
@@ -151,11 +176,13 @@ def write_llm(
     prompt: Prompt | None = None,
     fallback: Fallback | None = None,
     embed: Embed | None = None,
+    pictures: VideoPictures | None = None,
 ) -> WrittenSteps:
-    """Return the steps that the model finds in the transcript, each with the sentences it rests on.
+    """Return the steps that the model finds in the transcript, each with the sentences or pictures it rests on.
 
     prompt: for experiments; else that of the settings' file, else the main job's. fallback: writes the whole transcript
-    where the model fails (the extractive writer by default). embed: texts to unit rows (MiniLM by default).
+    where the model fails (the extractive writer by default). embed: texts to unit rows (MiniLM by default). pictures:
+    of the video, for a model that sees; as many as the settings say are shown beside each chunk.
     Raises WriterError when the named server is not there or refuses access, ModelError when a library or model is
     missing.
     """
@@ -165,13 +192,18 @@ def write_llm(
     hidden = [Rejected(what="sentence", text=transcript.sentences[i].text, reason=reason) for i in withheld]
     if not chunks:
         return WrittenSteps(dropped=tuple(hidden))
+    seeing = pictures if settings.pictures else None
+    prompt = prompt or chosen_prompt(settings.prompt_file, pictures=seeing is not None)
+    if settings.dry_run:
+        whole = (fallback or _extractive)(transcript)
+        note = _dry_run(chunks, prompt, settings, pictures=seeing is not None)
+        return WrittenSteps(whole.steps, (*hidden, *whole.dropped), (note, *whole.notes))
+    shown = _read_pictures(chunks, seeing, settings.pictures) if seeing is not None else {}
     cache = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
     try:
         start = time.monotonic()
-        runner = RequestRunner(
-            server, settings, prompt or chosen_prompt(settings.prompt_file), cache, until=start + settings.deadline
-        )
+        runner = RequestRunner(server, settings, prompt, cache, until=start + settings.deadline, pictures=shown)
         results = run_in_threads(runner.serve, chunks, workers=server.workers, until=runner.until)
         logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
     finally:
@@ -180,24 +212,67 @@ def write_llm(
     if all(reply.rejected for reply in replies):  # every question: then the settings are wrong, not the speech
         raise WriterError(f"{settings.base_url}: {replies[0].reason}; correct the settings under writing.llm")
     embed = embed or _minilm
-    parts = [_part(chunk, reply, embed, settings.floor) for chunk, reply in zip(chunks, replies, strict=True)]
+    parts = [
+        _part(chunk, reply, embed, settings.floor, tuple(shown.get(chunk.number, ())), seeing.start if seeing else 0.0)
+        for chunk, reply in zip(chunks, replies, strict=True)
+    ]
     whole = _fallback(transcript, parts, fallback or _extractive)
     steps = [step for part in parts for step in (_steps_within(part.chunk, whole) if part.reason else part.steps)]
     steps = [step for step in steps if not set(step.sources) & set(withheld)]
     dropped = [*hidden, *whole.dropped, *(one for part in parts for one in part.dropped)]
-    notes = [*whole.notes, *(note for part in parts for note in part.notes), *filter(None, [cache.broken])]
+    seconds = [f"{seeing.start + second:.1f}" for each in shown.values() for second in each] if seeing else []
+    told = [f"pictures went to {server.name}: those at {', '.join(seconds)} s"] if seconds else []
+    notes = [*told, *whole.notes, *(note for part in parts for note in part.notes), *filter(None, [cache.broken])]
     return WrittenSteps(number_steps(merge_repeats(steps)), tuple(dropped), tuple(notes))
 
 
-def _part(chunk: Chunk, reply: ChunkReply, embed: Embed, floor: float) -> ChunkSteps:
-    """Return the model's steps for a chunk, cited, or why there are none that can be used."""
+def _read_pictures(chunks: Sequence[Chunk], pictures: VideoPictures, count: int) -> dict[int, dict[float, bytes]]:
+    """Return the pictures beside each chunk, second -> JPEG, by its number.
+
+    They are spread evenly from where it begins to be said, or the video, to where the next one does, or the video ends.
+    """
+    starts = [0.0, *(chunk.sentences[0].span.start for chunk in chunks[1:])]
+    ends = [*starts[1:], pictures.duration]
+    wanted = {
+        chunk.number: [start + (end - start) * (n + 0.5) / count for n in range(count)]
+        for chunk, start, end in zip(chunks, starts, ends, strict=True)
+        if end > start
+    }
+    known = pictures.read([round(second, 1) for seconds in wanted.values() for second in seconds])
+    shown = {}
+    for number, seconds in wanted.items():
+        ours = dict.fromkeys(round(second, 1) for second in seconds)
+        shown[number] = {second: known[second] for second in ours if second in known}
+    return {number: each for number, each in shown.items() if each}
+
+
+def _dry_run(chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, *, pictures: bool) -> str:
+    """Return what the model would be asked at most, without second tries."""
+    pixels = [(settings.picture_size, 2 * settings.picture_size)] * (settings.pictures if pictures else 0)
+    questions = sum(question_tokens(len(build_prompt(prompt, chunk)), pixels) for chunk in chunks)
+    most = f"{len(chunks)} requests, {questions + len(chunks) * settings.max_tokens} tokens and {settings.deadline:g} s"
+    beside = f", {len(chunks) * len(pixels)} pictures beside them" if pixels else ""
+    return f"dry run: the language model that writes would be asked at most {most}{beside}; the grammar wrote the steps"
+
+
+def _part(
+    chunk: Chunk, reply: ChunkReply, embed: Embed, floor: float, seconds: Sequence[float] = (), start: float = 0.0
+) -> ChunkSteps:
+    """Return the model's steps for a chunk, cited, or why there are none that can be used.
+
+    seconds: of the pictures that it was shown, in their order. start: of the part of the video.
+    """
     place = f"sentences {chunk.indices[0] + 1}-{chunk.indices[-1] + 1}"
     notes = tuple(f"{place}: {note}" for note in reply.notes)
     reason, reading = reply.reason, reply.reading or ParsedReply()
-    judged = list(zip(reading.texts, small_talk_reasons(reading.texts), strict=True))
-    talk = [Rejected(what="step", text=text, reason=why) for text, why in judged if why is not None]
-    texts = [text for text, why in judged if why is None]
-    steps, unsupported = cite_sources(texts, chunk, floor=floor, embed=embed)
+    cited = [split_citation(text) if seconds else (text, ()) for text in reading.texts]
+    judged = list(zip(cited, small_talk_reasons([text for text, _ in cited]), strict=True))
+    talk = [Rejected(what="step", text=text, reason=why) for (text, _), why in judged if why is not None]
+    kept = [(text, [LETTERS.index(letter) for letter in letters]) for (text, letters), why in judged if why is None]
+    seen = [[seconds[n] for n in numbers if n < len(seconds)] for _, numbers in kept]
+    steps, unsupported = cite_sources(
+        [text for text, _ in kept], chunk, floor=floor, embed=embed, seconds=seen, start=start
+    )
     if unsupported and not steps:
         reason = "no sentence supports any step of the reply"
     if reason:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -12,7 +13,10 @@ from kills import begun, children, finish, run_with_kills, start_driver, tree, w
 from small_video import CAPTIONS, draw_video
 
 from stepline.curate.driver import RunRequest, run_recipe
+from stepline.curate.remote import RemotePath
 from stepline.curate.stage import VideoItem
+from stepline.curate.status import run_status
+from stepline.curate.store.manifests import MANIFESTS
 from stepline.curate.store.run_log import to_json_line
 from stepline.errors import SettingsError
 
@@ -58,6 +62,31 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(tmp_path)
     fine = {unit: count for unit, count in times.items() if unit[1] != "crash"}
     assert sum(fine.values()) - len(fine) <= 2 * killed["driver"] + killed["worker"]
     assert not any((tmp_path / "cache" / "curate").iterdir())
+
+
+@pytest.mark.slow
+def test_the_status_of_a_killed_run_is_what_its_files_say(tmp_path):
+    """Whatever manifests a kill left, what they say is what a copy of the run without them says."""
+    videos(tmp_path / "in", TEXTS)
+    out, done = tmp_path / "out", []
+    for count in (1, 9, 20, 30):
+        driver = start_driver(code_of(tmp_path / "in", out), tmp_path / "cache")
+        while len(begun(out)) < count:
+            assert driver.poll() is None
+            time.sleep(0.02)
+        workers = children(driver.pid)
+        driver.kill()
+        driver.communicate()
+        for worker in workers:
+            wait_for_end(worker)
+        copy = shutil.copytree(out, tmp_path / f"copy-{count}", ignore=shutil.ignore_patterns(MANIFESTS, ".*"))
+        found, anew = (run_status(RemotePath(str(folder)), STAGES) for folder in (out, copy))
+        assert found == anew
+        done.append(sum(stage.done for stage in found.stages))
+    assert done == sorted(done)
+    assert done[-1] > done[0]
+    finish(code_of(tmp_path / "in", out), tmp_path / "cache")
+    assert all(stage.waiting == 0 for stage in run_status(RemotePath(str(out)), STAGES).stages)
 
 
 def test_workers_end_with_a_driver_that_is_killed_and_its_lock_too(tmp_path, monkeypatch):
@@ -136,7 +165,7 @@ def test_twenty_kills_cost_no_byte_and_no_unit_but_those_under_way(tmp_path):
     }
     finish(codes["whole"], tmp_path / "cache")
     killed = run_with_kills(codes["killed"], tmp_path / "killed", tmp_path / "cache", KILLS, between=(2.0, 9.0), seed=8)
-    assert tree(tmp_path / "killed") == tree(tmp_path / "whole")
+    assert tree(tmp_path / "killed", ["hanging"]) == tree(tmp_path / "whole", ["hanging"])
     times = begun(tmp_path / "killed")
     again = sum(times.values()) - len(times)
     print(f"killed {dict(killed)}, {len(times)} units, {again} begun again")

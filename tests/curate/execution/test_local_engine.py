@@ -64,6 +64,7 @@ def test_a_changed_video_recomputes_only_its_own_units_and_what_is_over_all(tmp_
 
 BROKEN = {
     "bad": "corrupt",
+    "brood": "brood",
     "crash": "segfault",
     "empty": "",
     "good": "one two",
@@ -71,9 +72,11 @@ BROKEN = {
     "hog": "hog",
     "odd": "odd",
     "quiet": "silent",
+    "share": "share",
 }
 LOST = {
     "bad": ["read", "error", "bad: nothing in it can be decoded"],
+    "brood": ["read", "memory", "it took more than 400 MiB of memory"],
     "crash": ["read", "crash", "its process ended with signal SIGSEGV"],
     "hang": ["read", "hang", "it took more than 6 s"],
     "hog": ["read", "memory", "it took more than 400 MiB of memory"],
@@ -90,7 +93,7 @@ def test_videos_that_break_a_process_are_isolated_and_listed(tmp_path):
     (folder,) = (tmp_path / "out/stages/total").glob("*/")
     assert json.loads((folder / "total.json").read_text())["lost"] == LOST
     assert [failure.id for failure in outcome.failures] == sorted(LOST)
-    assert set(dataset(tmp_path / "out")["videos"]) == {"empty", "good"}
+    assert set(dataset(tmp_path / "out")["videos"]) == {"empty", "good", "share"}
     begun = computed(tmp_path / "out")
     run_recipe(RunRequest(limited, str(tmp_path / "out"), STAGES), items)
     assert computed(tmp_path / "out") == begun  # nothing that failed is tried again

@@ -3,10 +3,12 @@ from fake_stages import STAGES, recipe
 
 from stepline.curate.execution.messages import LONGEST_REASON, TaskRequest, WorkerSetup, portable_reason
 from stepline.curate.execution.pool import OUTSIDE_KILLS, WorkerDeath, WorkerPool, WorkerProcess
+from stepline.curate.execution.worker import TaskRunner
 from stepline.curate.plan import StageTask
 from stepline.curate.remote import RemotePath
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.store.run_log import RunLog
+from stepline.version import minor_version
 
 REQUEST = TaskRequest(StageTask(VideoItem("a"), "read", "ab" * 32, {}))
 
@@ -75,3 +77,14 @@ def test_a_reason_holds_nothing_of_this_machine(reason, told):
 
 def test_a_reason_is_one_line_of_bounded_length():
     assert portable_reason("word\n" * 1000, [], "a") == ("word " * 1000)[:LONGEST_REASON] + "..."
+
+
+def test_a_machine_with_another_version_than_the_drivers_computes_nothing(tmp_path):
+    (tmp_path / "a.txt").write_text("one")
+    request = TaskRequest(REQUEST.task, {"captions": tmp_path / "a.txt"})
+    replies = [
+        TaskRunner(WorkerSetup(recipe(), STAGES, str(tmp_path), versions={"psutil": version})).run(request)
+        for version in (minor_version("psutil"), "4.0")
+    ]
+    assert [reply.kind for reply in replies] == ["done", "run"]
+    assert replies[1].reason.endswith("the driver 4.0; install the same version on every machine")

@@ -7,6 +7,7 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import RunRequest, run_recipe
+from stepline.curate.execution import ray as ray_engine
 from stepline.curate.execution.ray import actor_groups, run_on_ray
 from stepline.curate.execution.scheduler import Phase
 from stepline.curate.plan import Plan
@@ -53,10 +54,18 @@ def test_both_engines_give_the_same_bytes(tmp_path, ray_here, monkeypatch, stage
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     items = videos(tmp_path / "in", TEXTS)
     named = [name for name in STAGES if name in stages]
+    held, mapped_dataset = [], ray_engine._mapped_dataset
+    monkeypatch.setattr(ray_engine, "MOST_ROWS", 4)
+    monkeypatch.setattr(
+        ray_engine,
+        "_mapped_dataset",
+        lambda ray, phase, rows: held.append(len(rows)) or mapped_dataset(ray, phase, rows),
+    )
     for engine in ("local", "ray"):
         outcome = run_recipe(RunRequest(recipe(engine=engine, stages=named), str(tmp_path / engine), STAGES), items)
         found = [(failure.id, failure.kind) for failure in outcome.failures]
         assert found == [("bad", "error"), ("crash", "crash"), ("quiet", "left out")]
+    assert held[:2] == [4, 2]
     assert tree(tmp_path / "local") == tree(tmp_path / "ray")
     assert json.loads((tmp_path / "ray/dataset/dataset.json").read_text())["videos"].keys() == {"a", "b", "c"}
 

@@ -1,3 +1,4 @@
+import errno
 import logging
 import os
 import shutil
@@ -239,3 +240,47 @@ def test_a_disk_that_refuses_is_told_in_one_line(tmp_path):
             (RemotePath(str(tmp_path)) / "file" / "below").write("x")
     with pytest.raises(StoreError, match="is a folder; give a file"):
         RemotePath(str(tmp_path)).read()
+
+
+@pytest.mark.parametrize("where", ["disk", "memory", "bucket", "a disk without links", "a bucket without conditions"])
+def test_a_file_is_created_once(where, tmp_path, monkeypatch, request):
+    folder = RemotePath(f"memory://{tmp_path.name}" if where == "memory" else str(tmp_path / "out"))
+    if "bucket" in where:
+        faults = request.getfixturevalue("bucket")
+        folder = RemotePath("s3://bucket/out", RemoteSettings(attempts=2, pause=0.0))
+    if "links" in where:
+        monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EPERM, "not permitted")))
+    if "conditions" in where:
+        serve = faults.app
+
+        def without(environment, start):
+            if "HTTP_IF_NONE_MATCH" not in environment:
+                return serve(environment, start)
+            environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
+            start("501 Not Implemented", [("Content-Type", "application/xml")])
+            return [b"<?xml version='1.0'?><Error><Code>NotImplemented</Code></Error>"]
+
+        faults.app = without
+    file = folder / "driver.json"
+    assert file.create(b"first")
+    assert not file.create(b"second")
+    assert file.read() == b"first"
+    assert [entry.name for entry in folder.list()] == ["driver.json"]
+
+
+def test_a_file_whose_creation_was_not_answered_is_known_as_ones_own(bucket):
+    file = RemotePath("s3://bucket/own.json", RemoteSettings(attempts=3, pause=0.0))
+    serve, lost = bucket.app, []
+
+    def answer_is_lost(environment, start):
+        answer = serve(environment, (lambda *_: None) if environment["REQUEST_METHOD"] == "PUT" and not lost else start)
+        if environment["REQUEST_METHOD"] != "PUT" or lost:
+            return answer
+        lost.append(b"".join(answer))
+        start("503 Slow Down", [("Content-Type", "application/xml")])
+        return [b"<?xml version='1.0'?><Error><Code>SlowDown</Code></Error>"]
+
+    bucket.app = answer_is_lost
+    assert file.create(b"mine")
+    assert lost
+    assert not file.create(b"another's")

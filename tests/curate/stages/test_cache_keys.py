@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stepline.curate.stage import Recipe, load_recipe
+from stepline.curate.stage import Recipe, load_recipe, resolve_stages
 from stepline.curate.stages import STAGES
 from stepline.curate.stages.cache_keys import text_source
 from stepline.errors import SettingsError
@@ -91,3 +91,16 @@ def test_steps_are_encoded_in_the_space_of_the_features() -> None:
     assert text_source(load_settings(Recipe)) == "minilm"
     clip = load_settings(Recipe, None, ["steps.vision.backbone=clip", "steps.vision.path=weights"])
     assert text_source(clip) == "clip:weights"
+
+
+def test_a_vision_language_model_decides_ground_alone_and_lets_it_read_the_video() -> None:
+    named = "steps.vision.witness.base_url=http://127.0.0.1:8000/v1"
+    assert touched(named, "steps.vision.witness.requests=5") == {"ground"}
+    assert touched("steps.vision.witness.requests=5") == set()  # of nobody
+    models = ("steps.vision.witness.model=one", "steps.vision.witness.model=other")
+    settings = [STAGES["ground"].settings(load_settings(Recipe, None, (named, model))) for model in models]
+    assert settings[0] != settings[1]
+    names = ("probe", "transcribe", "write", "encode", "coarse", "ground")
+    for overrides, reads in (((), ()), ((named,), ("media",))):
+        recipe = load_settings(Recipe, None, overrides).model_copy(update={"stages": names})
+        assert resolve_stages(recipe, STAGES)[-1].reads == reads

@@ -1,10 +1,13 @@
 """The stages of one video: what each hands on, and which videos are left out."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from curate_cells import NARRATION, transcript, work
+from llm_fakes import Answers, FakeServer, completion
 
 from stepline.curate.settings import FilterSettings
 from stepline.curate.stage import LeftOutError, Recipe, VideoItem
@@ -21,9 +24,9 @@ from stepline.curate.stages.intermediate import (
     unpack_features,
 )
 from stepline.curate.stages.per_video import FEW, LANGUAGE, LONG, SHORT, SILENT, SPARSE, FilterCounts, left_out_reason
-from stepline.errors import MediaError
+from stepline.errors import MediaError, WriterError
 from stepline.pipeline.understand import Speech, VisualFeatures
-from stepline.records import FeatureSequence, Step
+from stepline.records import FeatureSequence, Span, Step
 from stepline.settings import load_settings
 from stepline.writing import WrittenSteps
 
@@ -159,3 +162,36 @@ def test_the_stage_counts_words_and_raises_the_reason() -> None:
     few = results | {"write": to_bytes(WrittenSteps(steps=()))}
     with pytest.raises(LeftOutError, match="too few steps"):
         per_video.filter_video(work(Recipe(), results=few))
+
+
+def says_a(handler: Any) -> None:
+    """Picture A for every step."""
+    count = handler.question["messages"][0]["content"][0]["text"].split("\n\n")[1].count("<step>")
+    reply = {str(n): {"after": "done", "shown": "A"} for n in range(1, count + 1)}
+    Answers.raw(completion(json.dumps(reply)))(handler)
+
+
+def test_a_vision_language_model_is_asked_where_the_recipe_names_one(
+    small_video: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    steps = (Step(id="1", text="fry the onion", said=Span(8.0, 12.0)), Step(id="2", text="chop the onion"))
+    results = cells(*NARRATION.split(". "), steps=steps, duration=20.0)
+    without = results | {"coarse": per_video.coarse(work(Recipe(), results=results))}
+    with FakeServer(says_a) as server:
+        options = [f"steps.vision.witness.base_url={server.url}", "steps.vision.witness.pause=0.0"]
+        recipe = load_settings(Recipe, None, options)
+        context = work(recipe, media=small_video, results=without)
+        header, arrays = unpack(GroundedSteps, per_video.ground(context))
+        assert len(server.asked) == context.notes["requests"] > 0
+    assert header.witness is not None
+    assert header.witness["requests"] == context.notes["requests"]
+    assert context.notes["tokens"] > 0
+    assert arrays["scores"].shape == (2, 20)
+    with FakeServer(Answers.status(503)) as server:
+        options[0] = f"steps.vision.witness.base_url={server.url}"
+        recipe = load_settings(Recipe, None, [*options, "steps.vision.witness.retries=0"])
+        with pytest.raises(WriterError, match="--retry-failed asks again"):
+            per_video.ground(work(recipe, media=small_video, results=without))
+    plain = per_video.ground(work(Recipe(), media=small_video, results=without))
+    assert b"witness" not in plain

@@ -6,7 +6,8 @@ from fake_stages import STAGES
 
 from stepline.curate.remote import RemotePath
 from stepline.curate.stage import StageFailure
-from stepline.curate.store.results import KeySet, ResultStore, StageFolders
+from stepline.curate.store.manifests import KeySet
+from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.errors import StoreError
 
 KEY = "ab" * 32
@@ -87,7 +88,7 @@ def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypa
 
 
 def test_keys_that_came_since_a_listing_are_known_however_many(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.curate.store.results.LOOSE", 2)
+    monkeypatch.setattr("stepline.curate.store.manifests.LOOSE", 2)
     keys_known = KeySet.of(RemotePath(f"memory://{tmp_path.name}"))
     keys = [f"{number:02x}" * 32 for number in range(5)]
     for key in keys:

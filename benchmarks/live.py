@@ -1,0 +1,289 @@
+"""A live run beside the clock: python benchmarks/live.py CLIPS --cache DIR [--only NAME ...] [--loops N]
+
+CLIPS and DIR are those of real_clips.py (labels.json; a record of each clip by the main job). Each clip is replayed as
+a run at its own pace on two cores of its own would go: pictures are looked at on one clock, sound is heard, written and
+grounded on another; whatever comes while a clock is busy waits, and each piece of work takes the CPU seconds that it
+took here. So a busy machine does not change the result, but for its caches. "behind": from the end of a word, or of the
+words that tell a step, to when it is told. CPU: of both cores together, decoding among it. Words: of the main job's
+transcript, how many are heard live, and how many live ones it does not have. Against the labels: as in real_clips.py.
+
+--loops N plays the first clip N times without a break, answers of the recogniser and rows of the pictures kept from the
+first rounds, and shows how the memory grows.
+"""
+
+import argparse
+import difflib
+import gc
+import json
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import psutil
+from real_clips import RESULTS, counts, records
+
+from stepline.asr.audio_windows import AudioWindow, WindowTranscript
+from stepline.asr.recogniser import RecogniserSwitch
+from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
+from stepline.live.hearing import Heard
+from stepline.live.session import LiveOptions, LiveSession
+from stepline.media import AudioBlock, Frame, MediaReader
+from stepline.pipeline.request import StepsSettings
+from stepline.pipeline.understand import FRAMES_A_ROW
+from stepline.progress import trim_memory
+from stepline.records import Record, Video
+from stepline.vision import load_backbone
+
+CORES = 2
+
+
+@dataclass
+class Clock:
+    """A source whose clock goes on by the work that is done. free: second from which each core has nothing to do."""
+
+    free: float = 0.0
+    begun: float = field(default_factory=time.process_time)
+    end: float = 0.0
+    paced: bool = True
+    held: bool = False
+    reason: str = "the source ended"
+
+    @property
+    def now(self) -> float:
+        """The second it is while work goes on."""
+        return self.free + time.process_time() - self.begun
+
+    def begin(self, due: float) -> None:
+        """Begin work that may not begin before `due`."""
+        self.free, self.begun = max(self.free, due), time.process_time()
+
+    def done(self) -> None:
+        """End the work."""
+        self.free = self.now
+
+
+class Timed(LiveSession):
+    """A session that notes how far behind each word is told."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.words: list[tuple[float, float]] = []  # end of the word, when it was told
+
+    def _take(self, heard: Heard) -> None:
+        self.words += [(word.span.end, self._now) for word in heard.words if word.span is not None]
+        super()._take(heard)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of a clip: its record as live as it was, delays in s, CPU seconds, length in s."""
+
+    record: Record
+    words: list[float]
+    steps: list[float]
+    sentences: list[float]  # the steps', behind the end of the sentence that tells them
+    shown: list[float]
+    revised: int
+    cpu: float
+    length: float
+
+
+def items(clip: Path, settings: StepsSettings, rate: float) -> Iterator[tuple[float, Frame | AudioBlock]]:
+    """Yield what a clip holds with the second at which it is there."""
+    reader = MediaReader(clip, frame_rate=rate, frame_size=settings.vision.frame_size, sound=True)
+    for item in reader:
+        yield (item.time if isinstance(item, Frame) else item.start + len(item.samples) / 16_000), item
+
+
+def replay(clip: Path, settings: StepsSettings, folder: Path, lag: float) -> Replay:
+    """Play a clip as if each second took one."""
+    told: list[LiveEvent] = []
+    backbone = load_backbone(settings.vision)
+    session = Timed(
+        clip.stem, settings, LiveLog(folder / f"{clip.stem}.jsonl"), told.append, LiveOptions(lag), backbone,
+        vtt=GrowingVtt(folder / f"{clip.stem}.vtt"), rows=folder / f"{clip.stem}.rows",
+    )  # fmt: skip
+    session.warm_up()
+    hearing, looking = Clock(), Clock()
+    session.sources = (hearing,)  # type: ignore[assignment]
+    waiting: list[AudioBlock] = []
+    begun = time.process_time()
+    for second, item in items(clip, settings, settings.vision.rate * FRAMES_A_ROW):
+        hearing.end = max(hearing.end, second)
+        if isinstance(item, Frame):
+            looking.begin(second)
+            session.look(item)
+            looking.done()
+            continue
+        waiting.append(item)
+        if hearing.free <= second:  # else it waits, and is read with what comes next
+            hearing.begin(second)
+            session.advance(waiting)
+            hearing.done()
+            waiting = []
+    hearing.begin(hearing.end)
+    session.advance(waiting)
+    session.finish()
+    hearing.done()
+    cpu = time.process_time() - begun
+    steps = tuple(each.step for each in session.log.steps.values() if not each.withdrawn)
+    record = Record(id=clip.stem, video=Video(id=clip.stem, duration=hearing.end),
+                    transcript=session.log.transcript, steps=steps)  # fmt: skip
+    return Replay(
+        record,
+        [now - end for end, now in session.words],
+        [event.at - event.said.end for event in told if event.event == "step_said" and event.said is not None],
+        [
+            event.at - session.log.sentences[max(event.sources)].span.end
+            for event in told
+            if event.event == "step_said" and event.sources
+        ],
+        [event.at - event.second for event in told if event.event == "step_shown" and event.second is not None],
+        sum(event.event == "revised" for event in told),
+        cpu,
+        hearing.end,
+    )
+
+
+def words_of(record: Record) -> list[str]:
+    """Return what is said, as plain words."""
+    return re.findall(r"[\w']+", " ".join(sentence.text.lower() for sentence in record.sentences))
+
+
+def quantiles(values: list[float]) -> str:
+    """Return median and 95th percentile in words."""
+    return f"{np.median(values):.1f} / {np.quantile(values, 0.95):.1f}" if values else "-"
+
+
+def compare(clips: Path, cache: Path, names: list[str], lag: float) -> None:
+    """Replay the clips, print a row each and the sums, and keep them."""
+    truths = json.loads((clips / "labels.json").read_text())
+    settings, rows = StepsSettings(), []
+    totals: dict[str, Counter[str]] = {"live": Counter(), "main job": Counter()}
+    whole = records(clips, [f"{name}.mp4" for name in names], cache)
+    print("clip, s | words behind, s | steps behind; their sentences | CPU | main job's words heard, others | revised")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            live = replay(clips / f"{name}.mp4", settings, Path(folder), lag)
+            own, other = words_of(live.record), words_of(whole[f"{name}.mp4"])
+            same = sum(b.size for b in difflib.SequenceMatcher(None, other, own, autojunk=False).get_matching_blocks())
+            behind = f"{quantiles(live.words)} | {quantiles(live.steps)}; {quantiles(live.sentences)}"
+            print(f"{name}, {live.length:.0f} | {behind} | "
+                  f"{live.cpu / live.length / CORES:.2f} | {same} of {len(other)}, {len(own) - same} | {live.revised}",
+                  flush=True)  # fmt: skip
+            totals["live"] += Counter(counts(truths[f"{name}.mp4"], live.record))
+            totals["main job"] += Counter(counts(truths[f"{name}.mp4"], whole[f"{name}.mp4"]))
+            rows.append((live, same, len(other), len(own)))
+    lives = [row[0] for row in rows]
+    length = sum(live.length for live in lives)
+    summary = {
+        "clips": len(lives),
+        "seconds": round(length),
+        "words behind, median / 95 %": quantiles([x for live in lives for x in live.words]),
+        "steps behind, median / 95 %": quantiles([x for live in lives for x in live.steps]),
+        "steps behind their sentence, median / 95 %": quantiles([x for live in lives for x in live.sentences]),
+        "shown behind, median / 95 %": quantiles([x for live in lives for x in live.shown]),
+        "CPU of two cores": round(sum(live.cpu for live in lives) / length / CORES, 3),
+        "words": [sum(row[1] for row in rows), sum(row[2] for row in rows), sum(row[3] for row in rows)],
+        "steps told": sum(len(live.steps) for live in lives),
+        "revised": sum(live.revised for live in lives),
+        **{name: dict(total) for name, total in totals.items()},
+    }
+    print(json.dumps(summary, indent=1))
+    (RESULTS / "live.json").write_text(json.dumps(summary, indent=1) + "\n")
+
+
+def loop(clip: Path, times: int) -> None:
+    """Play a clip again and again without a break, and print how the memory goes."""
+    settings = StepsSettings()
+    backbone, switch = load_backbone(settings.vision), RecogniserSwitch(settings.asr)
+    known: dict[bytes, WindowTranscript] = {}
+    rows: dict[bytes, np.ndarray] = {}
+    asked = Counter[str]()
+
+    def read(window: AudioWindow) -> WindowTranscript:
+        key = window.samples.tobytes()[::64] + bytes(str(len(window.samples)), "ascii")
+        asked["read"] += 1
+        if key not in known:
+            asked["new"] += 1
+            found = switch.read(window)
+            known[key] = found.__class__(tuple(
+                word.model_copy(update={"span": _moved(word.span, -window.start)}) for word in found.words
+            ), found.language, found.log_probability)  # fmt: skip
+        kept = known[key]
+        moved = tuple(word.model_copy(update={"span": _moved(word.span, window.start)}) for word in kept.words)
+        return WindowTranscript(moved, kept.language, kept.log_probability)
+
+    class Known:
+        """The backbone, with what it has seen before."""
+
+        name, dim = backbone.name, backbone.dim
+        encode_texts = staticmethod(backbone.encode_texts)
+
+        def encode_images(self, pictures: np.ndarray) -> np.ndarray:
+            key = pictures[:, ::8, ::8].tobytes()
+            if key not in rows:
+                rows[key] = backbone.encode_images(pictures)
+            return rows[key]
+
+    held = list(items(clip, settings, settings.vision.rate * FRAMES_A_ROW))
+    length = float(int(max(second for second, _ in held)))
+    held = [(second, item) for second, item in held if second <= length]
+    with tempfile.TemporaryDirectory() as folder:
+        session = LiveSession(
+            clip.stem, settings, LiveLog(Path(folder) / "v.jsonl"), lambda _: None, LiveOptions(), Known(), read=read,
+            vtt=GrowingVtt(Path(folder) / "v.vtt"), rows=Path(folder) / "v.rows",
+        )  # fmt: skip
+        session.warm_up()
+        clock = Clock()
+        session.sources = (clock,)  # type: ignore[assignment]
+        begun = 0.0
+        for number in range(times):
+            cpu = time.process_time()
+            for second, item in held:
+                clock.free = clock.end = number * length + second
+                clock.begun = time.process_time()
+                if isinstance(item, Frame):
+                    session.look(Frame(item.time + number * length, item.image))
+                else:
+                    session.advance([AudioBlock(item.start + number * length, item.samples)])
+            if number % max(1, times // 12) == 0 or number == times - 1:
+                gc.collect()
+                trim_memory()
+                size = psutil.Process().memory_info().rss / 2**20
+                begun = begun or size
+                print(f"{(number + 1) * length / 3600:.2f} h: {size:.0f} MiB, {size - begun:+.0f}; "
+                      f"{len(session.log.steps)} steps; the last round {time.process_time() - cpu:.1f} CPU s; "
+                      f"{asked['new']} of {asked['read']} windows read", flush=True)  # fmt: skip
+
+
+def _moved(span, by):  # type: ignore[no-untyped-def]
+    from stepline.records import Span
+
+    return None if span is None else Span(max(0.0, span.start + by), max(0.001, span.end + by))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("clips", type=Path)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--lag", type=float, default=2.0)
+    parser.add_argument("--loops", type=int)
+    options = parser.parse_args()
+    truths = json.loads((options.clips / "labels.json").read_text())
+    narrated = {Path(name).stem for name, truth in truths.items() if any(s.get("spoken") for s in truth["steps"])}
+    names = options.only or sorted(narrated)
+    if options.loops:
+        loop(options.clips / f"{names[0]}.mp4", options.loops)
+    else:
+        compare(options.clips, options.cache, names, options.lag)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""The studio under load: viewers and jobs at once, and a large file that is scrubbed.
+
+    python benchmarks/studio.py --viewers 50 --jobs 5 --seconds 120
+    python benchmarks/studio.py --scrub 5
+
+The first serves a library of copies of the demo, in a process of its own, to viewers that each hold an open line of
+events and, in turn and with a second's thought between, list the videos, load one, read a range of it, look at a
+picture, search and correct a step; meanwhile so many jobs run the whole main job on the demo, again and again. Any
+reply but 200 and 206 (and 409, two viewers who change the same) counts as an error. The second makes a sparse file of
+so many GiB in a library and asks for ranges of it at random, open-ended as a browser's player does: the time to the
+first 64 KiB.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+
+import stepline
+from stepline.records import Record, Span, Step, Video
+from stepline.storage import write_record
+
+DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
+THOUGHT = 1.0  # s between two requests of a viewer
+VIDEOS, PART = 20, 65536  # records of the library; bytes that are read of a range
+
+
+class Server:
+    """`stepline studio` on a folder, in a process of its own."""
+
+    def __init__(self, folder: Path, *more: str) -> None:
+        command = [sys.executable, "-m", "stepline", "studio", str(folder), *more]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        line = next(line for line in self.process.stderr or () if line.startswith("open http"))
+        address, _, self.token = line.split()[1].partition("/?token=")
+        self.port = int(address.rpartition(":")[2])
+        threading.Thread(target=lambda: [None for _ in self.process.stderr or ()], daemon=True).start()
+
+    def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, bytes]:
+        """Return the status of a reply and up to PART bytes of it."""
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            sent = {"Authorization": f"Bearer {self.token}", "X-Stepline": "studio", **headers}
+            line.request(method, path, None if body is None else json.dumps(body), sent)
+            reply = line.getresponse()
+            return reply.status, reply.read(None if "json" in reply.headers["Content-Type"] else PART)
+        finally:
+            line.close()
+
+    def end(self) -> None:
+        """End it as Ctrl-C does."""
+        self.process.send_signal(2)
+        self.process.wait(60)
+
+
+def made_library(folder: Path, count: int) -> None:
+    """Write records of three steps each, beside copies of the demo that share its bytes."""
+    shutil.copyfile(DEMO, folder / "v0.mp4")
+    for number in range(count):
+        film = folder / f"v{number}.mp4"
+        if number:
+            os.link(folder / "v0.mp4", film)
+        texts = ("fold the strip", "press the edge", f"turn page {number}")
+        steps = tuple(
+            Step(id=f"{n}", text=text, spans=(Span(5.0 * n, 5.0 * n + 4),), at=5.0 * n + 1, status="shown")
+            for n, text in enumerate(texts)
+        )
+        video = Video(id=f"v{number}", path=film.name, duration=30.0, title=f"Film {number}")
+        write_record(Record(id=f"v{number}", video=video, steps=steps), folder / f"v{number}.json")
+
+
+class Load:
+    """What viewers and jobs did: seconds of each kind of request, and what went wrong."""
+
+    def __init__(self, server: Server, seconds: float) -> None:
+        self.server, self.ends = server, time.monotonic() + seconds
+        self.times: dict[str, list[float]] = defaultdict(list)
+        self.errors: Counter[str] = Counter()
+        self.events = 0
+
+    def timed(self, kind: str, method: str, path: str, body: object = None, **headers: str) -> bytes:
+        """Send a request, and note how long it took and whether it went wrong."""
+        begun = time.perf_counter()
+        try:
+            status, data = self.server.ask(method, path, body, **headers)
+        except (OSError, http.client.HTTPException) as error:
+            self.errors[f"{kind}: {type(error).__name__}"] += 1
+            return b""
+        self.times[kind].append(time.perf_counter() - begun)
+        if status not in (200, 206, 409):
+            self.errors[f"{kind}: {status}"] += 1
+        return data
+
+    def view(self, number: int) -> None:
+        """Be a viewer until the end."""
+        rng = random.Random(number)
+        threading.Thread(target=self._listen, daemon=True).start()
+        time.sleep(rng.random() * THOUGHT)
+        while time.monotonic() < self.ends:
+            cards = json.loads(self.timed("list", "GET", "/api/videos") or '{"videos": []}')["videos"]
+            if not cards:
+                continue
+            card = rng.choice(cards)
+            place = f"/api/videos/{card['id']}"
+            first = rng.randrange(100_000)
+            edit = {"do": "change", "step": rng.choice("012"), "text": f"step {rng.random():.6f}"}
+            turns = (
+                ("record", "GET", f"{place}/record", None, {}),
+                ("range", "GET", f"{place}/media", None, {"Range": f"bytes={first}-"}),
+                ("picture", "GET", f"{place}/pictures/{rng.randrange(28)}.jpg", None, {}),
+                ("search", "GET", f"/api/search?q=turn+page+{rng.randrange(VIDEOS)}", None, {}),
+                ("correct", "POST", f"{place}/corrections",
+                 {"by": f"v{number}", "base": card["revision"], "edits": [edit]}, {}),
+            )  # fmt: skip
+            for kind, method, path, body, headers in turns:
+                if time.monotonic() < self.ends:
+                    self.timed(kind, method, path, body, **headers)
+                    time.sleep(THOUGHT)
+
+    def _listen(self) -> None:
+        line = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        try:
+            line.request("GET", "/api/events", headers={"Authorization": f"Bearer {self.server.token}"})
+            reply = line.getresponse()
+            while time.monotonic() < self.ends and reply.readline():
+                self.events += 1
+            if time.monotonic() < self.ends:
+                self.errors["events: ended"] += 1
+        except OSError as error:
+            if time.monotonic() < self.ends:
+                self.errors[f"events: {type(error).__name__}"] += 1
+        finally:
+            line.close()
+
+    def keep_jobs(self, count: int) -> int:
+        """Have so many jobs run until the end, and return how many ended."""
+        ended: set[int] = set()
+        begun = 0
+        while time.monotonic() < self.ends:
+            jobs = json.loads(self.timed("jobs", "GET", "/api/jobs") or '{"jobs": []}')["jobs"]
+            ended |= {job["id"] for job in jobs if job["state"] == "done"}
+            failed = [job["error"] for job in jobs if job["state"] == "failed"]
+            self.errors.update({f"job: {error}": 1 for error in failed})
+            for _ in range(count - (begun - len(ended) - len(failed))):
+                self.timed(
+                    "begin", "POST", "/api/videos", {"path": f"job{begun % count}.mp4", "options": {"force": True}}
+                )
+                begun += 1
+            time.sleep(THOUGHT)
+        return len(ended)
+
+
+def load(viewers: int, jobs: int, seconds: float) -> dict[str, object]:
+    """Return the figures of a load."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        made_library(folder, VIDEOS)
+        for number in range(jobs):
+            os.link(folder / "v0.mp4", folder / f"job{number}.mp4")
+        server = Server(folder, "--jobs", str(max(jobs, 1)))
+        server.ask("GET", "/api/search?q=warm")  # loads MiniLM
+        run = Load(server, seconds)
+        threads = [threading.Thread(target=run.view, args=(number,)) for number in range(viewers)]
+        for thread in threads:
+            thread.start()
+        ended = run.keep_jobs(jobs)
+        for thread in threads:
+            thread.join()
+        server.end()
+    finally:
+        shutil.rmtree(folder)
+    return {
+        "viewers": viewers, "jobs at once": jobs, "seconds": seconds, "jobs that ended": ended,
+        "requests": sum(map(len, run.times.values())), "events": run.events, "errors": dict(run.errors),
+        "ms, median and 95th": {
+            kind: [round(1000 * float(value)) for value in np.percentile(times, (50, 95))]
+            for kind, times in run.times.items()
+        },
+    }  # fmt: skip
+
+
+def scrub(size: float, count: int = 200) -> dict[str, object]:
+    """Return the milliseconds to the first bytes of ranges of a sparse file of `size` GiB."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        made_library(folder, 1)
+        (folder / "v0.mp4").unlink()
+        with (folder / "v0.mp4").open("wb") as file:
+            file.truncate(int(size * 2**30))
+        server = Server(folder)
+        (card,) = json.loads(server.ask("GET", "/api/videos")[1])["videos"]
+        rng, times = random.Random(0), []
+        for _ in range(count):
+            first = rng.randrange(int(size * 2**30) - PART)
+            begun = time.perf_counter()
+            status, data = server.ask("GET", f"/api/videos/{card['id']}/media", Range=f"bytes={first}-")
+            times.append(1000 * (time.perf_counter() - begun))
+            if (status, len(data)) != (206, PART):
+                raise SystemExit(f"range {first}-: {status}, {len(data)} bytes")
+        server.end()
+    finally:
+        shutil.rmtree(folder)
+    median, high = np.percentile(times, (50, 95))
+    return {"GiB": size, "ranges": count, "ms, median": round(float(median), 1), "95th": round(float(high), 1),
+            "slowest": round(max(times), 1)}  # fmt: skip
+
+
+def main() -> None:
+    """Print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--viewers", type=int, default=50)
+    parser.add_argument("--jobs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--scrub", type=float, help="GiB")
+    args = parser.parse_args()
+    print(json.dumps(scrub(args.scrub) if args.scrub else load(args.viewers, args.jobs, args.seconds), indent=2))
+
+
+if __name__ == "__main__":
+    main()

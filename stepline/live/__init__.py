@@ -1,0 +1,1 @@
+"""Steps while the video still runs: a live source heard, written and grounded as it comes, told as events."""

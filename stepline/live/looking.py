@@ -1,0 +1,142 @@
+"""What a live picture shows, row by row: features, motion and cuts of all that has come, in bounded work a second."""
+
+from collections import deque
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepline.media.frames import Frame
+from stepline.records import FeatureSequence, Matrix
+from stepline.vision import Activity, ActivityMeter, VideoEncoder
+from stepline.vision.settings import VisionSettings
+
+if TYPE_CHECKING:
+    from stepline.vision import Backbone
+
+CHUNK = 120.0  # s after which motion is measured by a fresh meter: its answer takes time with all it has seen
+MARGIN = 8.0  # s that the fresh meter sees again, of which the first half is left to the one before
+
+
+@dataclass(frozen=True)
+class LivePicture:
+    """All that was shown up to second `until`: features (T, D) and activity, None without a picture."""
+
+    until: float
+    features: FeatureSequence | None
+    activity: Activity | None
+
+
+class LiveVision:
+    """Takes frames from one thread, and tells another what they show; memory grows by one row a second alone."""
+
+    def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
+        self._settings, self._backbone = settings, backbone
+        self._encoder = VideoEncoder(backbone, rate=settings.rate, batch=1)
+        self._lock = Lock()
+        self._values = _GrowingRows(backbone.dim)
+        self._motion, self._peaks, self._looks = _GrowingRows(1), _GrowingRows(1), _GrowingRows(192)
+        self._cuts: tuple[float, ...] = ()
+        self._meter, self._base, self._valid = self._new_meter(), 0.0, 0.0
+        self._recent: deque[Frame] = deque()
+
+    def _new_meter(self) -> ActivityMeter:
+        settings = self._settings
+        return ActivityMeter(rate=settings.rate, cut_ratio=settings.cut_ratio, cut_floor=settings.cut_floor)
+
+    def add(self, frame: Frame) -> None:
+        """Take the next frame; what a row shows is known when the first frame of the next one comes."""
+        self._encoder.add(frame)
+        rows, values = self._encoder.take_rows()
+        with self._lock:
+            for row, value in zip(rows, values, strict=True):
+                self._values.set(row, value[None])
+            self._measure(frame)
+
+    def _measure(self, frame: Frame) -> None:
+        self._recent.append(frame)
+        while self._recent[0].time < frame.time - MARGIN:
+            self._recent.popleft()
+        if frame.time >= self._base + CHUNK:
+            self._settle()
+            rate = self._settings.rate
+            self._base = int(self._recent[0].time * rate) / rate  # a row's beginning
+            self._valid = self._base + MARGIN / 2
+            self._meter = self._new_meter()
+            for each in list(self._recent)[:-1]:
+                self._meter.add(Frame(each.time - self._base, each.image))
+        self._meter.add(Frame(frame.time - self._base, frame.image))
+
+    def _settle(self) -> None:
+        """Take over what the meter has measured so far."""
+        activity, rate = self._meter.finish(), self._settings.rate
+        skip = max(0, round((self._valid - self._base) * rate))
+        first = round(self._base * rate) + skip
+        self._motion.set(first, activity.motion[skip:, None])
+        self._peaks.set(first, activity.peaks[skip:, None])
+        self._looks.set(first, activity.looks[skip:])
+        late = tuple(cut + self._base for cut in activity.cuts if cut + self._base >= self._valid)
+        self._cuts = (*(cut for cut in self._cuts if cut < self._valid), *late)
+
+    def restore(self, values: Matrix) -> None:
+        """Begin with the features of an earlier run, (T, D); where no motion is known, none is."""
+        with self._lock:
+            self._values.set(0, values)
+            rows = len(values)
+            self._motion.set(0, np.zeros((rows, 1), np.float32))
+            self._peaks.set(0, np.full((rows, 1), np.nan, np.float32))
+            self._looks.set(0, np.full((rows, 192), np.nan, np.float32))
+
+    @property
+    def width(self) -> int:
+        """Width D of a row of features."""
+        return self._backbone.dim
+
+    @property
+    def until(self) -> float:
+        """Seconds whose features are known."""
+        return self._values.count / self._settings.rate
+
+    def snapshot(self) -> LivePicture:
+        """Return all that is known now; the arrays are views of what grows, and never change below `until`."""
+        with self._lock:
+            rate = self._settings.rate
+            if not self._values.count:
+                return LivePicture(0.0, None, None)
+            if self._recent:
+                self._settle()
+            count = self._values.count
+            features = FeatureSequence(self._values.rows, rate, self._backbone.name)
+            activity = Activity(
+                self._motion.rows[:count, 0],
+                tuple(cut for cut in self._cuts if cut < count / rate),
+                rate,
+                self._peaks.rows[:count, 0],
+                self._looks.rows[:count],
+            )
+            return LivePicture(count / rate, features, activity)
+
+
+class _GrowingRows:
+    """Rows (T, D) float32 that grow in place; a row that was left out repeats the one before."""
+
+    def __init__(self, width: int) -> None:
+        self._rows = np.zeros((1024, width), np.float32)
+        self.count = 0
+
+    @property
+    def rows(self) -> Matrix:
+        return self._rows[: self.count]
+
+    def set(self, first: int, values: Matrix) -> None:
+        """Put rows at number `first` and behind it."""
+        if not len(values):
+            return
+        end = first + len(values)
+        while end > len(self._rows):
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+        if first > self.count:
+            self._rows[self.count : first] = self._rows[self.count - 1] if self.count else values[0]
+        self._rows[first:end] = values
+        self.count = max(self.count, end)

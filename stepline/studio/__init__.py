@@ -1,0 +1,1 @@
+"""Studio: a library of videos watched, corrected, searched and served on one machine."""

@@ -1,0 +1,189 @@
+/* What a person changes of a video: shown at once, sent in its order, kept in this browser until the studio has it. */
+import { ask, clock, kept, newId, plural, RequestError } from "./studio.js";
+
+const PAUSE = 2000;   // ms before what could not be sent is sent again
+
+const placed = (step, span) => ({ ...step, start: span.start, end: span.end, spans: [[span.start, span.end], ...step.spans.slice(1)] });
+const blank = (id, text) => ({ id, text, kind: "do", start: null, end: null, spans: [], at: null, said: null, status: null, score: null, sources: [] });
+
+/* The steps after one edit, as stepline/studio/corrections.py makes them; what it says replaces this once it is saved. */
+export const applied = (steps, edit) => {
+  const found = (id) => steps.find((step) => step.id === id);
+  const swapped = (id, ...by) => steps.flatMap((step) => (step.id === id ? by : [step]));
+  if (edit.do === "change") {
+    const { do: _, step: id, span, ...fields } = edit;
+    const step = found(id);
+    return step ? swapped(id, { ...(span ? placed(step, span) : step), ...fields }) : steps;
+  }
+  if (edit.do === "add") {
+    const step = { ...blank(edit.id, edit.text), kind: edit.kind || "do" };
+    const whole = edit.span ? { ...placed(step, edit.span), status: "shown", score: 1 } : step;
+    return found(edit.after) ? steps.flatMap((each) => (each.id === edit.after ? [each, whole] : [each])) : [whole, ...steps];
+  }
+  if (edit.do === "delete") return swapped(edit.step);
+  if (edit.do === "split") {
+    const step = found(edit.step);
+    if (!step || step.start === null) return steps;
+    const first = placed({ ...step, text: edit.texts[0] }, { start: step.start, end: edit.at });
+    return swapped(edit.step, first, placed({ ...step, id: edit.id, text: edit.texts[1] }, { start: edit.at, end: step.end }));
+  }
+  if (edit.do === "merge") {
+    const all = edit.steps.map(found).filter(Boolean), shown = all.filter((step) => step.start !== null);
+    if (all.length < 2) return steps;
+    const text = edit.text ?? all.map((step) => step.text).join("; ");
+    const span = { start: Math.min(...shown.map(({ start }) => start)), end: Math.max(...shown.map(({ end }) => end)) };
+    const one = shown.length ? placed({ ...all[0], text }, span) : { ...all[0], text };
+    return swapped(all[0].id, one).filter((step) => step.id === one.id || !edit.steps.includes(step.id));
+  }
+  const place = new Map(edit.steps.map((id, index) => [id, index]));   // order
+  return [...steps].sort((a, b) => (place.get(a.id) ?? Infinity) - (place.get(b.id) ?? Infinity));
+};
+
+const MARKS = { shown: "shown", unclear: "by its words", said: "said, not shown", "not found": "not found" };
+
+/* An edit in words. name: what its steps are called. */
+export const inWords = (edit, name) => {
+  const span = edit.span && `${clock(edit.span.start)}–${clock(edit.span.end)}`;
+  if (edit.do === "change") {
+    const parts = [
+      edit.text !== undefined && edit.text !== null && `text “${edit.text}”`, span && `at ${span}`,
+      edit.status && MARKS[edit.status], edit.kind && (edit.kind === "avoid" ? "to avoid" : "to do"),
+      typeof edit.at === "number" && `most itself at ${clock(edit.at)}`,
+    ].filter(Boolean);
+    return `${name(edit.step)}: ${parts.join(", ")}`;
+  }
+  if (edit.do === "add") return `added “${edit.text}”${span ? ` at ${span}` : ""}`;
+  if (edit.do === "delete") return `deleted ${name(edit.step)}`;
+  if (edit.do === "split") return `split ${name(edit.step)} at ${clock(edit.at)}`;
+  if (edit.do === "merge") return `merged ${edit.steps.map(name).join(" and ")}`;
+  return `put ${plural(edit.steps.length, "step")} in order`;
+};
+
+/* Which corrections stand: an undo that is not undone takes its own away. */
+export const standing = (corrections) => {
+  const undone = new Set();
+  for (const { id, undoes } of [...corrections].reverse()) if (undoes && !undone.has(id)) undone.add(undoes);
+  return corrections.filter(({ id }) => !undone.has(id));
+};
+
+/* The corrections of one video. `changed` is called when anything is, `state` tells whether all is saved ("saved",
+   "saving", "offline"), `conflict` asks: it is given a correction and what others did, and resolves to whether to keep it. */
+export class Corrections {
+  constructor(video, { changed, state, conflict, refused }) {
+    Object.assign(this, { video, changed, state, conflict, refused });
+    this.path = `/api/videos/${video}`;
+    this.window = newId();
+    this.store = `stepline-unsaved:${video}:`;
+    this.machine = {};
+    this.base = 0;
+    this.history = [];
+    this.sent = [];
+    this.waiting = [];
+    this.sending = false;
+    this.steps = [];
+  }
+
+  /* Load the video, and send what an earlier window could not. */
+  async load() {
+    await this.refresh();
+    const names = kept.names().filter((name) => name.startsWith(this.store));
+    this.waiting.push(...names.flatMap((name) => kept.get(name, [])));
+    names.forEach(kept.remove);
+    this.keep();
+    this.show();
+    this.send();
+  }
+
+  async refresh() {
+    let reply, history;
+    do {   /* both of one revision; people change nothing of a record but its steps */
+      [reply, history] = await Promise.all([ask(`${this.path}/record${this.record ? "?part=steps" : ""}`), ask(`${this.path}/history`)]);
+    } while (reply.revision !== history.corrections.length);
+    this.record = { ...this.record, ...reply.record };
+    this.machine = reply.machine;
+    this.base = reply.revision;
+    this.history = history.corrections;
+    const known = new Set(this.history.map(({ id }) => id));
+    this.sent = this.sent.filter(({ id }) => !known.has(id));
+    this.show();
+  }
+
+  show() {
+    const stand = new Set(standing(this.all).map(({ id }) => id));
+    const edits = [...this.sent, ...this.waiting].flatMap((each) => (stand.has(each.id) && each.edits) || []);
+    this.steps = edits.reduce(applied, this.record.steps);
+    this.changed();
+  }
+
+  /* What the record has taken in, what the studio has saved since, and what is not saved yet. */
+  get all() { return [...this.history, ...this.sent, ...this.waiting]; }
+
+  /* Another window has changed the video. */
+  async heard(revision) {
+    if (revision > this.base && !this.waiting.length && !this.sending) await this.refresh();
+  }
+
+  edit(...edits) { this.take({ edits }); }
+  revert(id) { this.take({ undoes: id }); }
+
+  take(what) {
+    this.waiting.push({ id: newId(), by: this.by, window: this.window, base: this.base, ...what });
+    this.keep();
+    this.show();
+    this.send();
+  }
+
+  keep() {
+    if (this.waiting.length) kept.set(this.store + this.window, this.waiting);
+    else kept.remove(this.store + this.window);
+  }
+
+  async send() {
+    if (this.sending) return;
+    this.sending = true;
+    try {
+      do {
+        while (this.waiting.length) {
+          this.state("saving");
+          await this.sendFirst();
+        }
+        await this.refresh();
+      } while (this.waiting.length);   /* what was changed while the studio answered */
+      this.state("saved");
+    } catch (error) {
+      if (error instanceof RequestError && error.status < 500) this.refused(error.message);
+      this.state("offline");
+      setTimeout(() => this.send(), PAUSE);
+    } finally {
+      this.sending = false;
+    }
+  }
+
+  async sendFirst() {
+    const [first] = this.waiting;
+    try {
+      await ask(`${this.path}/corrections`, { method: "POST", body: first });
+      this.sent.push(first);
+    } catch (error) {
+      if (!(error instanceof RequestError) || ![400, 409, 422].includes(error.status)) throw error;
+      const clash = error.reply.edits && !first.undoes;   /* an undo waits until what rests on it is undone */
+      if (clash && await this.conflict(first, error.reply)) {
+        this.waiting[0] = { ...first, base: error.reply.revision };
+        return this.keep();
+      }
+      if (!clash) this.refused(error.message);
+    }
+    this.waiting.shift();
+    this.keep();
+  }
+
+  /* The last change of this person that stands, and the last undo that no change came after. */
+  lastChange() { return standing(this.all).findLast(({ by, undoes }) => by === this.by && !undoes); }
+  lastUndo() {
+    const stand = standing(this.all).filter(({ by }) => by === this.by);
+    const plain = new Set(this.all.filter(({ undoes }) => !undoes).map(({ id }) => id));
+    const undo = stand.findLast(({ undoes }) => plain.has(undoes));
+    const after = undo && stand.slice(stand.indexOf(undo) + 1).some(({ undoes }) => !undoes);
+    return after ? undefined : undo;
+  }
+}

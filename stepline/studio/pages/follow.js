@@ -1,0 +1,187 @@
+/* Follow along: one step at a time in big letters, its clip again and again, timers for what its words say. */
+import { ask, bindKeys, clock, kept, make, pageId, part, plural, sentenceCase, tell } from "./studio.js";
+import { durations } from "./durations.js";
+
+const video = `/api/videos/${pageId()}`, player = part("player"), timers = new Map();
+const MANY = 16, VERY_MANY = 36;   // steps from which the print is set smaller, so that one page holds it
+let steps = [], current = 0, media = false, listening = null;
+
+const place = (step) => (step.start !== null && step.status !== "said" && step.status !== "not found" ? step : null);
+
+const show = (index, play = true) => {
+  current = Math.min(steps.length - 1, Math.max(0, index));
+  const step = steps[current];
+  if (!step) return;
+  kept.set(`stepline-follow:${pageId()}`, step.id);
+  const shown = place(step);
+  part("where").textContent = `Step ${current + 1} of ${steps.length}${step.kind === "avoid" ? " · ⚠ Avoid" : ""}${shown ? ` · ${clock(step.start)}` : " · said, not shown"}`;
+  part("text").textContent = sentenceCase(step.text);
+  part("after").textContent = steps[current + 1] ? `Then: ${sentenceCase(steps[current + 1].text)}` : "That is the last one.";
+  part("back").disabled = current === 0;
+  part("next").disabled = current === steps.length - 1;
+  document.querySelector(".clip").hidden = !media || !shown;
+  if (media && shown) {
+    player.currentTime = step.start;
+    if (play) player.play().catch(() => { /* the browser may want a press first */ });
+  } else player.pause();
+  showTimers();
+};
+
+/* Timers of this step, and those of others that run. */
+const showTimers = () => {
+  for (const { seconds, text } of durations(steps[current].text)) {
+    const key = `${steps[current].id}:${text}`;
+    if (!timers.has(key)) timers.set(key, { key, seconds, text, step: current + 1, left: seconds, ends: null });
+  }
+  const own = `${steps[current].id}:`;
+  part("timers").replaceChildren(...[...timers.values()].filter(({ key, ends, over }) => key.startsWith(own) || ends || over).map((timer) => {
+    timer.button = make("button", { type: "button", onclick: () => press(timer) });
+    label(timer);
+    return timer.button;
+  }));
+};
+const label = (timer) => {
+  const left = timer.ends ? Math.max(0, (timer.ends - Date.now()) / 1000) : timer.left;
+  const state = timer.over ? "over" : timer.ends ? "runs" : "";
+  timer.button.className = state;
+  timer.button.textContent = timer.over ? `${timer.text} are over · stop` : `${timer.ends ? "⏸" : "▶"} ${clock(Math.ceil(left))}`;
+  timer.button.ariaLabel = timer.over ? `Stop the timer of step ${timer.step}` : `${timer.ends ? "Pause" : "Start"} the timer of step ${timer.step}: ${timer.text}`;
+};
+const press = (timer) => {
+  if (timer.over) Object.assign(timer, { over: false, left: timer.seconds });
+  else if (timer.ends) Object.assign(timer, { left: Math.max(0, (timer.ends - Date.now()) / 1000), ends: null });
+  else timer.ends = Date.now() + timer.left * 1000;
+  label(timer);
+};
+const beep = () => {
+  const audio = new AudioContext();
+  [0, 0.4, 0.8].forEach((at) => {
+    const tone = audio.createOscillator();
+    tone.connect(audio.destination);
+    tone.start(audio.currentTime + at);
+    tone.stop(audio.currentTime + at + 0.2);
+  });
+  setTimeout(() => audio.close(), 2000);
+};
+setInterval(() => {
+  for (const timer of timers.values()) {
+    if (!timer.ends) continue;
+    if (Date.now() >= timer.ends) {
+      Object.assign(timer, { ends: null, over: true, left: 0 });
+      tell(`step ${timer.step}: ${timer.text} are over`);
+      beep();
+      showTimers();
+    } else if (timer.button?.isConnected) label(timer);
+  }
+}, 250);
+
+/* Voice: what the browser itself hears; off until it is asked for. */
+const Recognition = globalThis.SpeechRecognition || globalThis.webkitSpeechRecognition;
+const WORDS = [
+  [/\b(next|on|continue|weiter)\b/, () => show(current + 1)], [/\b(back|previous|zurück)\b/, () => show(current - 1)],
+  [/\b(again|repeat)\b/, () => show(current)], [/\b(pause|stop)\b/, () => player.pause()], [/\b(play)\b/, () => player.play().catch(() => {})],
+  [/\b(timer|start)\b/, () => part("timers").querySelector("button:not(.runs)")?.click()],
+];
+const toggleVoice = () => {
+  if (listening) {
+    const old = listening;
+    listening = null;
+    old.stop();
+  } else {
+    listening = Object.assign(new Recognition(), { continuous: true, lang: document.documentElement.lang });
+    listening.onresult = ({ results }) => {
+      const heard = results[results.length - 1][0].transcript.toLowerCase();
+      WORDS.find(([word]) => word.test(heard))?.[1]();
+    };
+    listening.onerror = ({ error }) => {
+      if (error === "no-speech") return;
+      listening = null;
+      tell(`voice is off: ${error}`);
+      part("voice").setAttribute("aria-pressed", "false");
+    };
+    listening.onend = () => listening?.start();   /* browsers end after a silence */
+    listening.start();
+    tell("say next, back, again, pause or timer");
+  }
+  part("voice").setAttribute("aria-pressed", String(Boolean(listening)));
+};
+
+const sheet = (card) => {
+  const rows = steps.map((step, index) => {
+    const shown = place(step), avoid = step.kind === "avoid" ? "⚠ Avoid: " : "";
+    const words = make("span", {}, make("b", { textContent: `${index + 1}. ` }), `${avoid}${sentenceCase(step.text)}`, shown ? ` (${clock(step.start)})` : "");
+    const second = shown && (step.at ?? (step.start + step.end) / 2);
+    const image = media && shown ? make("img", { alt: "" }) : make("span");
+    if (second) image.dataset.picture = `${video}/pictures/${second.toFixed(1)}.jpg`;
+    return make("li", {}, image, words);
+  });
+  part("sheet").classList.toggle("many", steps.length > MANY && steps.length <= VERY_MANY);
+  part("sheet").classList.toggle("very-many", steps.length > VERY_MANY);
+  part("sheet").replaceChildren(make("h1", { textContent: card.title }), make("ol", {}, ...rows));
+};
+
+/* One after another, so that the clip never waits for them. */
+const loadSheet = async () => {
+  for (const image of part("sheet").querySelectorAll("img")) {
+    image.src = image.dataset.picture;
+    await image.decode().catch(() => {});   /* a second without a picture prints none */
+  }
+};
+let sheetLoaded = null;
+
+const begin = async () => {
+  const [card, reply] = await Promise.all([ask(video), ask(`${video}/record`)]);
+  steps = reply.record.steps;
+  media = card.media;
+  document.documentElement.lang = reply.record.transcript?.language || "en";
+  part("title").textContent = card.title;
+  document.title = card.title;
+  part("review").href = `/video/${pageId()}`;
+  sheet(card);
+  if (!steps.length) {
+    part("text").textContent = "No step was found in this video.";
+    part("back").disabled = part("next").disabled = true;
+    return;
+  }
+  if (media) player.src = `${video}/media`;
+  const at = /^#step-(\d+)$/.exec(location.hash), last = steps.findIndex(({ id }) => id === kept.get(`stepline-follow:${pageId()}`, null));
+  show(at ? at[1] - 1 : Math.max(0, last), false);
+  player.addEventListener("loadedmetadata", () => {
+    show(current);
+    sheetLoaded = loadSheet();
+  }, { once: true });
+  tell(plural(steps.length, "step"));
+};
+
+player.addEventListener("timeupdate", () => {
+  const step = steps[current], shown = step && place(step);
+  if (shown && !player.seeking && (player.currentTime >= step.end || player.currentTime < step.start - 0.5)) player.currentTime = step.start;
+});
+player.addEventListener("ended", () => show(current));
+player.addEventListener("click", () => { if (player.paused) player.play().catch(() => {}); else player.pause(); });
+const acts = {
+  next: () => show(current + 1), back: () => show(current - 1), voice: toggleVoice,
+  print: async () => {
+    await sheetLoaded;
+    print();
+  },
+  sound: () => {
+    player.muted = !player.muted;
+    part("sound").setAttribute("aria-pressed", String(!player.muted));
+  },
+};
+for (const [id, act] of Object.entries(acts)) part(id).addEventListener("click", act);
+part("voice").hidden = !Recognition;
+const pause = () => player.click();
+bindKeys([
+  [["→", "Space", "j"], "next step", { ArrowRight: acts.next, " ": acts.next, j: acts.next, PageDown: acts.next }],
+  [["←", "k"], "the step before", { ArrowLeft: acts.back, k: acts.back, PageUp: acts.back }],
+  [["p"], "plays and pauses the clip", { p: pause }],
+  [["t"], "starts the step's timer", { t: () => part("timers").querySelector("button")?.click() }],
+  [["s"], "sound", { s: acts.sound }],
+  [["v"], "voice, where the browser hears", { v: () => Recognition && toggleVoice() }],
+]);
+begin().catch((error) => {
+  part("trouble").textContent = error.message;
+  part("trouble").hidden = false;
+});

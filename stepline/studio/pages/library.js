@@ -1,0 +1,216 @@
+/* The library: its videos as cards, search over their moments, files that come in, and the jobs that understand them. */
+import { ask, bindKeys, clock, kept, listen, loadPicture, make, part, plural, RequestError, sentenceCase, tell } from "./studio.js";
+
+const PIECE = 4 << 20;      // bytes of an upload that are sent at once
+const PATIENCE = 2000;      // ms before a piece that did not get through is sent again, from where the studio is
+const TYPING = 250;         // ms
+const STAGES = { waiting: "waits", running: "runs", done: "done", failed: "failed", cancelled: "cancelled" };
+
+const trouble = (error) => {
+  part("trouble").textContent = error ? error.message : "";
+  part("trouble").hidden = !error;
+};
+const guarded = (act) => (...all) => Promise.resolve(act(...all)).then(() => {}, trouble);
+
+/* ---- cards ---- */
+
+const card = (video) => {
+  const picture = video.picture ? [loadPicture(make("img", { alt: "" }), video.picture)] : [];
+  const badge = make("span", { className: `badge ${video.state === "corrected" ? "shown" : ""}`, textContent: video.state });
+  const facts = [video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), `${video.shown} shown`, video.revision ? plural(video.revision, "correction") : ""];
+  return make("li", { className: "card" },
+    make("div", { className: "frame" }, ...picture),
+    make("div", {},
+      make("a", { href: `/video/${encodeURIComponent(video.id)}` }, make("bdi", { textContent: video.title })),
+      make("p", { textContent: facts.filter(Boolean).join(" · ") }),
+      make("p", {}, badge, " ", make("a", { className: "permalink", href: `/follow/${encodeURIComponent(video.id)}`, textContent: "follow along", ariaLabel: `Follow along: ${video.title}` }))));
+};
+let listed = [];
+const shareAll = async () => {
+  tell("the folder is being written");
+  const { index } = await ask("/api/share", { method: "POST", body: { ids: listed, out: "share" } });
+  tell(`${plural(listed.length, "video")} shared: open ${index}, or hand its folder on; it needs no server`);
+};
+const load = async () => {
+  const query = new URLSearchParams({ q: part("filter").value, state: part("state").value, sort: part("sort").value });
+  const { videos } = await ask(`/api/videos?${query}`);
+  part("cards").replaceChildren(...videos.map(card));
+  listed = videos.map(({ id }) => id);
+  part("share").disabled = !listed.length;
+  part("share").textContent = `Share ${listed.length === 1 ? "it" : `these ${listed.length}`}`;
+  part("facts").textContent = plural(videos.length, "video");
+  const narrowed = part("filter").value || part("state").value;
+  part("empty").hidden = videos.length > 0;
+  part("empty").textContent = narrowed ? "No video is like that." : "No videos yet. Drop one here.";
+};
+
+/* ---- search ---- */
+
+const search = async () => {
+  const query = part("wanted").value.trim();
+  part("found").hidden = !query;
+  history.replaceState(null, "", query ? `?q=${encodeURIComponent(query)}` : location.pathname);
+  if (!query) return;
+  const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10 })}`);
+  if (query !== part("wanted").value.trim()) return;
+  part("found-title").textContent = moments.length ? plural(moments.length, "moment") : "No moment like that was found.";
+  part("moments").replaceChildren(...moments.map((moment) => {
+    const picture = moment.picture ? [loadPicture(make("img", { alt: "" }), moment.picture)] : [];
+    const where = [moment.title || moment.video, moment.start === null ? "" : clock(moment.start), moment.status || moment.kind];
+    const frame = make("span", { className: "frame" }, ...picture), row = make("a", { className: "moment", href: moment.link });
+    for (const kind of ["pointerenter", "focus"]) row.addEventListener(kind, () => preview(frame, moment));
+    for (const kind of ["pointerleave", "blur"]) row.addEventListener(kind, () => frame.querySelector("video")?.remove());
+    row.append(frame,
+      make("span", {}, make("b", {}, make("bdi", { textContent: sentenceCase(moment.text) })), make("small", { textContent: where.filter(Boolean).join(" · ") })));
+    return make("li", {}, row);
+  }));
+};
+/* The moment's clip, without sound, while it is pointed at. */
+const preview = (frame, { id, start, end }) => {
+  if (start === null || frame.querySelector("video")) return;
+  const clip = make("video", { muted: true, playsInline: true, tabIndex: -1, ariaHidden: "true", src: `/api/videos/${encodeURIComponent(id)}/media` });
+  const again = () => { clip.currentTime = start; clip.play().catch(() => {}); };
+  clip.addEventListener("loadedmetadata", again);
+  clip.addEventListener("timeupdate", () => { if (clip.currentTime >= end) again(); });
+  frame.append(clip);
+};
+
+/* ---- jobs ---- */
+
+const jobs = new Map();
+const jobRow = (id) => {
+  const act = (name) => guarded(async () => { await ask(`/api/jobs/${id}/${name}`, { method: "POST", body: name === "priority" ? { priority: jobs.get(id).job.priority + 1 } : {} }); await loadJobs(); });
+  const button = (textContent, name) => make("button", { type: "button", textContent, onclick: act(name) });
+  const row = {
+    name: make("bdi"), state: make("p"), bar: make("progress", { max: 1 }),
+    cancel: button("Cancel", "cancel"), retry: button("Try again", "retry"), first: button("Sooner", "priority"),
+  };
+  row.node = make("li", {}, make("div", {}, row.name, row.state), make("div", { className: "bar" }, row.first, row.cancel, row.retry), row.bar);
+  jobs.set(id, row);
+  part("jobs").prepend(row.node);
+  return row;
+};
+const showJob = (job) => {
+  const row = jobs.get(job.id) || jobRow(job.id);
+  row.job = { ...row.job, ...job };
+  const { source, state, stage, done, left_s: left, error } = row.job;
+  row.name.textContent = (source || "").split(/[\\/]/).pop() || source || `job ${job.id}`;
+  row.bar.ariaLabel = `Progress of ${row.name.textContent}`;
+  const running = state === "running";
+  row.state.textContent = [STAGES[state] || state, running && stage, running && left !== undefined && left !== null && `${clock(left)} left`, error].filter(Boolean).join(" · ");
+  row.bar.hidden = !running;
+  if (typeof done === "number") row.bar.value = done;
+  else row.bar.removeAttribute("value");
+  row.cancel.hidden = !["waiting", "running"].includes(state);
+  row.first.hidden = state !== "waiting";
+  row.retry.hidden = !["failed", "cancelled"].includes(state);
+  for (const [name, verb] of [["cancel", "Cancel"], ["retry", "Try again"], ["first", "Sooner"]]) row[name].ariaLabel = `${verb}: ${row.name.textContent}`;
+};
+/* Those that were done before the page was opened are cards already. */
+const loadJobs = async () => {
+  const all = (await ask("/api/jobs")).jobs;
+  all.filter(({ id, state }) => state !== "done" || jobs.has(id)).reverse().forEach(showJob);
+};
+
+/* ---- what comes in ---- */
+
+const take = async (body) => {
+  const { job } = await ask("/api/videos", { method: "POST", body });
+  await loadJobs();
+  return job;
+};
+
+/* A file in pieces. One that broke off is taken up where the studio has it: also when the page was closed between. */
+const upload = async (file) => {
+  const name = make("bdi", { textContent: file.name }), state = make("p"), bar = make("progress", { max: 1, value: 0, ariaLabel: `Upload of ${file.name}` });
+  const cancel = make("button", { type: "button", textContent: "Cancel", ariaLabel: `Cancel the upload of ${file.name}` });
+  const row = make("li", {}, make("div", {}, name, state), cancel, bar), key = `stepline-upload:${file.name}:${file.size}:${file.lastModified}`;
+  let stopped = false;
+  cancel.onclick = () => { stopped = true; row.remove(); };
+  part("uploads").append(row);
+  let { id, offset } = await begun(key, file);
+  for (let tries = 0; !stopped;) {
+    bar.value = file.size ? offset / file.size : 1;
+    state.textContent = `${Math.floor(100 * bar.value)} % of ${(file.size / 1e6).toFixed(1)} MB`;
+    try {
+      const headers = { "Upload-Offset": String(offset), "Content-Type": "application/offset+octet-stream" };
+      const reply = await ask(`/api/uploads/${id}`, { method: "PATCH", body: file.slice(offset, offset + PIECE), headers });
+      offset = reply.offset;
+      tries = 0;
+      if (offset >= file.size) break;
+    } catch (error) {
+      if (error instanceof RequestError && error.status < 500 && error.status !== 409) {
+        kept.remove(key);
+        row.remove();
+        throw error;
+      }
+      state.textContent = "the studio does not answer; trying again";
+      await new Promise((wake) => setTimeout(wake, PATIENCE * Math.min(15, ++tries)));
+      offset = await offsetOf(id).catch(() => offset);
+    }
+  }
+  if (stopped) return;
+  kept.remove(key);
+  row.remove();
+  tell(`${file.name} is here`);
+  await loadJobs();
+};
+const offsetOf = async (id) => {
+  const reply = await fetch(`/api/uploads/${id}`, { method: "HEAD", headers: { "X-Stepline": "studio" } });
+  if (!reply.ok) throw new RequestError(reply.status, {});
+  return Number(reply.headers.get("Upload-Offset"));
+};
+const begun = async (key, file) => {
+  const id = kept.get(key, null);
+  if (id) {
+    const offset = await offsetOf(id).catch(() => null);
+    if (offset !== null) return { id, offset };
+  }
+  const reply = await ask("/api/uploads", { method: "POST", body: { name: file.name, size: file.size } });
+  kept.set(key, reply.upload);
+  return { id: reply.upload, offset: reply.offset };
+};
+const uploadAll = async (files) => { for (const file of files) await upload(file).catch(trouble); };
+
+let typing = 0;
+const soon = (act) => () => { clearTimeout(typing); typing = setTimeout(guarded(act), TYPING); };
+part("filter").addEventListener("input", soon(load));
+for (const id of ["state", "sort"]) part(id).addEventListener("change", guarded(load));
+part("search").addEventListener("submit", (event) => { event.preventDefault(); guarded(search)(); });
+part("wanted").addEventListener("input", soon(search));
+part("link").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const source = part("source").value.trim();
+  if (!source) return;
+  trouble(null);
+  guarded(async () => {
+    await take(/^[a-z]+:\/\//i.test(source) ? { link: source } : { path: source });
+    part("source").value = "";
+    tell("added");
+  })();
+});
+part("files").addEventListener("change", ({ target }) => { uploadAll([...target.files]); target.value = ""; });
+part("share").addEventListener("click", guarded(shareAll));
+let inside = 0;
+const over = (by) => { inside = Math.max(0, inside + by); document.body.classList.toggle("dropping", inside > 0); };
+addEventListener("dragenter", () => over(1));
+addEventListener("dragleave", () => over(-1));
+addEventListener("dragover", (event) => event.preventDefault());
+addEventListener("drop", (event) => {
+  event.preventDefault();
+  over(-inside);
+  uploadAll([...event.dataTransfer.files]);
+});
+const again = guarded(async () => { await load(); await loadJobs(); });
+listen({
+  job: (job) => { if (jobs.has(job.id)) showJob(job); else guarded(loadJobs)(); if (job.state === "done") guarded(load)(); },
+  video: guarded(load),
+}, again);
+bindKeys([
+  [["/"], "searches all videos", { "/": () => part("wanted").focus() }],
+  [["f"], "filters by title", { f: () => part("filter").focus() }],
+  [["u"], "chooses files to add", { u: () => part("files").click() }],
+]);
+part("wanted").value = new URLSearchParams(location.search).get("q") || "";
+again();
+if (part("wanted").value) guarded(search)();

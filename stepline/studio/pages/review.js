@@ -1,0 +1,440 @@
+/* Review of one video: its steps are watched, moved, split, merged, added, deleted, retitled, marked and put in order. */
+import { Corrections, inWords, standing } from "./corrections.js";
+import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, make, newId, pageId, part, plural, sentenceCase, tell, tenths } from "./studio.js";
+import { Timeline } from "./timeline.js";
+
+const MARKS = { "": "Not placed", shown: "Shown", unclear: "By its words", said: "Said, not shown", "not found": "Not found" };
+const LOOKS = { shown: "shown", unclear: "unclear", said: "said", "not found": "missing" };
+const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer; trying again" };
+const NEW = 4;        // s that a new step lasts
+const TYPING = 900;   // ms after the last letter before a text is saved
+const player = part("player"), list = part("list"), rows = new Map();
+const video = `/api/videos/${pageId()}`;
+let timeline = null, current = null, loop = null, frame = 1 / 30;
+
+const look = (step) => LOOKS[step.status] || (step.start === null ? "unplaced" : "shown");
+const steps = () => edited.steps;
+const index = (id = current) => steps().findIndex((step) => step.id === id);
+const chosen = () => steps()[index()];
+const total = () => edited.record.video.duration || player.duration || 1;
+const hundredth = (second) => Math.round(second * 100) / 100;
+const here = () => hundredth(Math.min(player.currentTime, total()));
+const seek = (second) => { player.currentTime = Math.max(0, Math.min(second, total())); };
+const named = (id) => (index(id) < 0 ? "a step" : `step ${index(id) + 1}`);
+
+const edited = new Corrections(pageId(), {
+  changed: () => render(),
+  state: (name) => {
+    part("saved").textContent = SAVED[name];
+    part("saved").className = `saved ${name}`;
+  },
+  refused: (message) => trouble(`Not taken: ${message}`),
+  conflict: (mine, reply) => new Promise((decide) => {
+    const dialog = part("clash"), words = (edits) => edits.map((edit) => inWords(edit, named)).join("; ");
+    part("clash-by").textContent = reply.by;
+    part("clash-theirs").textContent = words(reply.edits) || "undid a change";
+    part("clash-mine").textContent = words(mine.edits);
+    let keep = false;
+    part("keep-mine").onclick = () => { keep = true; dialog.close(); };
+    part("keep-theirs").onclick = () => dialog.close();
+    dialog.onclose = () => decide(keep);
+    dialog.showModal();
+  }),
+});
+
+const trouble = (text) => {
+  part("trouble").textContent = text;
+  part("trouble").hidden = !text;
+};
+
+/* ---- what a person does; each is one correction ---- */
+
+const change = (id, fields) => edited.edit({ do: "change", step: id, ...fields });
+const spanHere = (step) => {
+  const start = hundredth(Math.min(here(), Math.max(0, total() - 0.5)));
+  return { start, end: hundredth(Math.min(total(), start + (step && step.start !== null ? step.end - step.start : NEW))) };
+};
+const mark = (id, status) => {
+  const step = steps()[index(id)];
+  const placed = step.start !== null || !["shown", "unclear"].includes(status);
+  change(id, placed ? { status } : { status, span: spanHere(step) });
+  tell(`step ${index(id) + 1}: ${MARKS[status].toLowerCase()}`);
+};
+const setEnd = (which) => {
+  const step = chosen(), at = here();
+  if (!step) return;
+  const span = step.start === null ? spanHere(step) : { start: step.start, end: step.end, [which]: at };
+  if (span.end - span.start < 0.1) return tell(`the ${which} of a step cannot be ${which === "start" ? "after its end" : "before its start"}`);
+  change(step.id, look(step) === "shown" || look(step) === "unclear" ? { span } : { span, status: "shown" });
+};
+const add = () => {
+  const before = steps().filter((step) => step.start !== null && step.start <= here()).at(-1);
+  const id = newId();
+  edited.edit({ do: "add", id, text: "New step", span: spanHere(), after: before ? before.id : null });
+  choose(id, false);
+  const { text } = rows.get(id);
+  text.focus();
+  text.select();
+};
+const remove = (id = current) => {
+  const at = index(id);
+  if (at < 0) return;
+  edited.edit({ do: "delete", step: id });
+  tell(`step ${at + 1} deleted; undo brings it back`);
+  const next = steps()[Math.min(at, steps().length - 1)];
+  choose(next ? next.id : null, false);
+  if (next) rows.get(next.id).number.focus();
+};
+const split = () => {
+  const step = chosen(), at = here();
+  if (!step || step.start === null || at <= step.start || at >= step.end) return tell("the video is not inside the step; go to the second where it splits");
+  const id = newId();
+  edited.edit({ do: "split", step: step.id, at, id, texts: [step.text, step.text] });
+  tell(`split at ${tenths(at)}`);
+  choose(id, false);
+  rows.get(id).text.focus();
+  rows.get(id).text.select();
+};
+const merge = () => {
+  const step = chosen(), next = steps()[index() + 1];
+  if (!step || !next) return tell("there is no next step to merge with");
+  edited.edit({ do: "merge", steps: [step.id, next.id], text: `${step.text}; ${next.text}` });
+  tell("merged with the next step");
+};
+const order = (ids, words) => {
+  if (ids.every((id, at) => id === steps()[at].id)) return tell("the steps are in that order");
+  edited.edit({ do: "order", steps: ids });
+  tell(words);
+};
+const sort = () => {
+  let last = 0;
+  const timed = steps().map((step) => ({ id: step.id, at: last = step.start ?? step.said?.[0] ?? last }));
+  order(timed.sort((a, b) => a.at - b.at).map(({ id }) => id), "sorted by time");
+};
+const shift = (by) => {
+  const ids = steps().map(({ id }) => id), from = index(), to = from + by;
+  if (from < 0 || to < 0 || to >= ids.length) return;
+  ids.splice(to, 0, ...ids.splice(from, 1));
+  order(ids, `now step ${to + 1}`);
+};
+const undo = () => {
+  const last = edited.lastChange();
+  if (last) edited.revert(last.id);
+  else tell("nothing of yours to undo");
+};
+const redo = () => {
+  const last = edited.lastUndo();
+  if (last) edited.revert(last.id);
+  else tell("nothing to redo");
+};
+
+/* ---- the player ---- */
+
+const playStep = (id) => {
+  choose(id);
+  player.play().catch(() => { /* the browser may want a second press */ });
+};
+const setLoop = (id) => {
+  const step = steps()[index(id)];
+  loop = step && step.start !== null ? id : null;
+  part("loop").setAttribute("aria-pressed", String(Boolean(loop)));
+  part("loop").textContent = loop ? `Loops step ${index(loop) + 1}` : "Loop step";
+  if (loop && !(step.start <= player.currentTime && player.currentTime < step.end)) seek(step.start);
+};
+const step = (by) => {
+  player.pause();
+  seek((Math.floor(player.currentTime / frame + 1e-3) + by + 0.01) * frame);   /* a little inside, where no rounding errs */
+};
+const follow = () => {
+  const second = player.currentTime;
+  part("second").textContent = tenths(second);
+  timeline?.show(second, !player.paused);
+  const looped = loop && steps()[index(loop)];
+  if (looped && looped.start !== null && !player.paused && !player.seeking && (second >= looped.end || second < looped.start - 0.3)) seek(looped.start);
+  for (const each of steps()) {
+    rows.get(each.id)?.node.classList.toggle("now-playing", each.start !== null && each.start <= second && second < each.end);
+  }
+};
+const tick = () => { follow(); if (!player.paused) requestAnimationFrame(tick); };
+
+/* ---- the list ---- */
+
+const choose = (id, go = true) => {
+  const before = current;
+  current = id;
+  const found = chosen();
+  for (const each of [before, id]) {
+    const row = rows.get(each);
+    if (!row) continue;
+    row.node.classList.toggle("chosen", each === id);
+    row.tools.hidden = each !== id;
+    if (each === id) row.node.setAttribute("aria-current", "true");
+    else row.node.removeAttribute("aria-current");
+  }
+  if (before !== id && timeline) {
+    timeline.update(drawn(), edited.machine, current);
+    if (go) timeline.reveal(id);
+  }
+  if (found && go) {
+    const second = found.start ?? found.said?.[0];
+    if (second !== undefined && second !== null) seek(second);
+  }
+};
+const walk = (by) => {
+  const next = steps()[current === null ? 0 : Math.min(steps().length - 1, Math.max(0, index() + by))];
+  if (!next) return;
+  choose(next.id);
+  rows.get(next.id).number.focus({ preventScroll: true });
+  rows.get(next.id).node.scrollIntoView({ block: "nearest" });
+};
+
+const makeRow = (id) => {
+  const button = (textContent, act, more = {}) => make("button", { type: "button", textContent, onclick: () => { choose(id, false); act(); }, ...more });
+  const row = {
+    number: make("button", { type: "button", className: "number", onclick: () => playStep(id) }),
+    image: make("img", { alt: "" }),
+    text: make("textarea", { className: "text", rows: 1, maxLength: 2000, spellcheck: true }),
+    times: make("span", { className: "times" }),
+    mark: make("select", { className: "mark", onchange: () => mark(id, row.mark.value) }),
+    avoid: make("button", { type: "button", className: "avoid-switch", textContent: "Avoid" }),
+    machine: make("ul", { className: "machine", ariaLabel: "What the machine said" }),
+    tools: make("div", { className: "controls tools", role: "group", hidden: true }),
+  };
+  row.mark.append(...Object.entries(MARKS).map(([value, textContent]) => make("option", { value, textContent, disabled: !value })));
+  row.avoid.onclick = () => change(id, { kind: steps()[index(id)].kind === "avoid" ? "do" : "avoid" });
+  row.tools.append(
+    button("Play", () => playStep(id)), button("Loop", () => setLoop(loop === id ? null : id)), button("Start here", () => setEnd("start")),
+    button("End here", () => setEnd("end")), button("Split here", split), button("Merge with next", merge),
+    button("Copy link", () => copyLink(steps()[index(id)].start)), button("Up", () => shift(-1)), button("Down", () => shift(1)), button("Delete", () => remove(id)),
+  );
+  let typing = 0;
+  const save = () => {
+    clearTimeout(typing);
+    const at = steps()[index(id)], text = row.text.value.trim();
+    if (at && text && text !== at.text) change(id, { text });
+    else if (at && !text && document.activeElement !== row.text) row.text.value = at.text;
+  };
+  row.text.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(save, TYPING); fit(row.text); });
+  row.text.addEventListener("blur", save);
+  row.text.addEventListener("focus", () => choose(id, false));
+  row.text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey) return;
+    event.preventDefault();
+    save();
+    row.number.focus();
+  });
+  const thumb = make("div", { className: "thumb" }, row.image, row.number);
+  const meta = make("div", { className: "meta" }, row.times, row.mark, row.avoid);
+  row.node = make("li", {}, thumb, make("div", { className: "what" }, row.text, meta, row.machine, row.tools));
+  row.node.addEventListener("click", (event) => { if (!event.target.closest("button, select, textarea")) choose(id); });
+  row.node.dataset.id = id;
+  rows.set(id, row);
+  return row;
+};
+const fit = (text) => {
+  if (CSS.supports("field-sizing", "content")) return;
+  text.style.height = "auto";
+  text.style.height = `${text.scrollHeight}px`;
+};
+const timesOf = (each) => {
+  if (each.start !== null && look(each) !== "said" && look(each) !== "missing") return `${tenths(each.start)}–${tenths(each.end)}`;
+  return each.said ? `said ${clock(each.said[0])}–${clock(each.said[1])}` : "no time";
+};
+
+/* What the machine had said of a changed field, and the way back to it. */
+const machineRow = (id, field, value) => {
+  const words = {
+    text: () => `“${value}”`, span: () => (value ? `${tenths(value.start)}–${tenths(value.end)}` : "no place"),
+    status: () => (MARKS[value ?? ""]).toLowerCase(), kind: () => (value === "avoid" ? "to avoid" : "to do"),
+  }[field];
+  if (!words) return [];
+  const back = make("button", { type: "button", textContent: "Take back", ariaLabel: `Take back the machine's ${field} of ${named(id)}` });
+  back.onclick = () => change(id, { [field]: value });
+  return [make("li", {}, make("span", {}, "Machine: ", make("bdi", { textContent: words() })), " ", ...(value === null ? [] : [back]))];
+};
+const updateRow = (row, each, at) => {
+  const looks = JSON.stringify([each, at, each.id === current, edited.machine[each.id], total(), Boolean(timeline)]);
+  if (row.looks === looks && (row.text.value === each.text || document.activeElement === row.text)) return;
+  row.looks = looks;
+  const kind = look(each), second = each.start ?? each.said?.[0];
+  row.node.className = `step ${kind}${each.id === current ? " chosen" : ""}`;
+  row.node.id = `step-${at + 1}`;
+  row.number.textContent = at + 1;
+  row.number.ariaLabel = `Play step ${at + 1}`;
+  const source = second === undefined || second === null || !timeline?.video ? "" : `${video}/pictures/${Math.min(total() - 0.1, each.at ?? ((each.end ?? second) + second) / 2).toFixed(1)}.jpg`;
+  if (source) loadPicture(row.image, source);
+  row.image.hidden = !source;
+  row.text.ariaLabel = `Text of step ${at + 1}`;
+  if (document.activeElement !== row.text || row.text.value === row.shown) row.text.value = each.text;
+  row.shown = each.text;
+  fit(row.text);
+  row.times.textContent = timesOf(each);
+  row.mark.value = each.status ?? (each.start === null ? "" : "shown");
+  row.mark.ariaLabel = `Is step ${at + 1} shown`;
+  row.avoid.setAttribute("aria-pressed", String(each.kind === "avoid"));
+  row.avoid.ariaLabel = `Step ${at + 1} is to avoid`;
+  row.tools.ariaLabel = `Step ${at + 1}`;
+  row.tools.hidden = each.id !== current;
+  const said = JSON.stringify(edited.machine[each.id] || {});
+  if (row.said === said) return;
+  row.said = said;
+  row.machine.replaceChildren(...Object.entries(edited.machine[each.id] || {}).flatMap(([field, value]) => machineRow(each.id, field, value)));
+  row.machine.hidden = !row.machine.children.length;
+};
+
+const drawn = () => steps().map((each, at) => ({ ...each, number: at + 1, look: look(each), title: sentenceCase(each.text) }));
+
+const render = () => {
+  const focused = document.activeElement, ids = new Set(steps().map(({ id }) => id));
+  if (!ids.has(current)) current = null;
+  for (const [id, row] of rows) {
+    if (ids.has(id)) continue;
+    row.node.remove();
+    rows.delete(id);
+  }
+  let place = list.firstElementChild;
+  steps().forEach((each, at) => {
+    const row = rows.get(each.id) || makeRow(each.id);
+    updateRow(row, each, at);
+    if (row.node === place) place = place.nextElementSibling;
+    else list.insertBefore(row.node, place);
+  });
+  if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+  part("empty").hidden = steps().length > 0;
+  list.hidden = !steps().length;
+  part("facts").replaceChildren(...[plural(steps().length, "step"), clock(total()), plural(edited.history.length, "correction")]
+    .map((textContent) => make("span", { textContent })));
+  part("undo").disabled = !edited.lastChange();
+  part("redo").disabled = !edited.lastUndo();
+  timeline?.update(drawn(), edited.machine, current);
+  renderDeleted(ids);
+  renderHistory();
+  if (loop && !ids.has(loop)) setLoop(null);
+};
+
+const renderDeleted = (ids) => {
+  const gone = Object.entries(edited.machine).filter(([id]) => !ids.has(id));
+  const stand = standing(edited.history);
+  part("deleted").hidden = !gone.length;
+  part("deleted-count").textContent = gone.length;
+  part("deleted-list").replaceChildren(...gone.map(([id, said]) => {
+    const by = stand.findLast(({ edits }) => (edits || []).some((edit) => edit.step === id || (edit.steps || []).includes(id)));
+    const back = make("button", { type: "button", textContent: "Bring back", ariaLabel: `Bring back “${said.text}”`, onclick: () => edited.revert(by.id) });
+    return make("li", {}, make("span", { className: "what-kind", textContent: by ? by.by : "" }), make("bdi", { textContent: said.text }), ...(by ? [back] : []));
+  }));
+};
+const renderHistory = () => {
+  if (part("history").hidden) return;
+  const stand = new Set(standing(edited.history).map(({ id }) => id)), all = new Map(edited.history.map((each) => [each.id, each]));
+  part("changes").replaceChildren(...[...edited.history].reverse().map((each) => {
+    let target = each, undone = 0;
+    for (; target.undoes; undone += 1) target = all.get(target.undoes);
+    const words = target.edits.map((edit) => inWords(edit, named)).join("; ");
+    const back = make("button", { type: "button", textContent: each.undoes ? "Redo" : "Undo", ariaLabel: `${each.undoes ? "Redo" : "Undo"}: ${words}`, onclick: () => edited.revert(each.id) });
+    const when = make("time", { textContent: new Date(each.when * 1000).toLocaleString(), dateTime: new Date(each.when * 1000).toISOString() });
+    const told = `${undone % 2 ? "undid: " : undone ? "did again: " : ""}${words}`;
+    const row = make("li", {}, make("b", { textContent: each.by }), " ", when, make("bdi", { textContent: told }), ...(stand.has(each.id) && !(undone && undone % 2 === 0) ? [back] : []));
+    row.classList.toggle("undone", !stand.has(each.id));
+    return row;
+  }));
+};
+
+/* ---- the page ---- */
+
+const jump = () => {
+  const time = /^#t=(\d+(?:\.\d+)?)$/.exec(location.hash), at = /^#step-(\d+)$/.exec(location.hash);
+  if (time) seek(Number(time[1]));
+  else if (at && steps()[at[1] - 1]) choose(steps()[at[1] - 1].id);
+};
+
+const begin = async () => {
+  const by = part("by");
+  by.value = kept.get("stepline-name", "me");
+  edited.by = by.value;
+  by.addEventListener("change", () => {
+    by.value = edited.by = by.value.trim() || "me";
+    kept.set("stepline-name", by.value);
+    render();
+  });
+  const card = await ask(video);
+  part("title").textContent = card.title;
+  document.title = `${card.title} · review`;
+  frame = 1 / (card.frame_rate || 30);
+  part("follow").href = `/follow/${pageId()}`;
+  part("output").append(...card.formats.map((name) => make("option", { value: name, textContent: name })));
+  await edited.load();
+  timeline = new Timeline(part("timeline"), {
+    video: card.media ? video : null, total: total(), sentences: edited.record.transcript?.sentences || [], peaks: [], seek,
+    moved: (id, span) => { change(id, { span }); tell(`step ${index(id) + 1}: ${tenths(span.start)} to ${tenths(span.end)}`); },
+    chosen: (id, go) => choose(id, go),
+  });
+  if (card.media) player.src = `${video}/media`;
+  else trouble("The video's file is not where the record says, so there is nothing to watch; its steps can be corrected all the same.");
+  render();
+  player.addEventListener("loadedmetadata", jump, { once: true });
+  listen({ video: ({ id, revision }) => { if (id === pageId()) edited.heard(revision).catch((error) => trouble(error.message)); } },
+    () => edited.heard(Infinity).catch((error) => trouble(error.message)));
+  if (card.media) {
+    timeline.peaks = (await ask(`${video}/waveform`).catch(() => ({ peaks: [] }))).peaks;   /* a silent video has none */
+    timeline.drawWave();
+  }
+};
+
+for (const kind of ["timeupdate", "seeking", "seeked", "loadedmetadata"]) player.addEventListener(kind, follow);
+player.addEventListener("play", tick);
+player.addEventListener("ended", () => { if (loop) playStep(loop); });
+addEventListener("hashchange", jump);
+const faster = bindSpeed(player, part("speed"));
+const toggleLoop = () => setLoop(loop ? null : current ?? steps()[0]?.id);
+const toggleHistory = () => {
+  const hidden = part("history").hidden = !part("history").hidden;
+  part("show-history").setAttribute("aria-expanded", String(!hidden));
+  renderHistory();
+};
+const copyLink = (second) => copy(`${location.origin}${location.pathname}#t=${typeof second === "number" ? second : here()}`, "link");
+const toggle = () => { if (player.paused) player.play().catch(() => {}); else player.pause(); };
+const acts = {
+  undo, redo, add, sort, loop: toggleLoop, "copy-link": () => copyLink(), "frame-back": () => step(-1), "frame-on": () => step(1),
+  "zoom-in": () => timeline.setZoom(2), "zoom-out": () => timeline.setZoom(0.5), "show-history": toggleHistory,
+};
+for (const [id, act] of Object.entries(acts)) part(id).addEventListener("click", act);
+const save = async (format) => {
+  tell(`${format} is being made`);
+  const reply = await fetch(`${video}/steps?format=${encodeURIComponent(format)}`);
+  if (!reply.ok) throw new Error((await reply.json()).error);
+  const name = /filename\*?=(?:utf-8'')?"?([^";]+)/i.exec(reply.headers.get("Content-Disposition") || "");
+  const link = make("a", { href: URL.createObjectURL(await reply.blob()), download: name ? decodeURIComponent(name[1]) : `steps.${format}` });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  tell(`${link.download} is saved`);
+};
+part("output").addEventListener("change", ({ target }) => {
+  if (target.value) save(target.value).catch((error) => trouble(error.message));
+  target.value = "";
+});
+const onStep = (act) => () => { if (chosen()) act(); else tell("choose a step first: j and k walk them"); };
+bindKeys([
+  [["Space"], "plays and pauses", { " ": toggle }],
+  [["←", "→"], "5 s back and on", { ArrowLeft: () => seek(player.currentTime - 5), ArrowRight: () => seek(player.currentTime + 5) }],
+  [[",", "."], "a frame back and on", { ",": () => step(-1), ".": () => step(1) }],
+  [["<", ">"], "slower and faster", { "<": () => faster(-1), ">": () => faster(1) }],
+  [["j", "k"], "next and previous step", { j: () => walk(1), k: () => walk(-1) }],
+  [["l"], "loops the step", { l: toggleLoop }],
+  [["e"], "edits the step's text; Enter saves it", { e: onStep(() => rows.get(current).text.focus()) }],
+  [["[", "]"], "the step starts, ends here", { "[": onStep(() => setEnd("start")), "]": onStep(() => setEnd("end")) }],
+  [["← → on a bar"], "moves it by 0.1 s, with Shift by 1 s; its ends by Tab", {}],
+  [["a"], "adds a step here", { a: add }],
+  [["s"], "splits the step here", { s: onStep(split) }],
+  [["m"], "merges it with the next", { m: onStep(merge) }],
+  [["x", "Del"], "deletes it", { x: onStep(() => remove()), Delete: onStep(() => remove()) }],
+  [["1", "2", "3"], "marks it shown; said, not shown; to avoid or not", {
+    1: onStep(() => mark(current, "shown")), 2: onStep(() => mark(current, "said")), 3: onStep(() => rows.get(current).avoid.click()),
+  }],
+  [["J", "K"], "puts it one lower, one higher", { J: onStep(() => shift(1)), K: onStep(() => shift(-1)) }],
+  [["o"], "sorts the steps by time", { o: sort }],
+  [["z", "Z"], "undo and redo; Ctrl+Z and Ctrl+Y too", { z: undo, Z: redo, "Ctrl+z": undo, "Ctrl+y": redo, "Shift+z": redo, "Ctrl+Shift+z": redo }],
+  [["+", "−"], "zooms the timeline", { "+": acts["zoom-in"], "-": acts["zoom-out"] }],
+  [["h"], "shows the history", { h: toggleHistory }],
+  [["c"], "copies the link to this second", { c: () => copyLink() }],
+]);
+begin().catch((error) => trouble(error.message));

@@ -1,0 +1,169 @@
+"""What a video shows while it runs is told from what came so far, and at its end as `ground` tells it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from stepline.grounding.ground import ground
+from stepline.grounding.online import OnlineGrounder, StepStates
+from stepline.grounding.settings import GroundSettings
+from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Transcript
+from stepline.vision import Activity
+
+RNG = np.random.default_rng(3)
+WORDS = RNG.normal(size=(5, 32)).astype(np.float32)
+NOISE = RNG.normal(size=(60, 32)).astype(np.float32)
+STARTS, SHOWN = (3.0, 13.0, 23.0, 33.0, 43.0), (5, 14, 24, 55, 45)
+
+
+def steps(*starts: float) -> list[Step]:
+    return [
+        Step(id=str(n), text=f"step {n}", said=Span(start, start + 3), sources=(n,)) for n, start in enumerate(starts)
+    ]
+
+
+def transcript(*starts: float) -> Transcript:
+    return Transcript(sentences=tuple(Sentence(text="mix", span=Span(start, start + 3)) for start in starts))
+
+
+def pictures(strength: float = 2.0, shown: tuple[int, ...] = SHOWN) -> Matrix:
+    """Return 60 s of noise with the look of step k in the 7 s around each centre."""
+    values = NOISE.copy()
+    for k, center in enumerate(shown):
+        values[center - 3 : center + 4] += strength * WORDS[k]
+    return values
+
+
+def activity(seconds: int) -> Activity:
+    rng = np.random.default_rng(0)
+    looks, peaks = rng.random((60, 192)).astype(np.float32), rng.random(60).astype(np.float32)
+    cuts = tuple(cut for cut in (9.0, 21.0, 30.0, 31.0, 40.0, 51.0) if cut < seconds)
+    return Activity(peaks[:seconds] / 4, cuts, 1.0, peaks[:seconds], looks[:seconds])
+
+
+def known_at(second: int, values: Matrix, said: tuple[float, ...] = STARTS, *, edited: bool = False) -> OnlineGrounder:
+    """Return a grounder that has heard and seen one video up to a second."""
+    grounder = OnlineGrounder()
+    for now in range(1, second + 1):
+        heard = [start for start in said if start + 3 <= now]
+        grounder.update_steps(steps(*heard), transcript(*heard), vectors=WORDS[: len(heard)])
+        seen = FeatureSequence(values[:now], 1.0, "test")
+        grounder.update_pictures(float(now), features=seen, activity=activity(now) if edited else None)
+    return grounder
+
+
+def numbers(state: StepStates) -> Matrix:
+    return np.stack([state.now, state.done, state.to_come])
+
+
+@pytest.mark.parametrize("edited", [False, True], ids=["one take", "edited"])
+def test_at_the_end_the_answer_is_that_of_ground(edited):
+    grounder = known_at(60, pictures(), edited=edited)
+    offline = ground(
+        steps(*STARTS),
+        duration=60.0,
+        transcript=transcript(*STARTS),
+        features=FeatureSequence(pictures(), 1.0, "test"),
+        step_vectors=WORDS,
+        activity=activity(60) if edited else None,
+    )
+    online = grounder.finish(60.0)
+    assert online.steps == offline.steps
+    assert online.report == offline.report
+    assert np.array_equal(online.alignment.scores, offline.alignment.scores)
+
+
+@hypothesis_settings(max_examples=10, deadline=None)
+@given(now=st.integers(10, 50), lag=st.sampled_from([0, 2, 5]), seed=st.integers(0, 99))
+def test_pictures_that_come_later_change_no_answer(now, lag, seed):
+    other = pictures()
+    other[now:] = np.random.default_rng(seed).normal(size=(60 - now, 32))
+    heard = [start for start in STARTS if start + 3 <= now]
+    answers = []
+    for values in (pictures(), other):
+        grounder = OnlineGrounder()
+        grounder.update_steps(steps(*heard), transcript(*heard), vectors=WORDS[: len(heard)], sentence_vectors=WORDS)
+        looked = activity(60)
+        looked.looks[now:] *= seed / 99
+        seen = replace(looked, cuts=tuple(cut for cut in looked.cuts if cut < now or values is other))
+        grounder.update_pictures(float(now), features=FeatureSequence(values, 1.0, "test"), activity=seen)
+        answers.append(numbers(grounder.smoothed(lag)))
+    assert np.array_equal(*answers)
+
+
+def test_a_step_is_to_come_then_shown_then_done():
+    states = [known_at(now, pictures(4.0)).state() for now in (26, 34)]
+    third = [numbers(state)[:, 2] for state in states]  # said in [23, 26), shown in [21, 28)
+    assert third[0].argmax() == 0
+    assert third[1].argmax() == 1
+    early, late = (numbers(known_at(now, pictures(4.0)).state())[:, 3] for now in (42, 57))
+    assert early[0] < 0.3  # said in [33, 36), shown in [52, 59)
+    assert late.argmax() == 0
+    assert all((numbers(state).sum(axis=0) <= 1).all() for state in states)
+
+
+def test_a_lag_tells_a_step_that_is_shown_before_its_words():
+    values = pictures(4.0, (5, 14, 24, 55, 34))  # the last is said in [43, 46)
+    early, late = known_at(38, values), known_at(48, values)
+    assert len(early.smoothed(4.0).now) == 4
+    assert late.smoothed(14.0).second == early.smoothed(4.0).second == 34.0
+    assert late.smoothed(14.0).now.argmax() == 4
+
+
+def test_a_long_video_costs_what_its_last_minutes_cost():
+    settings = GroundSettings(context=20.0)
+    starts = [5.0 + 10 * n for n in range(30)]
+    grounder, kept = OnlineGrounder(settings), {}
+    for now in range(20, 301, 20):
+        heard = steps(*(start for start in starts if start + 3 <= now))
+        grounder.update_steps(heard)
+        grounder.update_pictures(float(now))
+        state = grounder.state()
+        assert len(state.now) == len(heard)
+        window = grounder._window()
+        assert len(window.steps) <= 5
+        for k, step in enumerate(heard):
+            if k not in window.decides:
+                assert kept.setdefault(step.id, grounder.steps[k].at) == grounder.steps[k].at
+    assert len(kept) > 20
+    whole = ground(steps(*starts[:29]), duration=300.0, settings=settings)
+    assert [step.at for step in grounder.steps][:28] == [step.at for step in whole.steps][:28]
+
+
+def test_a_revised_step_is_placed_anew():
+    grounder = OnlineGrounder()
+    (step,) = steps(10.0)
+    grounder.update_steps([step])
+    grounder.update_pictures(30.0)
+    assert grounder.steps[0].at == 12.5
+    grounder.update_steps([step.model_copy(update={"said": Span(20.0, 23.0)})])
+    assert grounder.steps[0].at == 22.5
+
+
+def test_nothing_heard_or_seen_is_nothing_known():
+    grounder = OnlineGrounder()
+    assert grounder.state().now.shape == (0,)
+    grounder.update_steps(steps(2.0))
+    assert numbers(grounder.state()).sum() == 0
+
+
+def test_a_recipe_is_followed_by_words_and_pictures():
+    lines = [Step(id=str(n), text=f"line {n}") for n in range(5)]
+    values = pictures(4.0, (5, 14, 24, 45, 45))  # the fourth line is neither said nor shown
+    values[42:49] -= 4.0 * WORDS[3]
+    grounder, followed = OnlineGrounder(usual=(0.0, 0.2)), {}
+    for now in range(1, 51):
+        heard = [line.model_copy(update={"said": s.said}) for line, s in zip(lines, steps(*STARTS), strict=True)]
+        said = [line if h.said.end > now or line.id == "3" else h for line, h in zip(lines, heard, strict=True)]
+        grounder.update_steps(said, vectors=WORDS)
+        grounder.update_pictures(float(now), features=FeatureSequence(values, 1.0, "test"))
+        followed[now] = grounder.follow()
+    assert [followed[now].now.argmax() for now in (7, 16, 26, 47)] == [0, 1, 2, 4]
+    assert followed[26].line == 2
+    assert followed[26].next.argmax() == 3
+    assert followed[47].skipped == (3,)
+    assert grounder.follow(4).line == 4

@@ -1,0 +1,406 @@
+"""A live run: what it tells, once each; how it goes on after a kill; its files; the record at its end."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from live_server import cut_stream
+from spoken import Hearer, loudness, sound, speak
+from web_server import serve
+
+from stepline.errors import SettingsError
+from stepline.live import hearing
+from stepline.live.events import GrowingVtt, LiveLog, LiveStep
+from stepline.live.looking import LiveVision
+from stepline.live.run import LiveJob, run_live
+from stepline.live.session import LiveOptions, LiveSession, match_steps
+from stepline.live.source import Gap
+from stepline.media import Frame, MediaReader
+from stepline.pipeline.batch import OutputOptions, run_video
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.records import Sentence, Span, Step
+from stepline.settings import load_settings
+from stepline.vision import encode_video, measure_activity
+from stepline.vision.settings import VisionSettings
+
+TEXT = "Hello and welcome. First slice the lemons. Then pour the juice into the bowl. Now whisk it until it is smooth."
+
+
+class Clock:
+    """A source without threads: the test says which second it is."""
+
+    def __init__(self, paced=False):
+        self.now = self.end = 0.0
+        self.paced, self.held, self.reason = paced, False, "the source ended"
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    """Makes sessions on one log, that hear the words given; their events go to a list."""
+    monkeypatch.setattr(hearing, "voice_probability", loudness)
+
+    def make(words, *, backbone=None, **options):
+        told = []
+        made = LiveSession(
+            "v", StepsSettings(), LiveLog(tmp_path / "v.events.jsonl"), told.append, LiveOptions(**options),
+            backbone, read=Hearer(words, unsure=0.3), vtt=GrowingVtt(tmp_path / "v.vtt"), rows=tmp_path / "v.rows",
+        )  # fmt: skip
+        made.sources = (Clock(),)
+        return made, told
+
+    return make
+
+
+def play(session, blocks, frames=()):
+    """Give a session sound and pictures in the order of time."""
+    for block in blocks:
+        for frame in frames:
+            if block.start <= frame.time < block.start + 1:
+                session.look(frame)
+        session.sources[0].now = session.sources[0].end = block.start + 1
+        session.advance([block])
+
+
+class Colours:
+    """A backbone whose rows are mean colours."""
+
+    name, dim = "colours", 3
+
+    def encode_images(self, pictures):
+        rows = pictures.reshape(len(pictures), -1, 3).mean(1).astype(np.float32) + 1
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def encode_texts(self, texts):
+        return np.full((len(texts), 3), 3**-0.5, np.float32)
+
+
+def pictures(seconds, every=8):
+    """Three frames a second, of another colour every few seconds, with something that moves."""
+    frames = []
+    for k in range(seconds * 3):
+        image = np.full((48, 64, 3), [k // (3 * every) * 60 % 250, 90, 40], np.uint8)
+        image[10:20, k % 40 : k % 40 + 10] = 220
+        frames.append(Frame((k + 0.5) / 3, image))
+    return frames
+
+
+def kinds(told):
+    return [event.event for event in told]
+
+
+def test_steps_are_told_soon_after_their_sentence(session):
+    words = speak(TEXT)
+    live, told = session(words)
+    play(live, sound(words, 16))
+    said = [event for event in told if event.event == "step_said"]
+    assert [event.text for event in said] == [
+        "slice the lemons",
+        "pour the juice into the bowl",
+        "whisk it until it is smooth",
+    ]
+    assert all(event.at - event.said.end <= 3.0 for event in said)
+    assert [event.sources for event in said] == [(1,), (2,), (3,)]
+    assert kinds(told).count("heard") == 4
+
+
+def test_steps_are_shown_and_end_where_there_is_a_picture(session, tmp_path):
+    words = speak(TEXT)
+    live, told = session(words, backbone=Colours())
+    play(live, sound(words, 60), pictures(60))
+    for step in "123":
+        own = [event for event in told if event.step == step]
+        assert kinds(own) == ["step_said", "step_shown", "step_ended"]
+        assert own[1].at >= own[2].spans[0].start + 2.0
+    assert (tmp_path / "v.vtt").read_text().count("-->") == 3
+    assert (tmp_path / "v.rows").stat().st_size >= 55 * 3 * 4
+
+
+def test_a_picture_without_time_to_look_says_only_what_was_said(session):
+    words = speak(TEXT)
+    live, told = session(words)
+    play(live, sound(words, 16))
+    ended = [event for event in told if event.event == "step_ended"]
+    assert [event.status for event in ended] == ["said"] * 3
+
+
+def test_a_killed_run_tells_nothing_twice(session):
+    words = speak(TEXT)
+    whole, told = session(words)
+    blocks = sound(words, 16)
+    play(whole, blocks)
+    expected = [(event.event, event.text, event.sentence and event.sentence.text) for event in told]
+    for second in (5, 8, 11):
+        whole.log.path.unlink()
+        first, before = session(words)
+        play(first, blocks[:second])
+        again, after = session(words)
+        place = int(again.log.position)
+        again.sources[0].now = again.sources[0].end = float(place)
+        play(again, blocks[place:])
+        both = [(event.event, event.text, event.sentence and event.sentence.text) for event in before + after]
+        assert both == expected, second
+        assert [event.number for event in before + after] == list(range(len(both)))
+
+
+def test_a_run_that_was_late_goes_on_where_it_had_heard_to(session):
+    words = speak(TEXT)
+    late, _ = session(words)
+    blocks = sound(words, 16)
+    for block in blocks[:6]:
+        late.sources[0].now, late.sources[0].end = 3 * block.start, block.start + 1  # the wall's clock is far ahead
+        late.advance([block])
+    again, _ = session(words)
+    assert late.log.sentences[-1].span.end <= again.log.position <= 6.0
+
+
+def test_a_line_that_a_kill_cut_short_was_never_told(session, tmp_path):
+    words = speak(TEXT)
+    live, told = session(words)
+    play(live, sound(words, 16)[:6])
+    path = tmp_path / "v.events.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"event":"step_said","num')
+    log = LiveLog(path)
+    assert log.count == len(told)
+    log.add("gap", 6.0, seconds=1.0)
+    assert LiveLog(path).last.event == "gap"
+
+
+def test_a_step_is_revised_once_and_then_stays(session, monkeypatch):
+    live, told = session([])
+    live.log.add("heard", 1.0, sentence=Sentence(text="Cut it.", span=Span(0.0, 1.0)))
+    texts = iter(["cut it", "cut it and stir", "cut it, stir and fry"])
+
+    def write(transcript, settings):
+        step = Step(id="1", text=next(texts), said=Span(0.0, 1.0), sources=(0,))
+        return type("Written", (), {"steps": (step,)})
+
+    monkeypatch.setattr("stepline.live.session.write_steps", write)
+    for _ in range(3):
+        live._write()
+    assert [(event.event, event.text) for event in told] == [("step_said", "cut it"), ("revised", "cut it and stir")]
+    assert live.log.steps["1"].step.text == "cut it and stir"
+
+
+def test_a_step_that_is_written_no_more_is_taken_back(session, monkeypatch, tmp_path):
+    live, told = session([])
+    live.log.add("heard", 1.0, sentence=Sentence(text="Cut it.", span=Span(0.0, 1.0)))
+    steps = [(Step(id="1", text="cut it", said=Span(0.0, 1.0), sources=(0,)),), ()]
+    monkeypatch.setattr("stepline.live.session.write_steps", lambda *_: type("Written", (), {"steps": steps.pop(0)}))
+    live._write()
+    live._write()
+    assert kinds(told) == ["step_said", "revised"]
+    assert live.log.steps["1"].withdrawn
+
+
+def test_written_steps_find_those_told_before():
+    def step(text, *sources):
+        return Step(id="1", text=text, sources=sources)
+
+    known = [LiveStep(step=step("cut", 1)), LiveStep(step=step("stir", 1)), LiveStep(step=step("fry", 2))]
+    pairs = match_steps([step("stir", 1), step("cut the onion", 1), step("serve", 3)], known)
+    assert [(a and a.text, b and b.step.text) for a, b in pairs] == [
+        ("stir", "stir"),
+        ("cut the onion", "cut"),
+        ("serve", None),
+        (None, "fry"),
+    ]
+
+
+def test_gaps_and_drifting_clocks_are_told(session):
+    live, told = session([])
+    live.advance([Gap(3.0, 2.5, "the connection ended"), Gap(9.0, 1.5, "drifts", "drift")])
+    assert [(event.event, event.at, event.seconds) for event in told] == [("gap", 3.0, 2.5), ("drift", 9.0, 1.5)]
+
+
+def test_the_vtt_grows_and_is_whole_at_each_moment(tmp_path):
+    path = tmp_path / "v.vtt"
+    vtt, steps, seen = GrowingVtt(path), [], []
+    for number, start in enumerate([5.0, 9.0, 20.0, 12.0], start=1):
+        step = Step(id=str(number), text=f"stir <{number}> --> now", spans=(Span(start, start + 2),), status="shown")
+        steps.append(LiveStep(step=step, ended=True))
+        vtt.update("v", steps, ())
+        seen.append(path.read_text())
+    assert all(text.startswith("WEBVTT\n\n") and text.endswith("\n") for text in seen)
+    assert [text.count(" --> ") for text in seen] == [1, 2, 3, 4]
+    assert seen[1].startswith(seen[0])
+    assert seen[2].startswith(seen[1])
+    starts = [line.split(" --> ")[0] for line in seen[3].splitlines() if " --> " in line]
+    assert starts == sorted(starts)
+
+
+def test_recipe_lines_are_told_at_once_and_found_when_they_are_said(session):
+    words = speak(TEXT)
+    live, told = session(words, texts=("Slice the lemons", "Grill the fish"))
+    live._tell_lines()
+    play(live, sound(words, 16))
+    assert [(event.step, event.reason) for event in told[:2]] == [("1", "given"), ("2", "given")]
+    found = [event for event in told if event.event == "step_said" and event.said is not None]
+    assert [event.step for event in found] == ["1"]
+    assert found[0].said.start == pytest.approx(words[3].span.start, abs=0.7)
+
+
+class NumberedLines(Colours):
+    """Line n looks like the n-th of the colours, and like no other."""
+
+    dim = 5
+
+    def encode_images(self, images):
+        return np.eye(5, dtype=np.float32)[np.round(images[:, 0, 0, 0] / 60).astype(int)]
+
+    def encode_texts(self, texts):
+        return np.eye(5, dtype=np.float32)[[int(text[-1]) for text in texts]]
+
+
+def test_the_line_of_a_recipe_that_is_shown_is_told_with_the_next_and_the_skipped(session):
+    live, told = session([], texts=("line 0", "line 3", "line 1", "line 2"), backbone=NumberedLines())
+    live._tell_lines()
+    play(live, sound([], 30), pictures(30, every=10))
+    lines = [event for event in told if event.event == "line"]
+    assert "line 1" in [event.text for event in lines]
+    assert (lines[-1].text, lines[-1].skipped) == ("line 2", ("2",))
+    assert len(lines) <= 5
+    again, later = session([], texts=live.options.texts, backbone=NumberedLines())
+    assert again.log.line == lines[-1]
+    assert later == []
+
+
+def test_until_next_holds_a_film_where_a_step_ends_until_a_hand_says_so(session):
+    words = speak(TEXT)
+    live, told = session(words, until_next=True)
+    live.sources = (Clock(paced=True),)
+    play(live, sound(words, 16)[:8])
+    assert kinds(told)[-1] == "waiting"
+    assert live.sources[0].held
+    live.signs.put("key")
+    play(live, sound(words, 16)[8:])
+    nexts = [(event.text, event.reason) for event in told if event.event == "next"]
+    assert nexts == [("slice the lemons", "begin"), ("pour the juice into the bowl", "key")]
+
+
+def test_until_next_a_watched_step_is_finished_when_the_picture_says_so(session):
+    words = speak(TEXT)
+    live, told = session(words, backbone=Colours(), until_next=True)
+    play(live, sound(words, 70), pictures(70))
+    nexts = [(event.text, event.reason) for event in told if event.event == "next"]
+    assert nexts[0] == ("slice the lemons", "begin")
+    assert ("pour the juice into the bowl", "picture") in nexts
+    assert not live.sources[0].held
+
+
+def test_live_rows_are_those_of_the_whole_video(small_video, monkeypatch):
+    from stepline.live import looking
+
+    monkeypatch.setattr(looking, "CHUNK", 6.0)
+    monkeypatch.setattr(looking, "MARGIN", 4.0)
+    frames = list(MediaReader(small_video, frame_rate=3.0, frame_size=64, sound=False))
+    vision = LiveVision(Colours(), VisionSettings())
+    for frame in frames:
+        vision.add(frame)
+        vision.snapshot()
+    live, wanted = vision.snapshot(), encode_video(frames, Colours())
+    assert np.allclose(live.features.values, wanted.values[: len(live.features.values)])
+    assert len(live.features.values) >= len(wanted.values) - 1
+    activity, rows = measure_activity(frames), len(live.activity.motion)
+    assert np.allclose(live.activity.motion, activity.motion[:rows], atol=1e-6)
+    assert np.allclose(live.activity.looks, activity.looks[:rows], atol=1e-6)
+    assert live.activity.cuts == pytest.approx([cut for cut in activity.cuts if cut < live.until])
+
+
+# ---------------------------------------------------------------- the whole job
+
+
+@pytest.fixture
+def plain_settings():
+    return load_settings(StepsSettings, None, ["vision.backbone=none"])
+
+
+def run(job, settings, words=(), **options):
+    told = []
+    files = run_live(job, settings, told.append, read=Hearer(list(words)), **options)
+    return told, files
+
+
+def test_a_file_runs_to_its_end_and_leaves_what_steps_leaves(small_video, tmp_path, plain_settings):
+    job = LiveJob(str(small_video), tmp_path / "live", tmp_path / "end", speed=1000)
+    told, files = run(job, plain_settings)
+    assert kinds(told)[0] == "started"
+    assert kinds(told)[-1] == "finished"
+    request = Request(small_video, small_video.stem)
+    run_video(request, plain_settings, OutputOptions(tmp_path / "own", ("json", "vtt", "srt")))
+    for suffix in ("json", "vtt", "srt"):
+        name = f"{small_video.stem}.{suffix}"
+        assert (tmp_path / "end" / name).read_bytes() == (tmp_path / "own" / name).read_bytes()
+    assert tmp_path / "live" / f"{small_video.stem}.events.jsonl" in files
+
+
+def test_a_stream_that_is_cut_leaves_what_steps_leaves_of_what_came(stream, tmp_path):
+    quick = ["vision.backbone=none", "links.pause=0.001", "links.attempts=2", "links.seconds=3.0"]
+    settings = load_settings(StepsSettings, None, quick)
+    page, _ = cut_stream(stream.read_bytes(), 4)
+    with serve() as server:
+        server.pages["/live.ts"] = page
+        job = LiveJob(f"{server.url}/live.ts", tmp_path / "live", tmp_path / "end")
+        told, files = run(job, settings)
+    assert kinds(told) == ["started", "gap", "gap", "gap", "finished"]
+    video = next(path for path in files if path.suffix == ".mkv")
+    run_video(Request(video, video.stem), settings, OutputOptions(tmp_path / "own", ("json",)))
+    own = tmp_path / "own" / f"{video.stem}.json"
+    assert (tmp_path / "end" / own.name).read_bytes() == own.read_bytes()
+
+
+def test_a_finished_run_is_begun_anew_and_another_source_is_refused(small_video, tmp_path, plain_settings):
+    job = LiveJob(str(small_video), tmp_path, speed=1000)
+    first, _ = run(job, plain_settings)
+    second, _ = run(job, plain_settings)
+    assert kinds(first) == kinds(second) == ["started", "finished"]
+    log = tmp_path / f"{small_video.stem}.events.jsonl"
+    log.write_text(log.read_text().replace(str(small_video), "other.mp4"))
+    with pytest.raises(SettingsError, match="holds a run of other.mp4.*--force"):
+        run(job, plain_settings)
+
+
+def test_stop_ends_a_run_with_all_it_knows(small_video, tmp_path, plain_settings):
+    import threading
+
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    told, _ = run(LiveJob(str(small_video), tmp_path, speed=1.0), plain_settings, stop=stop)
+    assert kinds(told)[-1] == "finished"
+    assert told[-1].reason == "stopped"
+
+
+def test_signs_come_from_a_queue(small_video, tmp_path, plain_settings):
+    seen = []
+    run(LiveJob(str(small_video), tmp_path, speed=1000), plain_settings, begin_signs=seen.append)
+    assert isinstance(seen[0], queue.SimpleQueue)
+
+
+@pytest.mark.slow
+def test_a_run_killed_in_the_middle_goes_on_within_ten_seconds(shared, tmp_path):
+    from stepline.cli.steps import DEMO
+
+    command = [sys.executable, "-m", "stepline", "live", str(DEMO), "--out", str(tmp_path), "--backbone", "none"]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    told = []
+    for line in first.stdout:
+        told.append(json.loads(line))
+        if told[-1]["event"] == "step_said":
+            os.kill(first.pid, signal.SIGKILL)
+            break
+    first.wait()
+    begun = time.monotonic()
+    second = subprocess.Popen([*command, "--speed", "10"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    went_on = json.loads(second.stdout.readline())
+    assert went_on["number"] == told[-1]["number"] + 1
+    told += [went_on, *map(json.loads, second.stdout)]
+    assert time.monotonic() > begun
+    heard = [event["sentence"]["text"] for event in told if event["event"] == "heard"]
+    assert len(heard) == len(set(heard))
+    assert told[-1]["event"] == "finished"

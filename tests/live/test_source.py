@@ -1,0 +1,195 @@
+"""Live sources: at their own pace, growing, cut off and opened again; one clock through it all."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from live_server import cut_stream
+from web_server import serve
+
+from stepline.errors import MediaError, SettingsError
+from stepline.live import source as sources
+from stepline.live.recording import StreamRecorder, join_recordings
+from stepline.live.source import Gap, LiveSource, PictureRate, parse_sources
+from stepline.media import AudioBlock, Frame, MediaReader
+from stepline.media.settings import LinkSettings
+
+PATIENT = LinkSettings(pause=0.001, seconds=3.0, attempts=3)
+PICTURES = PictureRate(3.0, 64)
+
+
+def read(source):
+    items = list(source)
+    frames = [item for item in items if isinstance(item, Frame)]
+    blocks = [item for item in items if isinstance(item, AudioBlock)]
+    return frames, blocks, [item for item in items if isinstance(item, Gap)]
+
+
+def test_a_file_gives_what_any_reader_gives(small_video):
+    frames, blocks, gaps = read(LiveSource(small_video, pictures=PICTURES, speed=1000))
+    items = list(MediaReader(small_video, frame_rate=3.0, frame_size=64, sound=True))
+    wanted = [item for item in items if isinstance(item, Frame)]
+    assert [frame.time for frame in frames] == pytest.approx([frame.time for frame in wanted])
+    assert all(np.array_equal(a.image, b.image) for a, b in zip(frames, wanted, strict=True))
+    sound = np.concatenate([item.samples for item in items if isinstance(item, AudioBlock)])
+    assert np.array_equal(np.concatenate([block.samples for block in blocks]), sound)
+    assert gaps == []
+
+
+def test_a_file_goes_on_from_a_second(small_video):
+    frames, blocks, _ = read(LiveSource(small_video, pictures=PICTURES, speed=1000, start=7.4))
+    assert frames[0].time == pytest.approx(7 + 1 / 6)
+    assert blocks[0].start == pytest.approx(7.0, abs=0.1)
+    assert frames[-1].time > 15
+
+
+def test_a_file_is_read_at_its_pace(small_video):
+    begun = time.monotonic()
+    read(LiveSource(small_video, speed=32))
+    assert time.monotonic() - begun >= 15 / 32
+
+
+def test_a_source_that_is_held_waits_for_the_word(small_video):
+    source = LiveSource(small_video, speed=1000)
+    source.held, seen = True, []
+    thread = threading.Thread(target=lambda: seen.extend(source))
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive()
+    assert seen == []
+    source.held = False
+    thread.join(20)
+    assert len(seen) >= 15
+
+
+def test_a_file_that_grows_is_followed_to_its_end(stream, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "GROWING", 1.5)
+    growing, whole = tmp_path / "g.ts", stream.read_bytes()
+    growing.write_bytes(whole[: len(whole) // 3])
+
+    def grow():
+        for part in range(4):
+            time.sleep(0.2)
+            with growing.open("ab") as file:
+                file.write(whole[len(whole) // 3 :][part * len(whole) // 6 : (part + 1) * len(whole) // 6])
+
+    thread = threading.Thread(target=grow)
+    thread.start()
+    _, blocks, _ = read(LiveSource(growing, speed=1000))
+    thread.join()
+    assert blocks[-1].start >= 10
+
+
+def test_a_stream_that_is_cut_ten_times_goes_on(stream, tmp_path):
+    page, state = cut_stream(stream.read_bytes(), 11)
+    recording = StreamRecorder(tmp_path, "kept")
+    with serve() as server:
+        server.pages["/live.ts"] = page
+        source = LiveSource(
+            parse_sources(f"{server.url}/live.ts")[0], pictures=PICTURES, links=PATIENT, recording=recording
+        )
+        frames, blocks, gaps = read(source)
+    recording.close()
+    assert len(gaps) == 10
+    assert state["asked"] >= 11
+    times = [frame.time for frame in frames]
+    assert times == sorted(set(times))
+    heard = sum(len(block.samples) for block in blocks) / 16_000
+    assert heard >= 9  # what decoders lose at each cut is told as gaps
+    assert source.end == pytest.approx(12, abs=1.0)
+    assert "tries brought nothing" in source.reason
+    joined = tmp_path / "joined.mkv"
+    join_recordings(recording.parts, joined)
+    kept = [item for item in MediaReader(joined, frame_rate=3.0, sound=True) if isinstance(item, Frame)]
+    assert kept[-1].time >= 10
+
+
+def test_what_a_stream_sends_to_nobody_is_a_gap(stream):
+    whole = stream.read_bytes()
+    page, _ = cut_stream(whole, 2, lost=-(-len(whole) // 6 // 188) * 188)
+    with serve() as server:
+        server.pages["/live.ts"] = page
+        _, blocks, gaps = read(LiveSource(parse_sources(f"{server.url}/live.ts")[0], links=PATIENT))
+    assert [gap.kind for gap in gaps] == ["gap"]
+    assert gaps[0].seconds == pytest.approx(2.0, abs=1.5)
+    assert blocks[-1].start >= 8
+
+
+def test_time_stamps_that_begin_again_go_on_where_the_wall_clock_is(stream):
+    whole = stream.read_bytes()
+    asked = []
+
+    def page(handler):
+        asked.append(1)
+        if len(asked) > 2:
+            handler.send_error(404)
+            return
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(whole)
+
+    with serve() as server:
+        server.pages["/live.ts"] = page
+        source = LiveSource(parse_sources(f"{server.url}/live.ts")[0], links=PATIENT)
+        source_trust = sources.TRUST
+        sources.TRUST = 5.0
+        try:
+            _, blocks, gaps = read(source)
+        finally:
+            sources.TRUST = source_trust
+    starts = [block.start for block in blocks]
+    assert starts == sorted(starts)
+    assert len(gaps) == 1
+    assert source.end == pytest.approx(24, abs=2.0)
+
+
+def test_a_clock_that_drifts_is_told_once_a_second_of_drift(small_video):
+    now = [0.0]
+    source = LiveSource(small_video, clock=lambda: now[0])
+    told = []
+    for minute in range(1, 8):
+        now[0], source.end = minute * 60.0, minute * 60.0 * 1.01  # 0.6 s a minute
+        gap = source._drifted()
+        told += [] if gap is None else [(gap.kind, gap.seconds)]
+    assert told == [("drift", 1.2), ("drift", 1.2), ("drift", 1.2)]
+
+
+def test_a_server_that_is_not_there_is_one_line():
+    with pytest.raises(MediaError, match="cannot be opened.*check that it runs") as caught:
+        list(LiveSource(parse_sources("http://127.0.0.1:9/live.ts")[0], links=PATIENT))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_that_is_not_there_is_one_line():
+    for name in ("camera:/dev/no-such", "microphone:no-such"):
+        with pytest.raises(MediaError, match="no-such") as caught:
+            list(LiveSource(parse_sources(name)[0], links=PATIENT))
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["gopher://a/b", "camera+camera", "microphone:a+microphone:b"])
+def test_what_is_no_source_is_refused(name):
+    with pytest.raises(SettingsError):
+        parse_sources(name)
+
+
+def test_an_address_leads_to_no_file_of_this_machine(small_video):
+    playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:16\n#EXTINF:16,\nfile://{small_video}\n#EXT-X-ENDLIST\n"
+    with serve() as server:
+        server.pages["/live.m3u8"] = playlist.encode()
+        source = LiveSource(parse_sources(f"{server.url}/live.m3u8")[0], links=PATIENT)
+        try:
+            found = list(source)
+        except MediaError:
+            found = []
+    assert found == []
+
+
+def test_a_playlist_of_segments_is_read_to_its_end(stream):
+    whole = stream.read_bytes()
+    with serve() as server:
+        head = "#EXTM3U\n#EXT-X-TARGETDURATION:12\n#EXTINF:12,\n"
+        server.pages |= {"/v.m3u8": f"{head}a.ts\n#EXT-X-ENDLIST\n".encode(), "/a.ts": whole}
+        _, blocks, _ = read(LiveSource(parse_sources(f"{server.url}/v.m3u8")[0], links=PATIENT, speed=1000))
+    assert blocks[-1].start >= 10

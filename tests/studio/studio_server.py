@@ -1,0 +1,61 @@
+"""A studio that runs in this process, on a small library, and a client that has its token."""
+
+import contextlib
+import json
+import shutil
+import threading
+
+from http_client import ask
+
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import write_record
+from stepline.studio.server import StudioOptions, StudioServer
+from stepline.studio.store import Studio
+from stepline.weights import sha256
+
+
+def library(folder, video, titles=("Lemonade",)):
+    """Write a record a title, each with its video beside it, and return the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, title in enumerate(titles):
+        name = f"v{number}"
+        copy = folder / f"{name}.mp4"
+        shutil.copyfile(video, copy)
+        steps = (
+            Step(id="a", text="Slice the lemons", spans=(Span(3.5, 6.0),), at=4.0, status="shown", sources=(0,)),
+            Step(id="b", text="Pour the juice", spans=(Span(7.0, 10.0),), at=8.0, status="shown", sources=(1,)),
+            Step(id="c", text="Whisk the sugar", said=Span(11.0, 14.0), status="said", sources=(2,)),
+        )
+        said = [Sentence(text=f"{step.text}.", span=step.said or step.spans[0]) for step in steps]
+        of = Video(id=name, path=str(copy), duration=16.0, title=title, sha256=sha256(copy))
+        record = Record(id=name, video=of, transcript=Transcript(language="en", sentences=tuple(said)), steps=steps)
+        write_record(record, folder / f"{name}.json")
+    return folder
+
+
+@contextlib.contextmanager
+def serving(folder, **options):
+    """Yield a StudioServer that runs; `server.ask` sends its token."""
+    server = StudioServer(Studio(folder, options.pop("allowed", ())), StudioOptions(**options))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+
+    def call(method, path, body=None, **headers):
+        sent = {"Authorization": f"Bearer {server.access.token}"} | (
+            {"X_Stepline": "studio"} if method != "GET" else {}
+        )
+        data = json.dumps(body) if isinstance(body, (dict, list)) else body
+        return ask(server, method, path, data, **{k: v for k, v in (sent | headers).items() if v is not None})
+
+    def read(path):
+        reply, data = call("GET", path)
+        assert reply.status == 200, data
+        return json.loads(data)
+
+    server.ask, server.read = call, read
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+        server.studio.close()

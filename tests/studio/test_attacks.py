@@ -1,0 +1,317 @@
+"""What a hostile page, client, file or record may try against the studio, and the answer to each."""
+
+import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from browser import CHROMIUM, Browser
+from http_client import ask
+from starlette.exceptions import HTTPException
+from studio_server import library, serving
+
+from stepline.errors import SettingsError
+from stepline.storage import read_record, write_record
+from stepline.studio.access import Access, Password, read_password
+from stepline.studio.store import STORE, video_id
+from stepline.studio.uploads import PIECE
+
+SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+LEMONADE = video_id("v0.json")
+PLACE = f"/api/videos/{LEMONADE}"
+OWNED = {"by": "a", "base": 0, "edits": [{"do": "delete", "step": "a"}]}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, small_video):
+    root = tmp_path_factory.mktemp("attacks")
+    (root / "secret.txt").write_text("the secret")
+    with serving(library(root / "library", small_video)) as running:
+        running.secret = root / "secret.txt"
+        yield running
+
+
+# name: (method, path, body, headers): statuses that answer it. {token} is the right one; None leaves a header out.
+REQUESTS = {
+    "rebinding: another name for this address": ("GET", "/api/videos", None, {"Host": "evil.example:80"}, {403}),
+    "rebinding: a name that begins with ours": ("GET", "/api/videos", None, {"Host": "localhost.evil.example"}, {403}),
+    "rebinding: an address of another machine": ("GET", "/api/videos", None, {"Host": "192.0.2.1:80"}, {403}),
+    "a port that is no number": ("GET", "/api/videos", None, {"Host": "127.0.0.1:80@evil.example"}, {403}),
+    "no token": ("GET", "/api/videos", None, {"Authorization": None}, {401}),
+    "an empty token": ("GET", "/api/videos", None, {"Authorization": "Bearer "}, {401}),
+    "a wrong token": ("GET", "/api/videos", None, {"Authorization": "Bearer x"}, {401}),
+    "a token of other letters": ("GET", "/api/videos", None, {"Authorization": "Bearer é".encode()}, {401}),
+    "the right token and a wrong one": ("GET", "/api/videos", None, {"Cookie": "{cookie}=wrong"}, {401}),
+    "two cookies, one of them right": (
+        "GET", "/api/videos", None, {"Authorization": None, "Cookie": "{cookie}={token}; {cookie}=wrong"}, {401}),
+    "two tokens in the address": ("GET", "/?token={token}&token=x", None, {"Authorization": None}, {401}),
+    "a token in the address of the API": ("GET", "/api/videos?token={token}", None, {"Authorization": None}, {401}),
+    "basic authorization": ("GET", "/api/videos", None, {"Authorization": "Basic {token}"}, {401}),
+    "CSRF: a form of another site": (
+        "POST", f"{PLACE}/corrections", OWNED, {"X_Stepline": None, "Origin": "http://evil.example"}, {403}),
+    "CSRF: a form without an origin": ("POST", f"{PLACE}/corrections", OWNED, {"X_Stepline": None}, {400}),
+    "CSRF: a sandboxed frame": ("POST", f"{PLACE}/corrections", OWNED, {"Origin": "null"}, {403}),
+    "CSRF: a script of another site": ("POST", f"{PLACE}/corrections", OWNED, {"Sec_Fetch_Site": "cross-site"}, {403}),
+    "CSRF: another port of this machine": (
+        "POST", f"{PLACE}/corrections", OWNED, {"Origin": "http://127.0.0.1:1"}, {403}),
+    "CSRF: the annotators' header": ("POST", f"{PLACE}/corrections", OWNED, {"X_Stepline": "annotate"}, {400}),
+    "CORS: a preflight": ("OPTIONS", f"{PLACE}/corrections", None, {"Origin": "http://evil.example"}, {403}),
+    "a video on another site's page": (
+        "GET", f"{PLACE}/media", None, {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, {403}),
+    "a frame of another site": (
+        "GET", "/", None, {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "iframe"},
+        {403}),
+    "traversal: a static file": ("GET", "/static/../store.py", None, {}, {404}),
+    "traversal: encoded": ("GET", "/static/%2e%2e%2fstore.py", None, {}, {404}),
+    "traversal: encoded twice": ("GET", "/static/%252e%252e%252fstore.py", None, {}, {404}),
+    "traversal: backslashes": ("GET", "/static/..%5cstore.py", None, {}, {404}),
+    "traversal: a zero byte": ("GET", "/static/login.js%00.css", None, {}, {404}),
+    "traversal: an id": ("GET", "/api/videos/..%2f..%2fsecret/record", None, {}, {404}),
+    "traversal: a share folder": ("POST", "/api/share", {"ids": [LEMONADE], "out": "../out"}, {}, {409}),
+    "traversal: a share folder elsewhere": ("POST", "/api/share", {"ids": [LEMONADE], "out": "/tmp/out"}, {}, {409}),
+    "a path outside": ("POST", "/api/videos", {"path": "../secret.txt"}, {}, {409}),
+    "a path of the system": ("POST", "/api/videos", {"path": "/etc/passwd"}, {}, {409}),
+    "a link that is a file": ("POST", "/api/videos", {"link": "file:///etc/passwd"}, {}, {400}),
+    "an option for the decoder": ("POST", "/api/videos", {"path": "v0.mp4", "options": {"weights": "/x"}}, {}, {400}),
+    "a zip bomb by its name": ("POST", "/api/uploads", {"name": "bomb.zip", "size": 42}, {}, {415}),
+    "an XML bomb by its name": ("POST", "/api/uploads", {"name": "bomb.ttml", "size": 42}, {}, {415}),
+    "an upload of a petabyte": ("POST", "/api/uploads", {"name": "a.mp4", "size": 2**50}, {}, {400}),
+    "a piece that is too long": ("PATCH", "/api/uploads/x", None, {"Content_Length": str(PIECE + 1)}, {400}),
+    "a body that is too long": ("POST", f"{PLACE}/corrections", "x" * (2**20 + 1), {}, {400}),
+    "a body that is too deep": ("POST", f"{PLACE}/corrections", "[" * 100_000, {}, {400}),
+    "numbers that are none": ("POST", f"{PLACE}/corrections",
+        '{"by":"a","base":0,"edits":[{"do":"change","step":"a","at":NaN}]}', {}, {400}),
+    "a time of a thousand years": ("POST", f"{PLACE}/corrections",
+        {"by": "a", "base": 0, "edits": [{"do": "change", "step": "a", "at": 3e10}]}, {}, {400}),
+    "a revision that is not there": ("POST", f"{PLACE}/corrections", OWNED | {"base": 10**9}, {}, {409}),
+    "a step of another video": ("POST", f"{PLACE}/corrections",
+        {"by": "a", "base": 0, "edits": [{"do": "delete", "step": "zz"}]}, {}, {409}),
+    "ranges: beyond the end": ("GET", f"{PLACE}/media", None, {"Range": "bytes=99999999999-"}, {416}),
+    "ranges: more digits than fit": ("GET", f"{PLACE}/media", None, {"Range": f"bytes={'9' * 4000}-"}, {416}),
+    "ranges: a thousand at once": ("GET", f"{PLACE}/media", None, {"Range": "bytes=" + "0-9," * 999 + "0-9"}, {200}),
+    "a picture of no second": ("GET", f"{PLACE}/pictures/1e308.jpg", None, {}, {404}),
+    "a search of nothing": ("GET", "/api/search?q=%00", None, {}, {409}),
+    "a search in the language of the index": ("GET", "/api/search?q=%22%20OR%20*%20NEAR(", None, {}, {200}),
+    "a search for more than all": ("GET", "/api/search?q=a&most=999999999999999999999", None, {}, {400}),
+    "a verb that is none": ("DELETE", PLACE, "", {}, {405}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_hostile_request_is_answered(server, name):
+    method, path, body, headers, answers = REQUESTS[name]
+    known = {"token": server.access.token, "cookie": server.access._cookie}
+
+    def filled(text):
+        return (
+            text.replace("{token}", known["token"]).replace("{cookie}", known["cookie"])
+            if isinstance(text, str)
+            else text
+        )
+
+    reply, data = server.ask(method, filled(path), body, **{name: filled(value) for name, value in headers.items()})
+    assert reply.status in answers, data
+    assert "Access-Control-Allow-Origin" not in reply.headers
+    assert b"the secret" not in data
+    assert b"Traceback" not in data
+    assert "frame-ancestors 'none'" in reply.headers["Content-Security-Policy"]
+    assert server.read(f"{PLACE}/record")["revision"] == 0  # nothing was changed, and it still answers
+
+
+def raw(server, data):
+    """All that comes back for bytes sent as they are."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        parts = []
+        try:
+            connection.sendall(data)
+            while part := connection.recv(65536):
+                parts.append(part)
+        except ConnectionError:
+            pass
+    return b"".join(parts)
+
+
+GET = b"GET /api/videos HTTP/1.1\r\n"
+POST = f"POST {PLACE}/corrections HTTP/1.1\r\nX-Stepline: studio\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        GET + b"Host: localhost:1\r\nHost: evil.example\r\n\r\n",
+        POST + b"Host: localhost:1\r\nContent-Length: 4\r\nContent-Length: 40\r\n\r\n{}{}",
+        POST + b"Host: localhost:1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + GET + b"\r\n",
+        POST + b"Host: localhost:1\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        GET + b"Host : localhost:1\r\n\r\n",
+        b"GET /api/videos HTTP/1.1\r\nHost: localhost:1\r\nX: a\x00b\r\n\r\n",
+        b"GET http://evil.example/api/videos HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 600,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        GET + b"Host: localhost:1\r\nX: " + b"x" * 1_000_000 + b"\r\n\r\n",
+    ],
+    ids=["two hosts", "two lengths", "a length and chunks", "a coding like chunked", "a blank before the colon",
+         "a zero byte", "a proxy's request", "TLS", "HTTP/2", "a header of a megabyte"],
+)  # fmt: skip
+def test_requests_that_two_servers_would_read_differently_are_refused(server, sent):
+    reply = raw(server, sent + b"")
+    assert reply.startswith((b"HTTP/1.1 400", b"HTTP/1.1 403", b"HTTP/1.1 401")), reply[:200]
+    assert b"200 OK" not in reply
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(server, monkeypatch):
+    monkeypatch.setattr("stepline.annotate.local_server.READING", 0.8)
+    head = POST + f"Host: localhost:1\r\nAuthorization: Bearer {server.access.token}\r\n".encode()
+    slow = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    slow.sendall(head + b"Content-Length: 100\r\n\r\n{")
+    with ThreadPoolExecutor(4) as threads:
+        replies = list(threads.map(lambda _: server.ask("GET", "/api/videos")[0].status, range(20)))
+    assert replies == [200] * 20
+    assert b"200 OK" not in slow.recv(65536)
+    slow.close()
+
+
+def test_a_record_gives_out_no_other_file(server, tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video, ("one", "two", "three"))
+    (folder / "link.mp4").symlink_to(server.secret)
+    for number, path in enumerate((str(server.secret), "link.mp4", "../../attacks0/secret.txt")):
+        record = read_record(folder / f"v{number}.json")
+        video = record.video.model_copy(update={"path": path})
+        write_record(record.model_copy(update={"video": video}), folder / f"v{number}.json")
+    with serving(folder) as running:
+        for number in range(3):
+            place = f"/api/videos/{video_id(f'v{number}.json')}"
+            assert running.ask("GET", f"{place}/media")[0].status == 404
+            assert b"the secret" not in running.ask("GET", f"{place}/steps?format=html")[1]
+
+
+def test_the_store_is_no_video_and_no_page(server):
+    assert server.ask("GET", f"/static/{STORE}")[0].status == 404
+    assert server.ask("GET", f"/{STORE}")[0].status == 404
+    assert server.ask("GET", f"/api/videos/{video_id(STORE)}/media")[0].status == 404
+
+
+def test_jobs_that_are_traps_fail_in_a_line(server, tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video)
+    (folder / "zip.mp4").write_bytes(b"PK\x03\x04" + b"\x00" * 4096)
+    (folder / "list.mp4").write_bytes(b"#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n")
+    with serving(folder, at_once=2) as running:
+        own = f"http://127.0.0.1:{running.port}/api/videos"  # what only this machine can reach
+        for told in ({"path": "zip.mp4"}, {"path": "list.mp4"}, {"link": own}):
+            assert running.ask("POST", "/api/videos", told)[0].status == 200
+        ends = time.monotonic() + 120
+        while any(job["state"] != "failed" for job in running.read("/api/jobs")["jobs"]):
+            assert time.monotonic() < ends
+            time.sleep(0.2)
+        errors = [job["error"] for job in sorted(running.read("/api/jobs")["jobs"], key=lambda job: job["id"])]
+    assert all("not a video that can be read" in error for error in errors[:2]), errors
+    assert "127.0.0.1 is a private address" in errors[2]
+    assert not any("\n" in error or "root:" in error for error in errors)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium")
+def test_script_in_titles_and_captions_does_not_run(tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video, (SCRIPT,))
+    record = read_record(folder / "v0.json")
+    steps = tuple(step.model_copy(update={"text": SCRIPT, "seen": (SCRIPT,)}) for step in record.steps)
+    said = tuple(sentence.model_copy(update={"text": SCRIPT}) for sentence in record.sentences)
+    transcript = record.transcript.model_copy(update={"sentences": said})
+    write_record(record.model_copy(update={"steps": steps, "transcript": transcript}), folder / "v0.json")
+    with serving(folder) as running:
+        browser = Browser(tmp_path / "profile")
+        try:
+            page = browser.open(running.link)
+            page.wait_until("document.body.innerText.includes('onerror')")
+            for place in ("/", f"/video/{LEMONADE}", f"/follow/{LEMONADE}"):
+                page = browser.open(f"http://127.0.0.1:{running.port}{place}")
+                page.wait_until("document.body.innerText.includes('onerror')")
+                assert page.run("document.title") != "owned"
+                assert page.run("document.querySelectorAll('img[src=x]').length") == 0
+        finally:
+            browser.close()
+        shared = running.ask("POST", "/api/share", {"ids": [LEMONADE]})[1]
+        assert "<script>document" not in (folder / "share" / "index.html").read_text(), shared
+
+
+# ---------------------------------------------------------------- a server that others reach
+
+
+def test_a_host_that_others_reach_needs_a_password(tmp_path):
+    with pytest.raises(SettingsError, match="--password-file"):
+        Access("0.0.0.0", None)
+    file = tmp_path / "password"
+    for text, said in (("", "too short"), ("1234567\n", "too short")):
+        file.write_text(text)
+        with pytest.raises(SettingsError, match=said):
+            read_password(file)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        read_password(tmp_path / "none")
+
+
+@pytest.fixture
+def guarded(tmp_path, small_video):
+    with serving(library(tmp_path / "library", small_video), host="127.0.0.1", password=Password("open sesame")) as it:
+        yield it
+
+
+def login(server, password, **headers):
+    return ask(server, "POST", "/login", json.dumps({"password": password}), X_Stepline="studio", **headers)
+
+
+def test_the_password_lets_in_and_nothing_else_does(guarded):
+    reply, _ = ask(guarded, "GET", "/")
+    assert (reply.status, reply.headers["Location"]) == (303, "/login")
+    assert ask(guarded, "GET", "/login")[0].status == 200
+    assert ask(guarded, "GET", "/api/videos")[0].status == 401
+    assert login(guarded, "wrong")[0].status == 403
+    reply, _ = login(guarded, "open sesame")
+    cookie = reply.headers["Set-Cookie"].partition(";")[0]
+    assert ask(guarded, "GET", "/api/videos", Cookie=cookie)[0].status == 200
+    assert login(guarded, "open sesame", Origin="http://evil.example")[0].status == 403
+    for host, status in (("evil.example", 403), ("192.0.2.7:99", 200), ("localhost:1", 200), ("[::1]:5", 200)):
+        assert ask(guarded, "GET", "/login", Host=host)[0].status == status, host
+
+
+def test_passwords_cannot_be_tried_often(guarded):
+    assert [login(guarded, f"wrong {n}")[0].status for n in range(5)] == [403] * 5
+    reply, _ = login(guarded, "open sesame", X_Forwarded_For="192.0.2.9")  # who says to be another is the same
+    assert (reply.status, reply.headers["Retry-After"]) == (429, "60")
+
+
+def test_wrong_passwords_are_forgotten_after_a_while():
+    now = [0.0]
+    password = Password("open sesame", clock=lambda: now[0])
+    for _ in range(5):
+        assert not password.check("wrong", "a")
+    with pytest.raises(HTTPException):
+        password.check("open sesame", "a")
+    assert password.check("open sesame", "b")  # another address is not kept out
+    now[0] = 61.0
+    assert password.check("open sesame", "a")
+
+
+def test_a_server_without_a_password_takes_none(server):
+    assert login(server, "anything")[0].status == 403
+
+
+def test_many_windows_of_a_hostile_page_keep_nobody_out(server):
+    lines = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(450)]
+    assert server.ask("GET", "/api/videos")[0].status == 200
+    for line in lines:
+        line.close()
+
+
+def test_a_full_disk_loses_no_answer(tmp_path, small_video, limited_file_size):
+    with serving(library(tmp_path / "library", small_video)) as running:
+        place = f"{PLACE}/corrections"
+        told = {"by": "a", "base": 0, "edits": [{"do": "change", "step": "a", "text": "x" * 1500}]}
+        statuses = []
+        with limited_file_size(400_000):
+            while len(statuses) < 400 and (not statuses or statuses[-1] == 200):
+                reply, data = running.ask("POST", place, told | {"base": len(statuses)})
+                statuses.append(reply.status)
+        assert statuses[-1] == 409, data
+        assert "free some space" in json.loads(data)["error"]
+        assert running.read(f"{PLACE}/record")["revision"] == len(statuses) - 1
+        assert running.ask("POST", place, told | {"base": len(statuses) - 1})[0].status == 200

@@ -1,0 +1,168 @@
+"""The view to follow along: one step at a time, its clip again and again, timers, and a print on one page."""
+
+import base64
+import io
+import json
+
+import pytest
+from browser import CHROMIUM
+from studio_server import library, serving
+
+from stepline.records import Span, Step
+from stepline.storage import read_record, write_record
+from stepline.studio.store import video_id
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"),
+]
+
+ID = video_id("v0.json")
+PLAYER = "document.getElementById('player')"
+TEXT = "document.getElementById('text').textContent"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, small_video):
+    folder = library(tmp_path_factory.mktemp("follow") / "library", small_video, ("Lemonade", "Long"))
+    record = read_record(folder / "v0.json")
+    texts = ("Simmer for 2 to 3 minutes", "Pour the juice, wait half an hour", "Whisk the sugar")
+    steps = [step.model_copy(update={"text": text}) for step, text in zip(record.steps, texts, strict=True)]
+    write_record(record.model_copy(update={"steps": tuple(steps)}), folder / "v0.json")
+    many = tuple(
+        Step(id=str(n), text=f"Do number {n} with care and a spoon", spans=(Span(n / 3, n / 3 + 1),), status="shown")
+        for n in range(40)
+    )
+    write_record(read_record(folder / "v1.json").model_copy(update={"steps": many}), folder / "v1.json")
+    with serving(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def follow(browser, server):
+    browser.open(server.link).close()
+    opened = []
+
+    def follow(id=ID, before="", **screen):
+        page = browser.open("about:blank", **screen)
+        opened.append(page)
+        page.send("Page.addScriptToEvaluateOnNewDocument", source=before)
+        page.send("Page.navigate", url=f"{server.address}follow/{id}#step-1")
+        page.wait_until(f"{PLAYER}?.readyState >= 1 && {TEXT}")
+        return page
+
+    yield follow
+    for page in opened:
+        page.close()
+
+
+def test_steps_go_on_and_back_by_keys_and_by_tap(follow):
+    page = follow(width=390, height=844)
+    assert page.run(TEXT) == "Simmer for 2 to 3 minutes"
+    page.press("ArrowRight", 39)
+    assert page.run(TEXT).startswith("Pour the juice")
+    page.click("#next")
+    assert page.run(TEXT) == "Whisk the sugar"
+    assert "said, not shown" in page.run("document.getElementById('where').textContent")
+    assert page.run("document.querySelector('.clip').hidden")
+    assert page.run("document.getElementById('next').disabled")
+    page.press("k", 75, "k")
+    page.click("#back")
+    assert page.run(TEXT).startswith("Simmer")
+    assert page.run("parseFloat(getComputedStyle(document.querySelector('.big')).fontSize)") >= 24
+    assert page.run("document.getElementById('voice').getAttribute('aria-pressed')") == "false"
+    assert page.complaints() == []
+
+
+@pytest.mark.slow
+def test_the_steps_clip_plays_again_and_again(follow):
+    page = follow()
+    page.run(f"{PLAYER}.muted = true; {PLAYER}.playbackRate = 2; {PLAYER}.currentTime = 5.8; window.least = 99")
+    page.run(f"{PLAYER}.play()")
+    page.wait_until(f"(least = Math.min(least, {PLAYER}.currentTime)) < 5 && least >= 3")
+
+
+def test_times_in_the_words_are_timers(follow):
+    page = follow()
+    page.run("window.now = Date.now(); Date.now = () => now")
+    assert page.run("document.querySelector('#timers button').textContent") == "▶ 2:00"
+    page.press("t", 84, "t")
+    page.run("now += 31000")
+    page.wait_until("document.querySelector('#timers button').textContent === '⏸ 1:29'")
+    page.press("ArrowRight", 39)  # it runs on while another step is read, whose own waits beside it
+    labels = "[...document.querySelectorAll('#timers button')].map((button) => button.textContent)"
+    assert page.run(labels) == ["⏸ 1:29", "▶ 30:00"]
+    page.run("now += 90000")
+    page.wait_until("document.getElementById('told').textContent === 'step 1: 2 to 3 minutes are over'")
+    page.click("#timers .over")
+    page.press("ArrowLeft", 37)
+    assert page.run(labels) == ["▶ 2:00"]
+
+
+HEARING = """
+window.SpeechRecognition = class {
+  start() { window.ear = this; }
+  stop() { window.ear = null; }
+};
+window.say = (transcript) => window.ear.onresult({ results: [[{ transcript }]] });
+"""
+
+
+def test_steps_go_on_by_voice_once_it_is_switched_on(follow):
+    page = follow(before=HEARING)
+    assert page.run("window.ear") is None
+    page.click("#voice")
+    page.run("say('Next, please')")
+    assert page.run(TEXT).startswith("Pour the juice")
+    page.run("ear.onend()")  # browsers end it after a silence
+    page.run("say('what a nice day'); say('go back')")
+    assert page.run(TEXT).startswith("Simmer")
+    page.run("ear.onerror({ error: 'not-allowed' })")
+    assert page.run("document.getElementById('voice').getAttribute('aria-pressed')") == "false"
+    assert page.run("document.getElementById('told').textContent") == "voice is off: not-allowed"
+
+
+TIMES = {
+    "boil for 10 minutes": [600],
+    "rest 1.5 hours, then fry for ninety seconds": [5400, 90],
+    "wait an hour": [3600],
+    "a quarter of an hour": [900],
+    "8–10 min": [480],
+    "one and a half hours": [5400],
+    "a 20-minute bath": [1200],
+    "add a second coat": [],
+    "cut 2 metres": [],
+    "step 3 minus 4": [],
+}
+
+
+def test_a_text_names_times(follow):
+    page = follow()
+    found = "(text) => module.durations(text).map((each) => each.seconds)"
+    read = f"import('/static/durations.js').then((module) => {json.dumps(list(TIMES))}.map({found}))"
+    assert dict(zip(TIMES, page.run(read), strict=True)) == TIMES
+
+
+@pytest.mark.parametrize(("name", "steps"), [pytest.param("v0.json", 3, marks=pytest.mark.slow), ("v1.json", 40)])
+def test_the_steps_are_printed_on_one_page(follow, name, steps):
+    from pypdf import PdfReader
+
+    page = follow(video_id(name))
+    printed = page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)["data"]
+    (sheet,) = PdfReader(io.BytesIO(base64.b64decode(printed))).pages
+    words = sheet.extract_text()
+    assert all(f"{number}." in words for number in range(1, steps + 1))
+    assert "Next" not in words
+
+
+@pytest.mark.parametrize(
+    "screen",
+    [{"width": 390, "height": 844}, pytest.param({"width": 1280, "dark": True}, marks=pytest.mark.slow)],
+    ids=["narrow", "dark"],
+)
+def test_following_hinders_nobody(follow, screen):
+    page = follow(**screen)
+    page.press("ArrowRight", 39)
+    assert page.violations() == []
+    assert page.unreadable() == []
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")

@@ -1,0 +1,415 @@
+"""Jobs and uploads of the studio: each video in a process of its own, through cancels, restarts and kills."""
+
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import kills as killing
+import pytest
+from http_client import ask
+from studio_server import library, serving
+
+from stepline.errors import SettingsError
+from stepline.media.settings import LinkSettings
+from stepline.pipeline.request import StepsSettings
+from stepline.settings import load_settings
+from stepline.studio.events import Webhook, open_webhook
+from stepline.studio.store import Studio, video_id
+
+FAST = load_settings(StepsSettings, None, ["vision.backbone=none"])  # no picture is looked at
+JOB = {"captions": "words.srt", "texts": ["Slice the lemons"]}  # a line to find costs less than writing steps
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path, small_video, captions_file):
+    """A library without records, with a video and its captions."""
+    made = tmp_path / "library"
+    made.mkdir()
+    shutil.copyfile(small_video, made / "small.mp4")
+    shutil.copyfile(captions_file, made / "words.srt")
+    return made
+
+
+def job_of(server, path="small.mp4", **options):
+    reply, data = server.ask("POST", "/api/videos", {"path": path, "options": JOB | options})
+    assert reply.status == 200, data
+    return json.loads(data)["job"]
+
+
+def wait_for(server, id, *states, seconds=120.0):
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        job = next(job for job in server.read("/api/jobs")["jobs"] if job["id"] == id)
+        if job["state"] in states:
+            return job
+        time.sleep(0.05)
+    raise AssertionError(f"job {id} is still {job['state']}")
+
+
+@pytest.fixture
+def sleepy(monkeypatch, tmp_path):
+    """Workers that never end, with a child that never does."""
+    pids = tmp_path / "pids"
+    code = "import os, subprocess, time; c = subprocess.Popen(['sleep', '600']); "
+    code += f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}} {{c.pid}}\\n'); time.sleep(600)"
+
+    def start(said):
+        return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=said, text=True, start_new_session=True)  # fmt: skip
+
+    monkeypatch.setattr("stepline.studio.jobs._start_worker", start)
+
+    def started(count=1):
+        ends = time.monotonic() + 60
+        while time.monotonic() < ends:
+            lines = pids.read_text().splitlines() if pids.exists() else []
+            if len(lines) >= count:
+                return [int(pid) for line in lines for pid in line.split()]
+            time.sleep(0.02)
+        raise AssertionError("no worker started")
+
+    return started
+
+
+def wait_until_gone(*pids):
+    for pid in pids:
+        killing.wait_for_end(pid)
+
+
+def test_a_job_makes_a_record_that_the_library_shows(folder):
+    with serving(folder, settings=FAST) as server:
+        job = wait_for(server, job_of(server), "done", "failed")
+        assert (job["state"], job["error"], job["done"]) == ("done", None, 1.0)
+        assert job["video"] == video_id("small.json")
+        assert [card["steps"] for card in server.read("/api/videos")["videos"]] == [1]
+        assert server.ask("GET", f"/api/videos/{job['video']}/media")[0].status == 200
+
+
+def test_a_file_that_is_no_video_fails_in_a_line(folder):
+    (folder / "bomb.mp4").write_bytes(b"PK\x03\x04" + b"\x00" * 5000)
+    with serving(folder, settings=FAST) as server:
+        job = wait_for(server, job_of(server, "bomb.mp4"), "done", "failed")
+        assert job["state"] == "failed"
+        assert "bomb.mp4" in job["error"]
+        assert "\n" not in job["error"]
+
+
+def test_a_worker_that_is_killed_is_told(folder, sleepy):
+    with serving(folder) as server:
+        id = job_of(server)
+        os.kill(sleepy()[0], signal.SIGKILL)
+        job = wait_for(server, id, "failed")
+        assert "signal 9" in job["error"]
+
+
+def test_a_job_for_which_there_is_no_room_waits_for_it(folder, sleepy, monkeypatch, caplog):
+    from stepline.studio import jobs
+
+    start, refused = jobs._start_worker, [OSError("no memory"), OSError("no memory")]
+
+    def start_later(said):
+        if refused:
+            raise refused.pop()
+        return start(said)
+
+    monkeypatch.setattr(jobs, "PAUSE", 0.05)
+    monkeypatch.setattr(jobs, "_start_worker", start_later)
+    with serving(folder) as server:
+        id = job_of(server)
+        sleepy()
+        wait_for(server, id, "running")
+    assert "no memory" in caplog.text
+
+
+def test_a_line_that_a_kill_cut_short_tells_nothing(folder, monkeypatch):
+    def start(said):
+        code = 'import os, sys; sys.stdout.write(\'{"stage": "list\'); sys.stdout.flush(); os.kill(os.getpid(), 9)'
+        return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=said, text=True, start_new_session=True)  # fmt: skip
+
+    monkeypatch.setattr("stepline.studio.jobs._start_worker", start)
+    with serving(folder) as server:
+        assert "signal 9" in wait_for(server, job_of(server), "failed")["error"]
+
+
+def test_a_cancelled_job_leaves_no_process_and_can_be_tried_again(folder, sleepy):
+    with serving(folder) as server:
+        id, waits = job_of(server), job_of(server)
+        worker, child = sleepy()
+        assert server.ask("POST", f"/api/jobs/{id}/cancel", "")[0].status == 200
+        assert server.ask("POST", f"/api/jobs/{id}/cancel", "")[0].status == 409
+        sleepy(2)  # the next one runs
+        wait_until_gone(worker, child)
+        assert server.ask("POST", f"/api/jobs/{id}/retry", "")[0].status == 200
+        assert [job["id"] for job in server.read("/api/jobs")["jobs"]] == [waits, id]
+        assert server.ask("POST", "/api/jobs/99/retry", "")[0].status == 404
+        pids = sleepy(2)
+    wait_until_gone(*pids)  # the server's end is theirs
+
+
+def test_the_highest_priority_comes_first(folder, sleepy):
+    with serving(folder) as server:
+        first, second, third = (job_of(server) for _ in range(3))
+        sleepy()
+        assert server.ask("POST", f"/api/jobs/{third}/priority", {"priority": 5})[0].status == 200
+        assert server.ask("POST", f"/api/jobs/{first}/priority", {"priority": 5})[0].status == 409  # it runs
+        assert [job["id"] for job in server.read("/api/jobs")["jobs"]] == [first, third, second]
+        server.ask("POST", f"/api/jobs/{first}/cancel", "")
+        wait_for(server, third, "running")
+
+
+def test_a_path_outside_of_the_library_is_no_job(folder, tmp_path, small_video):
+    shutil.copyfile(small_video, tmp_path / "outside.mp4")
+    (folder / "link.mp4").symlink_to(tmp_path / "outside.mp4")
+    with serving(folder, settings=FAST) as server:
+        for path in ("../outside.mp4", str(tmp_path / "outside.mp4"), "link.mp4", "/etc/passwd", "a\x00b"):
+            assert server.ask("POST", "/api/videos", {"path": path})[0].status == 409, path
+        for body in ({}, {"path": "small.mp4", "link": "http://a/b"}, {"link": "file:///etc/passwd"}, {"link": "-x"}):
+            assert server.ask("POST", "/api/videos", body)[0].status == 400, body
+        told = {"path": "small.mp4", "options": {"captions": "../outside.srt"}}
+        assert server.ask("POST", "/api/videos", told)[0].status == 409
+
+
+def upload(server, data, name="film.mp4", piece=20_000, offset=0, id=None):
+    """Send a file in pieces and return the reply to the last."""
+    if id is None:
+        reply, said = server.ask("POST", "/api/uploads", {"name": name, "size": len(data)})
+        assert reply.status == 201, said
+        id = json.loads(said)["upload"]
+    told = None
+    while offset < len(data):
+        sent = data[offset : offset + piece]
+        reply, said = server.ask("PATCH", f"/api/uploads/{id}", sent, Upload_Offset=str(offset))
+        assert reply.status == 200, said
+        told = json.loads(said)
+        offset = told["offset"]
+    return told
+
+
+def test_an_upload_in_pieces_becomes_a_job(folder, small_video, sleepy):
+    data = small_video.read_bytes()
+    with serving(folder) as server:
+        told = upload(server, data)
+        assert (folder / "videos" / "film.mp4").read_bytes() == data
+        job = next(job for job in server.read("/api/jobs")["jobs"] if job["id"] == told["job"])
+        assert job["source"] == str(folder / "videos" / "film.mp4")
+        assert upload(server, data)["job"] != told["job"]
+        assert (folder / "videos" / "film-2.mp4").read_bytes() == data
+        upload(server, data, name="../../<b>é\u202e.mp4")
+        assert len(list((folder / "videos").iterdir())) == 3
+
+
+def test_an_upload_goes_on_where_it_broke_off(folder, small_video, sleepy):
+    data = small_video.read_bytes()
+    with serving(folder) as server:
+        id = json.loads(server.ask("POST", "/api/uploads", {"name": "f.mp4", "size": len(data)})[1])["upload"]
+        server.ask("PATCH", f"/api/uploads/{id}", data[:1000], Upload_Offset="0")
+    with serving(folder) as server:
+        reply, _ = server.ask("HEAD", f"/api/uploads/{id}")
+        assert (reply.headers["Upload-Offset"], reply.headers["Upload-Length"]) == ("1000", str(len(data)))
+        for offset, piece in (("0", b"x"), ("999", b"x"), ("1001", b"x")):
+            assert server.ask("PATCH", f"/api/uploads/{id}", piece, Upload_Offset=offset)[0].status == 409
+        for offset in ("", "-1", "x", "²", None):
+            reply, _ = server.ask("PATCH", f"/api/uploads/{id}", b"x", Upload_Offset=offset and offset.encode())
+            assert reply.status == 400, offset
+        assert server.ask("PATCH", f"/api/uploads/{id}", data, Upload_Offset="1000")[0].status == 413
+        upload(server, data, offset=1000, id=id)
+        assert (folder / "videos" / "f.mp4").read_bytes() == data
+
+
+def test_a_whole_upload_that_was_not_in_its_place_is_put_there(folder, small_video, sleepy, monkeypatch):
+    data = small_video.read_bytes()
+    with serving(folder) as server, monkeypatch.context() as broken:
+        broken.setattr("stepline.studio.uploads.Uploads._place", lambda *_: None)  # as a kill there leaves it
+        told = upload(server, data)
+    assert not (folder / "videos" / "film.mp4").exists()
+    with serving(folder) as server:
+        assert (folder / "videos" / "film.mp4").read_bytes() == data
+        assert told["job"] in [job["id"] for job in server.read("/api/jobs")["jobs"]]
+
+
+def test_what_is_no_upload_is_refused(folder, monkeypatch):
+    with serving(folder) as server:
+        for name in ("bomb.zip", "bomb.xml", "page.html", "film", ".mp4.exe"):
+            assert server.ask("POST", "/api/uploads", {"name": name, "size": 5})[0].status == 415, name
+        for size in (0, -1, 2**60, "x"):
+            assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": size})[0].status == 400, size
+        assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 2**40})[0].status == 507
+        assert server.ask("HEAD", "/api/uploads/none")[0].status == 404
+        monkeypatch.setattr("stepline.studio.uploads.MOST", 1)
+        assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 5})[0].status == 201
+        assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 5})[0].status == 429
+
+
+@pytest.fixture
+def receiver():
+    """A server that keeps what is posted to it; it refuses the first."""
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.server.told.append((dict(self.headers), body))
+            self.send_response(500 if len(self.server.told) == 1 else 200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    server.told = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_webhook_tells_jobs_and_corrections_with_a_signature(receiver, tmp_path, small_video):
+    url = f"http://127.0.0.1:{receiver.server_port}/told"
+    hook = Webhook(url, b"0123456789abcdef", LinkSettings(private=True), pause=0.01)
+    with serving(library(tmp_path / "library", small_video), webhook=hook) as server:
+        place = f"/api/videos/{video_id('v0.json')}/corrections"
+        server.ask("POST", place, {"by": "a", "base": 0, "edits": [{"do": "delete", "step": "b"}]})
+    assert len(receiver.told) == 2  # the first was refused
+    headers, body = receiver.told[1]
+    signed = headers["X-Stepline-Time"].encode() + b"." + body
+    right = hmac.new(b"0123456789abcdef", signed, hashlib.sha256).hexdigest()
+    assert headers["X-Stepline-Signature"] == f"sha256={right}"
+    assert json.loads(body) == {"event": "video", "id": video_id("v0.json"), "revision": 1}
+
+
+def test_a_webhook_to_a_private_address_is_not_told_unless_trusted(receiver, caplog):
+    hook = Webhook(f"http://127.0.0.1:{receiver.server_port}/", b"k" * 16, LinkSettings(), pause=0.001)
+    hook.tell("video", {"id": "x"})
+    hook.close(60)
+    assert receiver.told == []
+    assert "private address" in caplog.text
+
+
+def test_a_webhook_needs_an_address_and_a_key(tmp_path):
+    short = tmp_path / "key"
+    short.write_text("short\n")
+    assert open_webhook(None, None, LinkSettings()) is None
+    for url, secret in (("ftp://a/b", short), ("http://a/b", None), ("http://a/b", short), ("http://a/b", tmp_path)):
+        with pytest.raises(SettingsError, match="--webhook"):
+            open_webhook(url, secret, LinkSettings())
+
+
+class ServerProcess:
+    """`stepline studio` in a process that can be killed."""
+
+    def __init__(self, folder):
+        command = [sys.executable, "-m", "stepline", "studio", str(folder), "--set", "vision.backbone=none"]
+        variables = os.environ | {"PYTHONPATH": str(ROOT)}
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables)
+        for line in self._process.stderr:
+            if line.startswith("open http"):
+                address, _, self._token = line.split()[1].partition("/?token=")
+                self.port = int(address.rpartition(":")[2])
+                return
+        raise AssertionError("the studio did not start")
+
+    def ask(self, method, path, body=None, **headers):
+        data = json.dumps(body) if isinstance(body, (dict, list)) else body
+        return ask(self, method, path, data, Authorization=f"Bearer {self._token}", X_Stepline="studio", **headers)
+
+    def read(self, path):
+        return json.loads(self.ask("GET", path)[1])
+
+    def kill(self):
+        self._process.kill()
+
+    def end(self):
+        self._process.kill()
+        self._process.wait()
+        self._process.stderr.close()
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_kills_lose_nothing_that_was_answered(kills, tmp_path, small_video, captions_file):
+    folder = library(tmp_path / "library", small_video)
+    shutil.copyfile(small_video, folder / "small.mp4")
+    shutil.copyfile(captions_file, folder / "words.srt")
+    id, rng = video_id("v0.json"), random.Random(17)
+    film = small_video.read_bytes()
+    answered, jobs, uploaded, upload_id = [], [], 0, None
+    for _ in range(kills):
+        server = ServerProcess(folder)
+        threading.Timer(rng.uniform(0.05, 1.5), server.kill).start()
+        try:
+            while True:
+                name = f"c{len(answered)}-{rng.random()}"
+                edit = {"do": "change", "step": rng.choice("abc"), "text": name}
+                told = {"by": "ann", "base": len(answered), "edits": [edit], "id": name}
+                reply, data = server.ask("POST", f"/api/videos/{id}/corrections", told)
+                if reply.status == 409:  # the one before came in, and its answer did not
+                    answered = [each["id"] for each in server.read(f"/api/videos/{id}/history")["corrections"]]
+                    continue
+                assert reply.status == 200, data
+                answered.append(name)
+                if len(jobs) < kills // 3 and rng.random() < 0.2:
+                    jobs.append(job_of(server, force=True))
+                if upload_id is None:
+                    begun = {"name": "up.mp4", "size": len(film)}
+                    upload_id = json.loads(server.ask("POST", "/api/uploads", begun)[1])["upload"]
+                elif uploaded < len(film) - 100:
+                    there = int(server.ask("HEAD", f"/api/uploads/{upload_id}")[0].headers["Upload-Offset"])
+                    assert there >= uploaded
+                    piece = film[there : min(there + 500, len(film) - 50)]
+                    reply, data = server.ask("PATCH", f"/api/uploads/{upload_id}", piece, Upload_Offset=str(there))
+                    assert reply.status == 200, data
+                    uploaded = json.loads(data)["offset"]
+        except (OSError, http.client.HTTPException):  # killed
+            pass
+        finally:
+            server.end()
+        studio = Studio(folder)  # as the kill left it
+        kept = [each.id for each in studio.corrections(id)]
+        assert kept[: len(answered)] == answered
+        assert len(kept) <= len(answered) + 1
+        answered = kept
+        assert {job.id for job in studio.jobs()} >= set(jobs)
+        studio.close()
+    server = ServerProcess(folder)
+    try:
+        for job in jobs:
+            assert wait_for(server, job, "done", "failed")["state"] == "done"
+        if upload_id is not None:
+            there = int(server.ask("HEAD", f"/api/uploads/{upload_id}")[0].headers["Upload-Offset"])
+            assert there >= uploaded
+            assert (folder / ".stepline-uploads" / upload_id).read_bytes() == film[:there]
+    finally:
+        server.end()
+
+
+@pytest.mark.slow
+def test_many_viewers_and_jobs_at_once_see_no_error():
+    command = [sys.executable, "benchmarks/studio.py", "--viewers", "50", "--jobs", "2", "--seconds", "20"]
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["errors"] == {}
+    assert told["requests"] > 50
+
+
+@pytest.mark.slow
+def test_a_large_file_is_given_in_ranges():
+    command = [sys.executable, "benchmarks/studio.py", "--scrub", "5"]
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ranges"] == 200

@@ -1,0 +1,163 @@
+"""The library as a person uses it: cards, search, files that are dropped, and jobs."""
+
+import os
+
+import pytest
+from browser import CHROMIUM
+from studio_server import library, serving
+
+from stepline.studio.store import video_id
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"),
+]
+
+TITLES = "[...document.querySelectorAll('.card > div a:not(.permalink)')].map((card) => card.textContent)"
+JOBS = "[...document.querySelectorAll('#jobs li')]"
+MB = 1_000_000
+
+
+@pytest.fixture
+def server(tmp_path, small_video):
+    """A library of three, in which no job is begun."""
+    folder = library(tmp_path / "library", small_video, ("Lemonade", "A <b>bench</b>", "Bread"))
+    with serving(folder, at_once=0) as running:
+        yield running
+
+
+@pytest.fixture
+def visit(browser, server):
+    browser.open(server.link).close()
+    opened = []
+
+    def visit(path="", **screen):
+        page = browser.open(f"{server.address}{path}", **screen)
+        opened.append(page)
+        page.wait_until("document.querySelectorAll('.card').length === 3 && document.querySelector('.card img[src]')")
+        return page
+
+    yield visit
+    for page in opened:
+        page.close()
+
+
+def enter(page, id, value, event="input"):
+    script = f"field.value = {value!r}; field.dispatchEvent(new Event('{event}'))"
+    page.run(f"(() => {{ const field = document.getElementById('{id}'); {script} }})()")
+
+
+def test_cards_are_filtered_and_sorted_and_lead_to_the_review(visit, server):
+    page = visit()
+    assert page.run(TITLES) == ["A <b>bench</b>", "Bread", "Lemonade"]
+    assert "0:16 · 3 steps · 2 shown" in page.run("document.querySelector('.card').textContent")
+    enter(page, "filter", "BENCH")
+    page.wait_until(f"{TITLES}.length === 1")
+    enter(page, "filter", "nothing")
+    page.wait_until("document.getElementById('empty').textContent === 'No video is like that.'")
+    enter(page, "filter", "")
+    page.wait_until(f"{TITLES}.length === 3")
+    bread = video_id("v2.json")
+    change = {"by": "ann", "base": 0, "edits": [{"do": "delete", "step": "a"}]}
+    assert server.ask("POST", f"/api/videos/{bread}/corrections", change)[0].status == 200
+    page.wait_until(
+        "[...document.querySelectorAll('.card')].some((card) => /Bread.*2 steps.*corrected/.test(card.textContent))"
+    )
+    enter(page, "state", "corrected", "change")
+    page.wait_until(f"{TITLES}.length === 1")
+    page.click(".card a")
+    page.wait_until(f"location.pathname === '/video/{bread}'")
+
+
+def test_a_search_gives_moments_that_open_at_their_second(visit):
+    page = visit()
+    page.press("/", 191, "/")
+    page.type("pour the juice")
+    page.wait_until("document.querySelectorAll('.moment').length >= 3")
+    assert "Pour the juice" in page.run("document.querySelector('.moment').textContent")
+    page.run("document.querySelector('.moment').focus()")  # its clip plays
+    page.wait_until("document.querySelector('.moment video')?.currentTime > 7")
+    page.click(".moment")
+    page.wait_until("document.getElementById('player')?.currentTime === 7")
+
+
+def test_what_is_listed_is_shared_as_a_folder(visit, server):
+    page = visit()
+    enter(page, "filter", "bread")
+    page.wait_until("document.getElementById('share').textContent === 'Share it'")
+    page.click("#share")
+    page.wait_until("document.getElementById('told').textContent.startsWith('1 video shared')")
+    index = (server.studio.folder / "share" / "index.html").read_text()
+    assert "Bread" in index
+    assert "Lemonade" not in index
+
+
+def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, server, tmp_path):
+    film = tmp_path / "my film.mp4"
+    film.write_bytes(os.urandom(9 * MB))
+    page = visit()
+    conditions = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 6 * MB}
+    page.send("Network.emulateNetworkConditions", **conditions)
+    page.drop(film)
+    page.wait_until("document.querySelector('#uploads progress')?.value > .4")
+    page.send("Page.navigate", url="about:blank")
+    pieces = next((server.studio.folder / ".stepline-uploads").iterdir())
+    came = pieces.stat().st_size
+    assert 4 * MB < came < 9 * MB
+    again = visit()
+    again.drop(film)
+    again.wait_until("document.querySelectorAll('#jobs li').length === 1")
+    assert (
+        server.studio.folder / "videos" / server.studio.jobs()[0].source.split("/")[-1]
+    ).read_bytes() == film.read_bytes()
+    assert not any(url.endswith("/api/uploads") for url in again.requests())  # the upload that was begun went on
+    assert again.run("document.querySelectorAll('#uploads li').length") == 0
+    assert page.complaints() == []
+
+
+def test_what_is_no_video_is_refused_in_words(visit, tmp_path):
+    (tmp_path / "list.txt").write_text("x")
+    page = visit()
+    page.drop(tmp_path / "list.txt")
+    page.wait_until("document.getElementById('trouble').textContent.includes('no video by its name')")
+
+
+def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_begun_again(visit, server):
+    page = visit(width=390, height=844)
+    enter(page, "source", "v0.mp4")
+    page.click("#link button")
+    page.wait_until(f"{JOBS}.length === 1 && {JOBS}[0].textContent.includes('waits')")
+    (job,) = server.studio.jobs()
+    told = {"id": job.id, "state": "running", "stage": "pictures", "done": 0.4, "left_s": 75}
+    server.studio.change_job(job.id, expected=("waiting",), state="running")
+    for _ in range(100):  # the list of jobs may still be on its way
+        server.broadcast.publish("job", told)
+        if page.run(f"{JOBS}[0].textContent.includes('runs · pictures · 1:15 left')"):
+            break
+    assert page.run("document.querySelector('#jobs progress').value") == 0.4
+    assert page.violations() == []
+    page.run("[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Cancel').click()")
+    page.wait_until(f"{JOBS}[0].textContent.includes('cancelled')")
+    assert server.studio.jobs()[0].state == "cancelled"
+    page.run(
+        "[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Try again').click()"
+    )
+    page.wait_until(f"{JOBS}[0].textContent.includes('waits')")
+    enter(page, "source", "../../etc/passwd")
+    page.click("#link button")
+    page.wait_until("document.getElementById('trouble').textContent.includes('--allow')")
+
+
+@pytest.mark.parametrize(
+    "screen",
+    [pytest.param({"width": 390, "height": 844}, marks=pytest.mark.slow), {"width": 1280, "dark": True}],
+    ids=["narrow", "dark"],
+)
+def test_the_library_hinders_nobody(visit, screen):
+    page = visit(**screen)
+    enter(page, "wanted", "pour")
+    page.wait_until("document.querySelectorAll('.moment').length >= 3")
+    assert page.violations() == []
+    assert page.unreadable() == []
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert page.complaints() == []

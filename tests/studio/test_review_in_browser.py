@@ -1,0 +1,429 @@
+"""Review of a video as a person does it: each verb in a real browser, at two widths, by mouse, finger and keys."""
+
+import json
+import time
+
+import pytest
+from browser import CHROMIUM
+from studio_server import library, serving
+
+from stepline.studio.store import video_id
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"),
+]
+
+ID = video_id("v0.json")
+LOOKS = {"wide": {"width": 1280}, "narrow": {"width": 390, "height": 844}, "dark": {"width": 1280, "dark": True},
+         "narrow-dark": {"width": 390, "height": 844, "dark": True}}  # fmt: skip
+PLAYER = "document.getElementById('player')"
+SAVED = "document.getElementById('saved').textContent === 'All changes saved'"
+
+
+@pytest.fixture
+def server(tmp_path, small_video):
+    with serving(library(tmp_path / "library", small_video)) as running:
+        yield running
+
+
+@pytest.fixture(params=["wide", pytest.param("narrow-dark", marks=pytest.mark.slow)])
+def look(request):
+    return request.param
+
+
+@pytest.fixture
+def review(browser, server, look):
+    """Opens the video for review in a new window; each server is an address, which the browser remembers apart."""
+
+    browser.open(f"{server.link}").close()
+    opened = []
+
+    def review():
+        page = browser.open(f"{server.address}video/{ID}", **LOOKS[look])
+        opened.append(page)
+        if "narrow" in look:
+            page.send("Emulation.setTouchEmulationEnabled", enabled=True)
+        return ready(page)
+
+    yield review
+    for page in opened:
+        page.send("Page.navigate", url="about:blank")
+        page.close()
+
+
+def ready(page):
+    page.wait_until("document.querySelectorAll('#list .step').length && document.querySelector('.bar-box')")
+    page.wait_until("document.getElementById('player').readyState >= 1")
+    return page
+
+
+def read(server):
+    reply = server.read(f"/api/videos/{ID}/record")
+    return {step["id"]: step for step in reply["record"]["steps"]}, reply
+
+
+def steps(server, page):
+    page.wait_until(SAVED)
+    return read(server)[0]
+
+
+def texts(server, page):
+    return [step["text"] for step in steps(server, page).values()]
+
+
+def box(page, id):
+    return page.run(f"(() => {{ const b = document.querySelector('.bar-box[data-id={id}]').getBoundingClientRect(); "
+                    "return [b.left, b.right, document.querySelector('.track').clientWidth / 16]; })()")  # fmt: skip
+
+
+def pick(page, id):
+    """Choose a step by its bar, as a click does."""
+    page.run(f"document.querySelector('.bar-box[data-id={id}] .bar-body').focus()")
+
+
+def go(page, second):
+    page.run(f"document.getElementById('player').currentTime = {second}")
+    page.wait_until(f"Math.abs(document.getElementById('player').currentTime - {second}) < .01")
+
+
+def press(page, key, modifiers=0):
+    """Press a letter with nothing but the page focused."""
+    page.run("document.activeElement.blur()")
+    page.press(key, ord(key.upper()) if len(key) == 1 else 0, key if len(key) == 1 else None, modifiers)
+
+
+def tool(page, name):
+    page.run(
+        f"[...document.querySelectorAll('.step.chosen .tools button')].find((b) => b.textContent === '{name}').click()"
+    )
+
+
+@pytest.mark.parametrize("look", ["wide", "narrow", pytest.param("dark", marks=pytest.mark.slow)])
+def test_a_bar_is_moved_and_stretched_and_the_machines_place_stays_beside_it(review, server, look):
+    touch = look == "narrow"
+    page = review()
+    pixel = box(page, "b")[2]  # of a second
+    page.drag(".bar-box[data-id=b] .bar-body", 2 * pixel, touch=touch)
+    moved = steps(server, page)["b"]
+    assert (moved["start"], moved["end"]) == pytest.approx((9.0, 12.0), abs=0.06)
+    assert moved["end"] - moved["start"] == pytest.approx(3.0)
+    pick(page, "b")
+    page.drag(".bar-box[data-id=b] .bar-end", pixel, touch=touch)
+    page.drag(".bar-box[data-id=b] .bar-start", -pixel, touch=touch)
+    stretched = steps(server, page)["b"]
+    assert (stretched["start"], stretched["end"]) == pytest.approx((8.0, 13.0), abs=0.12)
+    page.drag(".bar-box[data-id=b] .bar-end", -30 * pixel, touch=touch)  # further than its start: it keeps .2 s
+    shortest = steps(server, page)["b"]
+    assert shortest["end"] - shortest["start"] == pytest.approx(0.2)
+    assert read(server)[1]["machine"]["b"]["span"] == {"start": 7.0, "end": 10.0}
+    assert "0:07.0–0:10.0" in page.run("document.querySelector('[data-id=b] .machine').textContent")
+    ghost = page.run(
+        "(() => { const g = document.querySelector('.ghost:not([hidden])'); return [g.style.left, g.style.width]; })()"
+    )
+    assert [float(each.strip("%")) for each in ghost] == pytest.approx([100 * 7 / 16, 100 * 3 / 16], abs=0.5)
+    assert page.complaints() == []
+
+
+def test_the_arrows_move_a_bar_and_its_ends(review, server):
+    page = review()
+    pick(page, "b")
+    for _ in range(3):
+        page.press("ArrowRight", 39)
+    assert (page.run("document.activeElement.ariaValueText")) == "0:07.3 to 0:10.3"
+    page.run("document.querySelector('.bar-box[data-id=b] .bar-end').focus()")
+    page.press("ArrowRight", 39, modifiers=8)
+    page.wait_until("document.querySelector('#list .step:nth-child(2) .times').textContent === '0:07.3–0:11.3'")
+    assert steps(server, page)["b"]["spans"] == [[7.3, 11.3]]
+
+
+def test_a_step_is_split_merged_added_and_deleted_by_keys(review, server):
+    page = review()
+    pick(page, "b")
+    go(page, 8.5)
+    press(page, "s")
+    page.type("Stir")  # the new half's text is chosen
+    page.press("Enter", 13)
+    assert [(step["text"], step["start"], step["end"]) for step in steps(server, page).values()][1:3] == [
+        ("Pour the juice", 7.0, 8.5), ("Stir", 8.5, 10.0),
+    ]  # fmt: skip
+    press(page, "k")
+    press(page, "m")
+    assert texts(server, page) == ["Slice the lemons", "Pour the juice; Stir", "Whisk the sugar"]
+    go(page, 12.0)
+    press(page, "a")
+    page.type("Taste it")
+    page.press("Enter", 13)
+    added = list(steps(server, page).values())[2]
+    assert (added["text"], added["start"], added["end"], added["status"]) == ("Taste it", 12.0, 16.0, "shown")
+    press(page, "x")
+    assert "Taste it" not in texts(server, page)
+    assert page.complaints() == []
+
+
+def test_buttons_do_what_the_keys_do(review, server):
+    page = review()
+    page.run("document.querySelector('#list .step:nth-child(2)').click()")
+    page.wait_until("document.getElementById('player').currentTime === 7")
+    go(page, 8.0)
+    tool(page, "Start here")
+    go(page, 11.0)
+    tool(page, "End here")
+    assert steps(server, page)["b"]["spans"] == [[8.0, 11.0]]
+    tool(page, "Up")
+    assert list(steps(server, page)) == ["b", "a", "c"]
+    tool(page, "Down")
+    go(page, 9.0)
+    tool(page, "Split here")
+    assert len(steps(server, page)) == 4
+    tool(page, "Delete")
+    assert len(steps(server, page)) == 3
+    page.wait_until("document.querySelector('#list .step:nth-child(2)').click() || true")
+    tool(page, "Merge with next")
+    assert list(steps(server, page)) == ["a", "b"]
+    page.click("#add")
+    assert texts(server, page)[2] == "New step"
+
+
+def test_a_step_is_retitled_while_one_types_and_the_machines_words_can_be_taken_back(review, server):
+    page = review()
+    press(page, "j")
+    press(page, "e")
+    assert page.run("document.activeElement.ariaLabel") == "Text of step 1"
+    page.run("document.activeElement.select()")
+    page.type("Cut the limes <b>fine</b>")
+    page.wait_until("document.querySelector('#list .machine:not([hidden])')")  # saved without a key
+    assert texts(server, page)[0] == "Cut the limes <b>fine</b>"
+    assert page.run("document.querySelector('#list .machine').textContent").startswith("Machine: “Slice the lemons”")
+    page.click("#list .machine button")
+    assert texts(server, page)[0] == "Slice the lemons"
+    page.wait_until("document.querySelector('#list .machine').hidden")
+
+
+def test_a_step_is_marked_shown_said_or_to_avoid(review, server):
+    page = review()
+    for _ in range(3):
+        press(page, "j")
+    go(page, 11.0)
+    press(page, "1")
+    shown = steps(server, page)["c"]
+    assert (shown["status"], shown["spans"], shown["score"]) == ("shown", [[11.0, 15.0]], 1.0)
+    press(page, "3")
+    assert steps(server, page)["c"]["kind"] == "avoid"
+    press(page, "2")
+    assert steps(server, page)["c"]["status"] == "said"
+    pick_mark = "const m = document.querySelector('#step-1 .mark'); m.value = 'not found'; "
+    page.run(f"(() => {{ {pick_mark} m.dispatchEvent(new Event('change')); }})()")
+    assert steps(server, page)["a"]["status"] == "not found"
+
+
+def test_steps_are_put_in_another_order_and_sorted_by_time(review, server):
+    page = review()
+    press(page, "j")
+    press(page, "J", 8)
+    assert list(steps(server, page)) == ["b", "a", "c"]
+    press(page, "J", 8)
+    assert list(steps(server, page)) == ["b", "c", "a"]
+    press(page, "o")
+    assert list(steps(server, page)) == ["a", "b", "c"]
+
+
+def test_undo_and_redo_go_back_and_on_without_end_also_after_a_reload(review, server):
+    page = review()
+    press(page, "j")
+    press(page, "x")  # the next one is chosen then
+    press(page, "x")
+    press(page, "2")
+    after = steps(server, page)
+    assert list(after) == ["c"]
+    page.run("window.before = true")
+    page.send("Page.reload")
+    page.wait_until("!window.before && document.querySelectorAll('#list .step').length === 1")
+    for _ in range(3):
+        page.run("document.getElementById('undo').click()")
+    page.wait_until("document.querySelectorAll('#list .step').length === 3")
+    assert (list(steps(server, page)), read(server)[1]["machine"]) == (["a", "b", "c"], {})
+    page.wait_until("document.getElementById('undo').disabled")
+    press(page, "y", 2)
+    press(page, "Z", 8)
+    assert list(steps(server, page)) == ["c"]
+    press(page, "z", 2)
+    assert list(steps(server, page)) == ["b", "c"]
+    press(page, "h")
+    page.wait_until("document.querySelectorAll('#changes li').length === 9")
+    assert page.run("document.querySelector('#changes li b').textContent") == "me"
+    assert page.run("document.querySelectorAll('#changes time').length") == 9
+    page.click("#deleted summary")
+    page.click("#deleted-list button")
+    assert list(steps(server, page)) == ["a", "b", "c"]
+
+
+def test_a_step_loops_and_the_video_goes_by_frames_and_at_other_speeds(review):
+    page = review()
+    pick(page, "a")
+    press(page, "l")
+    page.wait_until("document.getElementById('loop').textContent === 'Loops step 1'")
+    go(page, 5.7)
+    page.run(f"{PLAYER}.playbackRate = 2; {PLAYER}.play(); window.least = 99")
+    page.wait_until(f"(least = Math.min(least, {PLAYER}.currentTime)) < 5 && least >= 3.4")
+    press(page, " ")
+    press(page, "<", 8)
+    assert page.run(f"{PLAYER}.playbackRate") == 1.5
+    press(page, "l")
+    go(page, 4.0)
+    press(page, ".")
+    page.wait_until(f"Math.abs({PLAYER}.currentTime - 4.1) < .01")  # the video has ten pictures a second
+    press(page, ",")
+    page.wait_until(f"Math.abs({PLAYER}.currentTime - 4) < .01")
+
+
+def test_another_window_shows_what_this_one_changes(review, browser, server):
+    page, other = review(), review()
+    press(page, "j")
+    press(page, "x")
+    other.wait_until("document.querySelectorAll('#list .step').length === 2")
+    other.run("document.querySelector('#list textarea').focus(); document.activeElement.select()")
+    other.type("Half typed")
+    page.wait_until(SAVED)
+    press(page, "2")  # what is typed in the other window is neither lost nor in the way
+    other.wait_until("document.querySelector('#list .step').classList.contains('said')")
+    assert other.run("document.activeElement.value") == "Half typed"
+    other.wait_until("document.querySelector('#list .machine').textContent.includes('Pour the juice')")
+    assert texts(server, other)[0] == "Half typed"
+
+
+@pytest.mark.parametrize(
+    ("button", "kept"), [("keep-mine", "Slice all"), pytest.param("keep-theirs", "Slice limes", marks=pytest.mark.slow)]
+)
+def test_two_windows_that_change_the_same_are_asked(review, server, button, kept):
+    page = review()
+    page.send("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    page.run("document.querySelector('#list textarea').focus(); document.activeElement.select()")
+    page.type("Slice all")
+    page.press("Enter", 13)
+    page.wait_until("document.getElementById('saved').classList.contains('offline')")
+    theirs = {"by": "bob", "base": 0, "edits": [{"do": "change", "step": "a", "text": "Slice limes"}]}
+    assert server.ask("POST", f"/api/videos/{ID}/corrections", theirs)[0].status == 200
+    page.send("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    page.wait_until("document.getElementById('clash').open")
+    asked = page.run("document.getElementById('clash').textContent")
+    assert "bob" in asked
+    assert "Slice limes" in asked
+    assert "Slice all" in asked
+    assert page.violations() == []
+    page.click(f"#{button}")
+    assert texts(server, page)[0] == kept
+    history = [each["edits"][0]["text"] for each in server.read(f"/api/videos/{ID}/history")["corrections"]]
+    assert history[0] == "Slice limes"  # nothing that was saved is lost
+
+
+def test_what_could_not_be_sent_outlives_the_window(review, browser, server):
+    page = review()
+    page.send("Network.setBlockedURLs", urls=["*/corrections"])
+    press(page, "j")
+    press(page, "x")
+    page.wait_until("document.getElementById('saved').classList.contains('offline')")
+    assert len(read(server)[0]) == 3
+    page.run("scrollTo(0, document.body.scrollHeight)")
+    told = "document.getElementById('saved').getBoundingClientRect()"
+    assert page.run(f"{told}.top > 0 && {told}.bottom < innerHeight")  # wherever one looks
+    page.send("Page.navigate", url="about:blank")
+    other = browser.open(f"{server.address}video/{ID}")
+    other.wait_until("document.querySelectorAll('#list .step').length === 2")
+    assert list(steps(server, other)) == ["b", "c"]
+    assert other.run("Object.keys(localStorage).filter((name) => name.startsWith('stepline-unsaved')).length") == 0
+
+
+@pytest.mark.parametrize(
+    "look", ["narrow", "dark", *(pytest.param(e, marks=pytest.mark.slow) for e in ("wide", "narrow-dark"))]
+)
+def test_review_hinders_nobody(review, look):
+    page = review()
+    press(page, "j")
+    press(page, "2")
+    press(page, "h")
+    page.wait_until(SAVED)
+    page.run("Promise.all(document.getAnimations().map((each) => each.finished))")
+    assert page.violations() == []
+    assert page.unreadable() == []
+    assert page.run("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
+    assert page.complaints() == []
+    small = page.run(
+        "[...document.querySelectorAll('button, select, a.button, textarea')].filter((node) => node.checkVisibility() "
+        "&& !node.closest('.machine, .history, h1') && node.getBoundingClientRect().height < 24)"
+        ".map((node) => node.outerHTML.slice(0, 90))"
+    )
+    assert small == []  # WCAG 2.2, target size
+
+
+def test_everything_can_be_reached_by_tab_in_the_order_it_is_seen(review):
+    page = review()
+    pick(page, "b")
+    named = [page.run("document.activeElement.ariaLabel")]
+    for _ in range(2):
+        page.press("Tab", 9)
+        named.append(page.run("document.activeElement.ariaLabel"))
+    assert named == ["Step 2: Pour the juice", "Start of step 2", "End of step 2"]
+    assert page.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    press(page, "?", 8)
+    page.wait_until("document.getElementById('keys').open")
+    keys = page.run("document.getElementById('keys').textContent")
+    for word in ("split", "merge", "delete", "undo", "loops", "frame", "adds"):
+        assert word in keys
+    assert page.violations() == []
+
+
+def test_outputs_and_links_of_what_was_corrected_are_given_out(review, server, browser, tmp_path):
+    page = review()
+    browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path / "saved"))
+    browser.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    press(page, "j")
+    press(page, "x")
+    page.wait_until(SAVED)
+    page.run("document.getElementById('output').value = 'vtt'")
+    page.run("document.getElementById('output').dispatchEvent(new Event('change'))")
+    page.wait_until("document.getElementById('told').textContent.endsWith('is saved')")
+    (name,) = page.run("[document.getElementById('told').textContent.replace(' is saved', '')]")
+    until(lambda: (tmp_path / "saved" / name).is_file())
+    words = (tmp_path / "saved" / name).read_text()
+    assert "Pour the juice" in words
+    assert "Slice" not in words
+    tool(page, "Copy link")
+    page.wait_until("document.getElementById('told').textContent === 'link copied'")
+    assert page.run("navigator.clipboard.readText()") == f"{server.address}video/{ID}#t=7"
+
+
+def test_a_video_whose_file_is_gone_is_corrected_all_the_same(browser, server):
+    (server.studio.folder / "v0.mp4").unlink()
+    browser.open(server.link).close()
+    page = browser.open(f"{server.address}video/{ID}")
+    page.wait_until("document.getElementById('trouble').textContent.includes('nothing to watch')")
+    press(page, "j")
+    press(page, "2")
+    assert steps(server, page)["a"]["status"] == "said"
+    assert page.run("document.querySelectorAll('img[src]').length") == 0
+    assert page.complaints() == []
+    page.close()
+
+
+def until(fact):
+    deadline = time.monotonic() + 30
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_hostile_texts_stay_text(review, server):
+    evil = "<img src=x onerror=alert(1)>"
+    edits = [{"do": "change", "step": "a", "text": evil}, {"do": "add", "id": '"><script>x</script>', "text": evil}]
+    for number, edit in enumerate(edits):
+        body = {"by": evil, "base": number, "edits": [edit]}
+        assert server.ask("POST", f"/api/videos/{ID}/corrections", body)[0].status == 200
+    page = review()
+    press(page, "h")
+    page.wait_until("document.querySelectorAll('#changes li').length === 2")
+    assert page.run("document.querySelectorAll('#list img[onerror], #changes img').length") == 0
+    assert json.dumps(evil) in page.run(
+        "JSON.stringify([...document.querySelectorAll('#list textarea')].map((t) => t.value))"
+    )
+    assert page.complaints() == []

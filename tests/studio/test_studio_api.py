@@ -1,0 +1,233 @@
+"""The studio's API as a page or a program uses it."""
+
+import json
+import re
+
+import pytest
+from http_client import ask
+from studio_server import library, serving
+
+from stepline.outputs import OUTPUTS
+from stepline.storage import from_json, read_record
+from stepline.studio.store import STORE, video_id
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, small_video):
+    folder = library(tmp_path_factory.mktemp("studio") / "library", small_video, ("Lemonade", "A <b>bench</b>"))
+    with serving(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def own(tmp_path, small_video):
+    """A server that a test may change."""
+    with serving(library(tmp_path / "library", small_video)) as running:
+        yield running
+
+
+LEMONADE = video_id("v0.json")
+
+
+def change(base, by="ann", **fields):
+    return {"by": by, "base": base, "edits": [{"do": "change", "step": "a", **fields}]}
+
+
+def test_cards_tell_what_a_list_shows(server):
+    cards = server.read("/api/videos")["videos"]
+    assert [card["title"] for card in cards] == ["A <b>bench</b>", "Lemonade"]
+    card = cards[1]
+    assert (card["id"], card["steps"], card["shown"], card["state"], card["revision"]) == (LEMONADE, 3, 2, "new", 0)
+    assert [each["title"] for each in server.read("/api/videos?q=lemon")["videos"]] == ["Lemonade"]
+    assert server.read("/api/videos?state=corrected")["videos"] == []
+    assert server.ask("GET", "/api/videos?sort=size")[0].status == 400
+    assert server.ask("GET", card["picture"])[1].startswith(b"\xff\xd8")
+
+
+def test_the_video_is_given_in_ranges(server):
+    reply, whole = server.ask("GET", f"/api/videos/{LEMONADE}/media")
+    assert (reply.status, reply.headers["Content-Type"], whole[4:8]) == (200, "video/mp4", b"ftyp")
+    reply, part = server.ask("GET", f"/api/videos/{LEMONADE}/media", Range="bytes=4-7")
+    assert (reply.status, part) == (206, b"ftyp")
+
+
+def test_pictures_are_of_seconds_of_the_video(server):
+    for second, status in (("0", 200), ("15.5", 200), ("17", 404), ("-1", 404), ("nan", 404), ("inf", 404), ("x", 404)):
+        assert server.ask("GET", f"/api/videos/{LEMONADE}/pictures/{second}.jpg")[0].status == status, second
+
+
+def test_the_waveform_is_read_once(server, monkeypatch):
+    first = server.read(f"/api/videos/{LEMONADE}/waveform")
+    assert (len(first["peaks"]), first["duration"]) == (2000, 16.0)
+    assert 0 < max(first["peaks"]) < 20  # a quiet hum
+    monkeypatch.setattr("stepline.studio.media.peaks", lambda *_: pytest.fail("read again"))
+    assert server.read(f"/api/videos/{LEMONADE}/waveform") == first
+
+
+@pytest.mark.parametrize("name", sorted(set(OUTPUTS) - {"docx", "pdf", "webp", "gif", "mkv"}))
+def test_every_output_is_given_of_the_corrected_record(server, name):
+    reply, data = server.ask("GET", f"/api/videos/{LEMONADE}/steps?format={name}")
+    if name in ("chapters", "ffmetadata", "mp4", "recipe") and reply.status == 409:
+        assert "cannot hold this record" in json.loads(data)["error"]
+        return
+    assert reply.status == 200
+    assert reply.headers["Content-Disposition"].startswith("attachment")
+    assert data
+
+
+def test_an_output_that_is_none_is_refused(server):
+    reply, data = server.ask("GET", f"/api/videos/{LEMONADE}/steps?format=exe")
+    assert (reply.status, "unknown output format 'exe'" in json.loads(data)["error"]) == (409, True)
+
+
+def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
+    before = (own.studio.folder / "v0.json").read_bytes()
+    reply, data = own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Cut the lemons"))
+    assert (reply.status, json.loads(data)["revision"]) == (200, 1)
+    found = own.read(f"/api/videos/{LEMONADE}/record")
+    assert found["record"]["steps"][0]["text"] == "Cut the lemons"
+    assert (found["machine"], found["revision"]) == ({"a": {"text": "Slice the lemons"}}, 1)
+    assert b"Cut the lemons" in own.ask("GET", f"/api/videos/{LEMONADE}/steps?format=srt")[1]
+    assert own.read("/api/videos")["videos"][0]["state"] == "corrected"
+    assert (own.studio.folder / "v0.json").read_bytes() == before
+    (kept,) = own.read(f"/api/videos/{LEMONADE}/history")["corrections"]
+    assert (kept["by"], kept["edits"][0]["text"]) == ("ann", "Cut the lemons")
+    reply, data = own.ask("POST", f"/api/videos/{LEMONADE}/corrections", {"by": "ann", "base": 1, "undoes": kept["id"]})
+    assert json.loads(data)["revision"] == 2
+    assert own.read(f"/api/videos/{LEMONADE}/record")["machine"] == {}
+
+
+def test_a_step_that_is_unclear_is_not_counted_as_shown(own):
+    own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, status="unclear"))
+    (card,) = own.read("/api/videos")["videos"]
+    assert (card["steps"], card["shown"]) == (3, 1)
+
+
+def test_two_windows_that_change_the_same_are_told_who_and_what(own):
+    place = f"/api/videos/{LEMONADE}/corrections"
+    assert own.ask("POST", place, change(0, text="Cut the lemons"))[0].status == 200
+    assert own.ask("POST", place, change(0, by="bob", kind="avoid"))[0].status == 200  # another field
+    reply, data = own.ask("POST", place, change(0, by="bob", text="Slice them"))
+    told = json.loads(data)
+    assert (reply.status, told["by"], told["revision"]) == (409, "ann", 2)
+    assert told["edits"][0]["text"] == "Cut the lemons"
+    assert own.ask("POST", place, change(2, by="bob", text="Slice them"))[0].status == 200
+
+
+def test_a_correction_that_is_sent_twice_counts_once(own):
+    place, body = f"/api/videos/{LEMONADE}/corrections", change(0, text="Cut the lemons") | {"id": "mine"}
+    assert [json.loads(own.ask("POST", place, body)[1])["revision"] for _ in range(2)] == [1, 1]
+    assert own.ask("POST", place, change(1, text="Other") | {"id": "mine"})[0].status == 409
+
+
+def test_a_record_that_is_made_again_keeps_what_people_corrected(own):
+    place = f"/api/videos/{LEMONADE}/corrections"
+    own.ask("POST", place, change(0, text="Cut the lemons"))
+    path = own.studio.folder / "v0.json"
+    path.write_text(path.read_text().replace('"id": "a"', '"id": "z"'))
+    assert own.read(f"/api/videos/{LEMONADE}/record")["record"]["steps"][0]["text"] == "Cut the lemons"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"by": "ann", "base": 0}, "edits"),
+        ({"by": "", "base": 0, "edits": []}, "by"),
+        ({"by": "ann", "base": 0, "edits": [{"do": "explode"}]}, "edits.0"),
+        ({"by": "ann", "base": -1, "undoes": "x"}, "base"),
+        ("{", "body"),
+        ("[" * 5000, "body"),
+    ],
+)
+def test_what_is_no_correction_is_refused_by_its_field(server, body, said):
+    reply, data = server.ask("POST", f"/api/videos/{LEMONADE}/corrections", body)
+    assert (reply.status, said in json.loads(data)["error"]) == (400, True), data
+
+
+def test_a_video_outside_is_given_only_with_the_bytes_of_the_record(tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video)
+    outside = tmp_path / "outside.mp4"
+    (folder / "v0.mp4").rename(outside)
+    path = folder / "v0.json"
+    path.write_text(path.read_text().replace(str(folder / "v0.mp4"), str(outside)))
+    with serving(folder) as running:
+        assert running.ask("GET", f"/api/videos/{LEMONADE}/media")[0].status == 200
+        outside.write_bytes(b"a secret")
+        assert running.ask("GET", f"/api/videos/{LEMONADE}/media")[0].status == 404
+    with serving(folder, allowed=[tmp_path]) as running:
+        assert running.ask("GET", f"/api/videos/{LEMONADE}/media")[1] == b"a secret"
+
+
+def test_events_tell_of_corrections(own):
+    import http.client
+
+    line = http.client.HTTPConnection("127.0.0.1", own.port, timeout=60)
+    line.request("GET", "/api/events", headers={"Authorization": f"Bearer {own.access.token}"})
+    reply = line.getresponse()
+    assert reply.headers["Content-Type"].startswith("text/event-stream")
+    assert reply.readline().startswith(b"retry:")
+    own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Cut the lemons"))
+    assert reply.readline() == b"\n"
+    assert reply.readline() == b"event: video\n"
+    assert json.loads(reply.readline().removeprefix(b"data: ")) == {"id": LEMONADE, "revision": 1}
+    reply.close()
+    line.close()
+
+
+def test_moments_are_found(server):
+    (first, *_) = server.read("/api/search?q=slice+lemons")["moments"]
+    assert (first["text"], first["start"], first["link"]) in [
+        ("Slice the lemons", 3.5, f"/video/{video_id(name)}#t=3.5") for name in ("v0.json", "v1.json")
+    ]
+
+
+def test_what_people_corrected_is_found_by_every_door(own, stepline):
+    from stepline.studio.mcp_server import LibraryTools
+
+    assert own.read("/api/search?q=zest")["moments"][0]["text"] != "Grate the zest"
+    own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Grate the zest"))
+    own.api._indexed = 0.0  # as if some seconds had gone by
+    found = own.read("/api/search?q=zest")["moments"][0]
+    assert (found["text"], found["file"]) == ("Grate the zest", "v0.json")
+    shown = stepline("search", own.studio.folder, "zest", "--json")
+    assert json.loads(shown.stdout)[0]["text"] == "Grate the zest"
+    tools = LibraryTools(own.studio.folder)
+    assert tools.search_moments("zest").moments[0].text == "Grate the zest"
+    assert tools.get_steps(LEMONADE)[0].text == "Grate the zest"
+    tools.close()
+
+
+def test_a_share_folder_needs_no_server(own):
+    reply, data = own.ask("POST", "/api/share", {"ids": [LEMONADE]})
+    assert reply.status == 200, data
+    folder = own.studio.folder / "share"
+    (page,) = re.findall(r'href="([^"]+)"', (folder / "index.html").read_text())
+    assert "Slice the lemons" in (folder / page).read_text()
+    record = read_record((folder / page).with_suffix(".json"))
+    assert (folder / "videos" / record.video.path).is_file()
+    assert str(own.studio.folder) not in (folder / page).read_text()  # nothing of this machine
+    for out in ("..", "/etc", "../elsewhere"):
+        assert own.ask("POST", "/api/share", {"ids": [LEMONADE], "out": out})[0].status == 409
+
+
+def test_each_operation_is_described(server):
+    told = server.read("/api/openapi.json")
+    described = {(method, path) for path, rows in told["paths"].items() for method in rows}
+    assert described == {(row.method.lower(), row.path.replace(":int", "")) for row in server.api.operations()}
+    named = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(told))
+    assert set(named) <= set(told["components"]["schemas"])
+
+
+def test_the_address_that_is_opened_lets_a_browser_in(server):
+    assert ask(server, "GET", "/api/videos")[0].status == 401
+    reply, _ = ask(server, "GET", f"/?token={server.access.token}")
+    cookie = reply.headers["Set-Cookie"]
+    assert (reply.status, reply.headers["Location"]) == (303, "/")
+    assert {"HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
+    assert ask(server, "GET", "/api/videos", Cookie=cookie.partition(";")[0])[0].status == 200
+
+
+def test_records_of_the_api_read_back(server):
+    found = server.read(f"/api/videos/{LEMONADE}/record")
+    assert from_json(json.dumps(found["record"])) == read_record(server.studio.folder / "v0.json")
+    assert (server.studio.folder / STORE).stat().st_mode & 0o077 == 0
