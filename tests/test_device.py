@@ -336,7 +336,7 @@ def test_a_worker_gives_its_gpu_to_the_stages_that_use_one(gpus, tmp_path, gpu, 
 
 def test_only_stages_that_use_a_gpu_are_billed_for_it():
     def spent(seconds):
-        rows = {name: np.full(6, seconds) for name in ("cpu", "wall", "bytes", "tokens")}
+        rows = {name: np.full(6, seconds) for name in ("cpu", "wall", "bytes", "tokens", "requests")}
         return StageCosts(rows, dict.fromkeys(rows, 0.0), 6)
 
     costs = SampleCosts(

@@ -1,7 +1,6 @@
 """The API of the studio: one table of operations, from which come both the routes and their OpenAPI description."""
 
 import asyncio
-import json
 import re
 import shutil
 import time
@@ -23,6 +22,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 
 from stepline.annotate.local_server import file_response
 from stepline.library.search import Moment, SearchIndex, open_index
+from stepline.limits import parse_json
 from stepline.outputs import OUTPUTS
 from stepline.pipeline.sources import is_link
 from stepline.records import FrozenModel
@@ -175,7 +175,7 @@ class StudioApi:
         found = self.studio.corrected(self._id(request))
         alone = request.query_params.get("part") == "steps"
         record = found.record.model_copy(update={"transcript": None}) if alone else found.record
-        tree = json.loads(to_json(record))
+        tree = parse_json(to_json(record))
         told = {"steps": tree["steps"]} if alone else tree
         return JSONResponse({"record": told, "machine": found.machine, "revision": found.revision})
 

@@ -21,6 +21,7 @@ from typing import IO, Any
 from pydantic import JsonValue
 
 from stepline.errors import StoreError, error_line
+from stepline.limits import parse_json
 from stepline.pipeline.request import StepsSettings
 from stepline.studio.events import Broadcast
 from stepline.studio.store import Job, JobState, Studio, video_id
@@ -183,7 +184,7 @@ class JobRunner:
             threading.Thread(target=_end_group, args=(process,), daemon=True).start()
             for line in process.stdout or ():
                 if line.endswith("\n"):  # one that a kill cut short tells nothing
-                    self._take_line(running, json.loads(line))
+                    self._take_line(running, parse_json(line))
             code = process.wait()
             if code and running.error is None:
                 running.error = f"the worker ended with {_exit_words(code)}{_last_line(said)}"

@@ -24,6 +24,7 @@ from pydantic import JsonValue
 
 from stepline.annotate import Answer
 from stepline.errors import StoreError
+from stepline.limits import parse_json
 from stepline.records import FrozenModel, Record
 from stepline.storage import files_below, from_json, read_record, to_json
 from stepline.studio.corrections import CorrectedRecord, Correction, check_correction, corrected
@@ -322,7 +323,7 @@ class Studio:
         with self._guarded():
             rows = self._database.execute("SELECT * FROM upload ORDER BY made").fetchall()
         names = ("id", "name", "size", "made", "options", "job")
-        return [Upload(**dict(zip(names, row, strict=True)) | {"options": json.loads(row[4])}) for row in rows]
+        return [Upload(**dict(zip(names, row, strict=True)) | {"options": parse_json(row[4])}) for row in rows]
 
     def upload(self, id: str) -> Upload:
         """Return an upload. Raises LookupError for an id that is none."""
@@ -509,6 +510,6 @@ def _insert_job(database: sqlite3.Connection, source: str, options: dict[str, Js
 def _job(row: Sequence[Any]) -> Job:
     id, source, options, state, priority, made, begun, ended, error, video = row
     return Job(
-        id=id, source=source, options=json.loads(options), state=state, priority=priority, made=made, begun=begun,
+        id=id, source=source, options=parse_json(options), state=state, priority=priority, made=made, begun=begun,
         ended=ended, error=error, video=video,
     )  # fmt: skip

@@ -83,7 +83,9 @@ def test_captions_hours_past_the_end_are_not_read_for_steps(small_video, tmp_pat
     given = []
     write = writing.write_steps
     monkeypatch.setattr(
-        writing, "write_steps", lambda transcript, *rest: given.append(transcript) or write(transcript, *rest)
+        writing,
+        "write_steps",
+        lambda transcript, *rest, **more: given.append(transcript) or write(transcript, *rest, **more),
     )
     path, settings = tmp_path / "c.srt", load_settings(StepsSettings, None, ["vision.backbone=none"])
     path.write_text(srt(1000, "Now stir the soup."))
@@ -162,7 +164,7 @@ def test_more_lines_than_any_recipe_has_are_refused(tmp_path, monkeypatch):
 def test_hours_in_which_nobody_speaks_are_not_looked_at_to_their_end(small_video, tmp_path, monkeypatch):
     """Nothing is sought in the pictures then, and eyes cost more than ears."""
 
-    def look(request, info, settings, *, progress, stop):
+    def look(request, info, settings, *, stop, **rest):
         assert stop.wait(120)
         raise StoppedError
 

@@ -338,7 +338,7 @@ class ServerProcess:
         self._process.stderr.close()
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_kills_lose_nothing_that_was_answered(kills, tmp_path, small_video, captions_file):
     folder = library(tmp_path / "library", small_video)
     shutil.copyfile(small_video, folder / "small.mp4")
@@ -360,7 +360,7 @@ def test_kills_lose_nothing_that_was_answered(kills, tmp_path, small_video, capt
                     continue
                 assert reply.status == 200, data
                 answered.append(name)
-                if len(jobs) < kills // 3 and rng.random() < 0.2:
+                if len(jobs) < max(1, kills // 3) and rng.random() < 0.2:
                     jobs.append(job_of(server, force=True))
                 if upload_id is None:
                     begun = {"name": "up.mp4", "size": len(film)}

@@ -111,7 +111,7 @@ def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, se
         server.studio.folder / "videos" / server.studio.jobs()[0].source.split("/")[-1]
     ).read_bytes() == film.read_bytes()
     assert not any(url.endswith("/api/uploads") for url in again.requests())  # the upload that was begun went on
-    assert again.run("document.querySelectorAll('#uploads li').length") == 0
+    again.wait_until("document.querySelectorAll('#uploads li').length === 0")
     assert page.complaints() == []
 
 
@@ -134,7 +134,7 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
         server.broadcast.publish("job", told)
         if page.run(f"{JOBS}[0].textContent.includes('runs · pictures · 1:15 left')"):
             break
-    assert page.run("document.querySelector('#jobs progress').value") == 0.4
+    page.wait_until("document.querySelector('#jobs progress').value === 0.4")
     assert page.violations() == []
     page.run("[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Cancel').click()")
     page.wait_until(f"{JOBS}[0].textContent.includes('cancelled')")
