@@ -67,7 +67,7 @@ def reuse_large_blocks() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None  # musl has none
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGE)
-        mallopt(M_TRIM_THRESHOLD, LARGE // 4)
+        mallopt(M_TRIM_THRESHOLD, LARGE // 2)  # two of them beside each other, as MKL asks for them
 
 
 def trim_memory() -> None:
