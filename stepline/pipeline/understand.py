@@ -64,7 +64,7 @@ PRESENTER, HALF = 0.5, 0.5  # how surely a face looks at the camera, and in how 
 MOST_LINES, LINE = 2, 80  # lines of text in the picture that are told of a step, the largest, and letters of each
 
 SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
-FRAMES_AHEAD = 12  # of pictures, decoded while others are looked at, where no recogniser needs the core
+FRAMES_AHEAD = 4  # of pictures, decoded while others are looked at
 FRAMES_A_ROW = 3  # an odd number puts one frame on the middle of a feature row; the others measure motion
 ENGLISH = ("en", "english")  # what the judgement by wording knows
 BY_WORDS, BY_GROUNDING, BY_DETECTOR = "wording", "grounding", "detector"  # who judged, as `models["judge"]` says
@@ -234,11 +234,10 @@ def _listen_and_look(
             stop.set()
 
     described = networks.describer is not None or settings.vision.witness.named
-    heard = info.has_sound and request.captions is None
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         looking = pool.submit(
             extract_features, request, info, settings, progress=progress, stop=stop, thumbnails=thumbnails,
-            ahead=0 if heard else FRAMES_AHEAD,
+            ahead=FRAMES_AHEAD,
         )  # fmt: skip
         looking.add_done_callback(stop_if_failed)
         try:
