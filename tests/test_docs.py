@@ -169,3 +169,12 @@ def test_what_the_walk_from_the_command_to_the_page_names_is_there():
             name,
         )
     assert 5 < len(re.findall(r"^\d\. `[\w/]+\.py:\w+`", walk, re.MULTILINE)) < 10
+
+
+def test_a_benchmark_runs_as_the_pages_type_it():
+    """From the root of a checkout whose environment `make setup-dev` made: what it imports is found."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run = [sys.executable, "benchmarks/search.py", "--help"]
+    done = subprocess.run(run, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "--steps" in done.stdout
