@@ -18,7 +18,7 @@ from research.simulate import (
     BACKBONES,
     SHORT,
     WORLDS,
-    Sample,
+    SimulatedVideo,
     SimulationSettings,
     make_world,
     statistics,
@@ -33,7 +33,7 @@ SEEDS = (0, 1, 2)
 VIDEOS = 300  # a seed
 RECALLED = 100  # videos a seed whose recall is measured
 TIMED = 300  # videos whose cost is measured
-SHOWN = ("short", "youcook2")
+SHOWN = ("short", "short-2", "youcook2")
 
 REAL = {
     "duration": "W9 129; YouCook2 318", "windows": "YouCook2 7.8", "window_s": "W9 10.8; YouCook2 19.6",
@@ -72,17 +72,18 @@ def recalls() -> dict[str, Figures]:
     for grade in RECOGNISERS:
         found[f"short, usual, {grade} recogniser"] = recalled(SHORT.model_copy(update={"recogniser": grade}))
     found["youcook2, usual"] = recalled(WORLDS["youcook2"])
+    found["short-2, usual"] = recalled(WORLDS["short-2"])
     return found | {"easy, usual": recalled(WORLDS["easy"])}
 
 
-def videos_a_second(settings: SimulationSettings, use: Callable[[Sample], object]) -> float:
+def videos_a_second(settings: SimulationSettings, use: Callable[[SimulatedVideo], object]) -> float:
     start = time.process_time()
     for sample in stream(0, settings, count=TIMED):
         use(sample)
     return TIMED / (time.process_time() - start)
 
 
-def arrays(sample: Sample) -> None:
+def arrays(sample: SimulatedVideo) -> None:
     sample.features()
     for style in STYLES:
         sample.vectors(style)
@@ -92,7 +93,7 @@ def arrays(sample: Sample) -> None:
 
 
 def costs() -> Figures:
-    uses: dict[str, Callable[[Sample], object]] = {
+    uses: dict[str, Callable[[SimulatedVideo], object]] = {
         "features": lambda sample: sample.features(), "features, all vectors, truth": arrays,
         "records": lambda sample: sample.record,
     }  # fmt: skip
@@ -104,7 +105,7 @@ def costs() -> Figures:
 
 def show(statistics: dict[str, Figures], recall: dict[str, Figures], cost: Figures) -> None:
     print("| statistic | real, papers, prototype | " + " | ".join(SHOWN) + " |")
-    print("|---|---|---|---|")
+    print("|---" * (2 + len(SHOWN)) + "|")
     for name, real in REAL.items():
         cells = [statistics[world][name] for world in SHOWN]
         said = " | ".join(f"{c['mean']:.3g} ({c['least']:.3g} to {c['most']:.3g})" for c in cells)
@@ -112,7 +113,7 @@ def show(statistics: dict[str, Figures], recall: dict[str, Figures], cost: Figur
     print("\n| world | " + " | ".join((*STYLES, "chance")) + " |\n|---|---|---|---|---|")
     for world, figures in recall.items():
         print(f"| {world} | " + " | ".join(f"{100 * figures[s]['mean']:.1f}" for s in (*STYLES, "chance")) + " |")
-    print("\n| videos a CPU second | " + " | ".join(SHOWN) + " |\n|---|---|---|")
+    print("\n| videos a CPU second | " + " | ".join(SHOWN) + " |" + "\n|---" + "|---" * len(SHOWN) + "|")
     for use in cost[SHOWN[0]]:
         print(f"| {use} | " + " | ".join(f"{cost[world][use]:.0f}" for world in SHOWN) + " |")
     print(f"\nthe world itself: {cost['world']['CPU s']:.3f} CPU s")

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from research.nasva.rows import NasvaSize, NasvaTrial
-from research.simulate import SimulatedVideo, SimulationSettings
+from research.simulate import WORLDS, SimulatedVideo
 from research.simulate import stream as simulated_stream
 from research.simulate.narration import STYLES, Style
 from stepline.datasets.excluded import ExcludedSource, ExcludedVideos, collect_excluded
@@ -57,8 +57,9 @@ log = logging.getLogger(__name__)
 class TrainingVideo:
     """A video to train on: its narration and written steps, with the vectors of one backbone.
 
-    step_vectors (K, C), sentence_vectors (S, C), likeness (K, S): of steps to sentences, by a text encoder alone.
-    truth: (K, T) where each step is shown, sentence_truth (S, T); None where nobody planted it.
+    step_vectors (K, C), sentence_vectors (S, C), likeness (K, S): of steps to sentences, by a text encoder alone, whose
+    vectors of the steps are `linking` (K, D). task: what the video shows how to do, None where it is not known. truth:
+    (K, T) where each step is shown, sentence_truth (S, T); None where nobody planted it.
     """
 
     id: str
@@ -68,6 +69,8 @@ class TrainingVideo:
     step_vectors: Matrix
     sentence_vectors: Matrix
     likeness: Matrix
+    linking: Matrix
+    task: str | None = None
     truth: Mask | None = None
     sentence_truth: Mask | None = None
 
@@ -85,13 +88,15 @@ class Corpus:
 
 
 @lru_cache(maxsize=2)
-def simulated(seed: int, backbone: str, recogniser: str, size: NasvaSize) -> Corpus:
+def simulated(
+    seed: int, backbone: str, recogniser: str, size: NasvaSize, world: str = "short", lag: float | None = None
+) -> Corpus:
     """Return a corpus of the simulated world; held out are its last videos."""
-    settings = SimulationSettings(
-        videos=size.videos + size.held_out,
-        held_out=size.held_out / (size.videos + size.held_out),
-        recogniser=recogniser,  # type: ignore[arg-type]   # checked there
-    )
+    count = size.videos + size.held_out
+    changes = {"videos": count, "held_out": size.held_out / count, "recogniser": recogniser}
+    settings = WORLDS[world].model_copy(update=changes)
+    if lag is not None:
+        settings = settings.model_copy(update={"narration": settings.narration.model_copy(update={"offset": lag})})
     videos = list(simulated_stream(seed, settings))
     held_out = videos[size.videos :]
     return Corpus(
@@ -110,6 +115,8 @@ def _training_video(video: SimulatedVideo, backbone: str) -> TrainingVideo:
         video.vectors("step", backbone),
         video.vectors("narration", backbone),
         video.embeddings("step") @ video.embeddings("narration").T,
+        video.embeddings("step"),
+        str(video.task.number),
         _shown_rows(video, "step", features),
         _shown_rows(video, "narration", features),
     )
@@ -220,10 +227,18 @@ def _training_videos(
         if any(id not in store for store in (*linking.values(), narration, step)):
             continue
         count += 1
-        likeness = _unit(linking["step"].matrix(id)) @ _unit(linking[said].matrix(id)).T
+        link = _unit(linking["step"].matrix(id))
+        likeness = link @ _unit(linking[said].matrix(id)).T
         spoken, rows = _spoken(sentences[id])
         yield TrainingVideo(
-            id, features.read(id), _steps(told), spoken, step.matrix(id), narration.matrix(id)[rows], likeness[:, rows]
+            id,
+            features.read(id),
+            _steps(told),
+            spoken,
+            step.matrix(id),
+            narration.matrix(id)[rows],
+            likeness[:, rows],
+            link,
         )
 
 

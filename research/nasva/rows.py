@@ -5,15 +5,20 @@ fractions of texts that are dropped stand in for it: 0 for 0.6, 0.15 for 0.7, 0.
 stand in for the real ones by rank alone: dull for S3D-G, usual for CLIP, sharp for InternVideo.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from pydantic import model_validator
+
 from research.study import Claim, Row, Trial
-from stepline.nasva.settings import AlignabilityTargets, BestAt, RefineSettings
+from stepline.nasva.settings import AlignabilityTargets, BestAt, RefineSettings, UnshownTexts
 from stepline.settings import Count, Fraction, Positive, Settings
 
 Texts: TypeAlias = Literal["W", "S", "W+S"]
 LabelSource: TypeAlias = Literal["asr", "video", "planted"]
+Labeller: TypeAlias = Literal["best second", "small loss", "soft"]
+WorldName: TypeAlias = Literal["short", "short-2"]
 
 
 class NasvaSize(Settings):
@@ -39,6 +44,8 @@ class Round(Settings):
 
     refine: RefineSettings
     teachers: Count = 1
+    labeller: Labeller = "best second"  # "small loss": keeps first labels; "soft": each second at its probability
+    small_loss: Fraction = 0.4  # of the first labels, those of least loss that are kept; agreement keeps as many
     eps2: Fraction | None = None  # the paper's cosine that `refine.threshold` stands for in the simulated world
 
     @property
@@ -57,11 +64,19 @@ class LabelPlan(Settings):
     floor: Fraction = 0.20  # eps1
     rounds: tuple[Round, ...] = ()
 
+    @property
+    def soft(self) -> bool:
+        """Whether a text's label is a probability of every second."""
+        return bool(self.rounds) and self.rounds[-1].labeller == "soft"
+
 
 class NasvaTrial(Trial):
     """One training: its data, its labels, its network, its length."""
 
     again: int = 0  # a second teacher differs from the first in this alone
+    world: WorldName = "short"
+    lag: float | None = None  # s, `narration.offset` in place of the world's own
+    videos: Count | None = None  # to train on, in place of the size's; the more, the fewer epochs, down to one
     backbone: str = "usual"
     recogniser: Literal["clean", "aligned", "noisy"] = "clean"
     texts: Texts = "S"
@@ -71,7 +86,14 @@ class NasvaTrial(Trial):
     attention_dropout: Fraction = 0.0
     paper_network: bool = False  # the final network has the paper's size, its teachers that of `size`
     head: AlignabilityTargets | None = None
+    unshown: UnshownTexts | None = None  # texts that the head learns as not shown, in place of those without a label
     size: NasvaSize = NasvaSize()
+
+    @model_validator(mode="after")
+    def _has_a_loss(self) -> "NasvaTrial":
+        if self.texts != "S" and self.labels.soft:
+            raise ValueError("soft labels are those of written steps; give texts='S'")
+        return self
 
     @property
     def predecessors(self) -> tuple["NasvaTrial", ...]:
@@ -80,7 +102,8 @@ class NasvaTrial(Trial):
             return ()
         *before, last = self.labels.rounds
         plan = self.labels.model_copy(update={"rounds": tuple(before)})
-        plain = NasvaTrial(seed=self.seed, backbone=self.backbone, recogniser=self.recogniser, size=self.size)
+        shared = ("seed", "world", "lag", "backbone", "recogniser", "size")
+        plain = NasvaTrial(**{name: getattr(self, name) for name in shared})
         return tuple(plain.changed(labels=plan, early=True, again=again) for again in range(last.teachers))
 
 
@@ -94,7 +117,12 @@ TITLES = {
     "head": "Alignability: ROC-AUC of the head beside the best cosine's; two teachers that agree, S alone",
     "size": "Networks of the paper's size, trained as long as a teacher; S alone",
     "dropout": "Attention dropout; two teachers that agree, S alone",
+    "lag": "Table 8 over the lag of the pictures behind the words; S alone, 8 s, eps2 0.8",
+    "corpus": "eps2 over the number of videos; S alone, start, 8 s",
+    "labellers": "Labellers in both versions of the world; S alone",
+    "unshown": "What the alignability head learns as not shown; two teachers that agree, S alone, version 2",
 }
+UNUSUAL = ("lag", "corpus", "labellers", "unshown")  # tables that come only when they are named
 
 
 DROPPED_FRACTION = {0.6: 0.0, 0.7: 0.15, 0.8: 0.30}  # eps2 of the paper -> fraction of texts dropped here
@@ -143,7 +171,8 @@ ALL_PLANTED = labelled(first="planted", texts="W+S").changed(planted=True)
 def nasva_rows() -> tuple[NasvaRow, ...]:
     """Return all rows, those of the paper's orderings first."""
     papers = (*_table_2(), *_table_3(), *_beyond(), *_table_4(), *_table_8(), *_table_9())
-    return (*papers, *_heads(), *_dropout(), *_paper_network())
+    explained = (*_lags(), *_corpora(), *_labellers(), *_unshown())
+    return (*papers, *_heads(), *_dropout(), *_paper_network(), *explained)
 
 
 def _table_2() -> list[NasvaRow]:
@@ -262,8 +291,81 @@ def _paper_network() -> list[NasvaRow]:
     ]
 
 
+LAGS: tuple[tuple[WorldName, float | None], ...] = (
+    ("short", -2.0), ("short", 0.0), ("short", 2.0), ("short", 4.0), ("short-2", None), ("short-2", 0.0),
+    ("short-2", 4.0),
+)  # fmt: skip
+CORPORA = (100, 300, 1000, 3000)  # videos
+WORLD_NAMES: tuple[WorldName, ...] = ("short", "short-2")
+
+
+def of_lag(world: WorldName, lag: float | None, position: BestAt) -> NasvaTrial:
+    """Return the paper's refinement in a world whose pictures follow its words so."""
+    return labelled(fixed(0.8, position, 8.0)).changed(world=world, lag=lag)
+
+
+def _lags() -> list[NasvaRow]:
+    positions: tuple[BestAt, ...] = ("start", "center")
+    return [
+        NasvaRow("lag", f"{_lag_name(world, lag)}, {position}", of_lag(world, lag, position))
+        for world, lag in LAGS
+        for position in positions
+    ]
+
+
+def _lag_name(world: WorldName, lag: float | None) -> str:
+    return f"version {1 if world == 'short' else 2}, {'its own lag' if lag is None else f'{lag:+.0f} s'}"
+
+
+def of_corpus(videos: int, eps2: float) -> NasvaTrial:
+    """Return the paper's refinement of a corpus of this size."""
+    return labelled(start(eps2)).changed(videos=videos)
+
+
+def _corpora() -> list[NasvaRow]:
+    return [
+        NasvaRow("corpus", f"{videos} videos, eps2 {eps2} ({DROPPED_FRACTION[eps2]:.0%} dropped)",
+                 of_corpus(videos, eps2))
+        for videos in CORPORA
+        for eps2 in (0.6, 0.8)
+    ]  # fmt: skip
+
+
+LABELLERS: Mapping[str, NasvaTrial] = {
+    "the early-stopped teacher": EARLY,
+    "one teacher": labelled(round_of()),
+    "two teachers averaged": labelled(round_of(teachers=2)),
+    "two teachers that agree within 4 s": labelled(OURS),
+    "first labels of small loss": labelled(round_of().model_copy(update={"labeller": "small loss"})),
+    "soft labels of one teacher": labelled(round_of().model_copy(update={"labeller": "soft"})),
+    "soft labels of two teachers": labelled(round_of(teachers=2).model_copy(update={"labeller": "soft"})),
+}
+
+
+def _labellers() -> list[NasvaRow]:
+    return [
+        NasvaRow("labellers", f"version {version}, {name}", trial.changed(world=world))
+        for version, world in enumerate(WORLD_NAMES, start=1)
+        for name, trial in LABELLERS.items()
+    ]
+
+
+def _unshown() -> list[NasvaRow]:
+    ours = labelled(OURS).changed(world="short-2", head="kept")
+    return [
+        NasvaRow("unshown", "its own texts without a label", ours),
+        NasvaRow("unshown", "texts of other tasks", ours.changed(unshown="other task")),
+        NasvaRow("unshown", "texts of the same task", ours.changed(unshown="same task")),
+        NasvaRow("unshown", "texts of the same task, unlike its own", ours.changed(unshown="unlike")),
+    ]
+
+
 def sized(trial: NasvaTrial, size: NasvaSize, seed: int, *, cosines: bool = False) -> NasvaTrial:
     """Return a trial of another size and seed; cosines: with the paper's own thresholds."""
+    if trial.videos is not None:
+        share = min(1.0, size.videos / trial.videos)
+        epochs, early = math.ceil(share * size.epochs), math.ceil(share * size.teacher_epochs)
+        size = size.model_copy(update={"videos": trial.videos, "epochs": epochs, "teacher_epochs": early})
     rounds = tuple(each.in_cosines for each in trial.labels.rounds) if cosines else trial.labels.rounds
     return trial.changed(size=size, seed=seed, labels=trial.labels.model_copy(update={"rounds": rounds}))
 
@@ -304,3 +406,36 @@ REPORTED = (
     Claim("W + S above W, narrations", SAID, BOTH, NARRATED, None, 6.2),
     Claim("the ceiling above W + S, steps", STEPS, ALL_PLANTED, BOTH),
 )
+
+
+def _explained() -> tuple[Claim, ...]:
+    """Return the orderings of the tables that say why others come out as they do."""
+    lags = (
+        Claim(f"start above center, {_lag_name(world, lag)}, {metric.split()[0]}", metric, of_lag(world, lag, "start"),
+              of_lag(world, lag, "center"), None, 6.5 if metric == STEPS else None)
+        for world, lag in LAGS for metric in (STEPS, INSIDE)
+    )  # fmt: skip
+    corpora = (
+        Claim(f"eps2 0.8 above 0.6, {videos} videos, steps", STEPS, of_corpus(videos, 0.8), of_corpus(videos, 0.6))
+        for videos in CORPORA
+    )
+    agreed, averaged, one = "two teachers that agree within 4 s", "two teachers averaged", "one teacher"
+    pairs = (
+        (agreed, one), (agreed, averaged), (averaged, one), (agreed, "the early-stopped teacher"),
+        ("first labels of small loss", "the early-stopped teacher"), ("soft labels of one teacher", one),
+        ("soft labels of two teachers", agreed),
+    )  # fmt: skip
+    labellers = (
+        Claim(f"{more} above {less}, version {version}, {metric.split()[0]}", metric,
+              LABELLERS[more].changed(world=world), LABELLERS[less].changed(world=world))
+        for version, world in enumerate(WORLD_NAMES, start=1) for more, less in pairs for metric in (STEPS, SAID)
+    )  # fmt: skip
+    own, *others = _unshown()
+    heads = (
+        Claim(f"the head: {row.name} above {own.name}, {kind}", f"{kind} AUC head", row.trial, own.trial)
+        for row in others for kind in ("recipe", "step", "narration")
+    )  # fmt: skip
+    return (*lags, *corpora, *labellers, *heads)
+
+
+EXPLAINED = _explained()

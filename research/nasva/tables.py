@@ -9,11 +9,13 @@ from typing import ClassVar
 from research.nasva.corpus import read_corpus
 from research.nasva.rows import (
     ASSERTED,
+    EXPLAINED,
     INSIDE,
     REPORTED,
     SAID,
     STEPS,
     TITLES,
+    UNUSUAL,
     NasvaRow,
     NasvaSize,
     NasvaTrial,
@@ -37,7 +39,8 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
     titles: ClassVar[Mapping[str, str]] = TITLES
     columns: ClassVar[Sequence[str]] = (STEPS, SAID, "labels kept", INSIDE)
     own_columns: ClassVar[Mapping[str, Sequence[str]]] = {
-        "head": (STEPS, SAID, *AUC), **dict.fromkeys(("2", "4", "size", "dropout"), (STEPS, SAID)),
+        **dict.fromkeys(("head", "unshown"), (STEPS, SAID, *AUC)),
+        **dict.fromkeys(("2", "4", "size", "dropout"), (STEPS, SAID)),
     }  # fmt: skip
     published_names: ClassVar[Sequence[str]] = (STEPS, SAID)
     heads: ClassVar[Mapping[str, str]] = {
@@ -65,13 +68,24 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
 
     def rows(self) -> list[NasvaRow]:
         """Return the rows of the chosen tables, real data without those of planted labels."""
-        chosen = [row for row in nasva_rows() if not self.tables or row.table in self.tables]
+        usual = [table for table in TITLES if table not in UNUSUAL]
+        chosen = [row for row in nasva_rows() if row.table in (self.tables or usual)]
         return [row for row in chosen if self.data is None or not needs_planted_truth(row.trial)]
 
     def trials(self) -> list[NasvaTrial]:
         """Return the trial of every row and seed, each once, those of a corpus after one another."""
         trials = super().trials()
-        return sorted(trials, key=lambda trial: (trial.seed, trial.backbone != "usual", trial.backbone))
+        return sorted(
+            trials,
+            key=lambda trial: (
+                trial.seed,
+                trial.world,
+                trial.lag or 0.0,
+                trial.size.videos,
+                trial.backbone != "usual",
+                trial.backbone,
+            ),
+        )
 
     def sized(self, trial: NasvaTrial, seed: int) -> NasvaTrial:
         """Return a row's trial with this seed, of this study's size; on real data with the paper's thresholds."""
@@ -79,7 +93,7 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
 
     def claims(self) -> Sequence[Claim]:
         """Return the paper's orderings, and what goes beyond it."""
-        return (*ASSERTED, *REPORTED)
+        return (*ASSERTED, *REPORTED, *EXPLAINED)
 
 
 def needs_planted_truth(trial: NasvaTrial) -> bool:

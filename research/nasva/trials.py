@@ -3,10 +3,11 @@
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from research.nasva.corpus import Corpus, TrainingVideo, simulated
 from research.nasva.rows import PAPER_SIZE, LabelPlan, NasvaSize, NasvaTrial
@@ -15,7 +16,10 @@ from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.settings import CoarseSettings
 from stepline.grounding.speech import coarse_spans
+from stepline.nasva.align import softmax
+from stepline.nasva.calibration import TEMPERATURE
 from stepline.nasva.checkpoint import read_aligner, write_aligner
+from stepline.nasva.dataset import label_matrix, labelled_sample
 from stepline.nasva.model import Aligner
 from stepline.nasva.pseudo_labels import (
     StepSpans,
@@ -31,10 +35,12 @@ from stepline.nasva.pseudo_labels import (
     step_video,
     unlabelled_samples,
 )
-from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, RefineSettings
-from stepline.nasva.train import train_aligner
+from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, RefineSettings, UnshownTexts
+from stepline.nasva.train import aligner_task, train_aligner
+from stepline.nasva.unshown_texts import unshown_texts
 from stepline.records import Matrix, Span
 from stepline.training.batches import LazySamples, Mask, Sample
+from stepline.training.loop import TrainingTask, fit
 from stepline.training.settings import TrainSettings
 
 VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)  # grown around the likest second
@@ -102,7 +108,7 @@ class NasvaTrials(TrialStore[NasvaTrial]):
     """Trials kept with their networks."""
 
     corpus: Callable[[NasvaTrial], Corpus] = lambda trial: simulated(
-        trial.seed, trial.backbone, trial.recogniser, trial.size
+        trial.seed, trial.backbone, trial.recogniser, trial.size, trial.world, trial.lag
     )
 
     def run(self, trial: NasvaTrial, folder: Path) -> Outcome:
@@ -110,15 +116,29 @@ class NasvaTrials(TrialStore[NasvaTrial]):
         corpus = self.corpus(trial)
         labels = self.labels(trial, corpus) if trial.texts != "W" else ()
         began = time.process_time()
-        network = train_aligner(
-            _samples(trial, corpus, labels), folder / "training", model=_model(trial, corpus), loss=_loss(trial),
-            settings=_training(trial),
-        )  # fmt: skip
+        network = self.train(trial, corpus, labels, folder / "training")
         seconds = time.process_time() - began
         write_aligner(network, folder / "aligner.safetensors")
         shutil.rmtree(folder / "training")
         scores = corpus.benchmarks.score(network, folder) if corpus.benchmarks else score(network, corpus.tests)
         return Outcome(scores | label_scores(corpus.videos, labels), seconds)
+
+    def train(self, trial: NasvaTrial, corpus: Corpus, labels: Sequence[StepSpans], folder: Path) -> Aligner:
+        """Return the network that a trial's labels train."""
+        model, settings = _model(trial, corpus), _training(trial)
+        if not trial.labels.soft:
+            samples = _samples(trial, corpus, labels)
+            return train_aligner(samples, folder, model=model, loss=_loss(trial), settings=settings)
+        torch.manual_seed(settings.seed)  # of fresh weights, as `train_aligner` has it
+        network = Aligner(model)
+        places = soft_labels(self.matrices(trial, corpus))
+        fit(network, soft_task(unlabelled_samples(step_videos(corpus.videos)), places, _loss(trial)), settings, folder)
+        return network
+
+    def matrices(self, trial: NasvaTrial, corpus: Corpus) -> list[list[Matrix]]:
+        """Return the cosines (K, T) of every video, of each of the trial's teachers."""
+        steps = unlabelled_samples(step_videos(corpus.videos))
+        return [alignment_matrices(self.network(teacher), steps) for teacher in trial.predecessors]
 
     def network(self, trial: NasvaTrial) -> Aligner:
         """Return the network that a trial trained."""
@@ -129,10 +149,92 @@ class NasvaTrials(TrialStore[NasvaTrial]):
         """Return the labels of the written steps that a trial trains on."""
         if not trial.predecessors:
             return first_labels(corpus.videos, trial.labels)
-        steps = unlabelled_samples(step_videos(corpus.videos))
-        matrices = [alignment_matrices(self.network(teacher), steps) for teacher in trial.predecessors]
-        rates = [video.features.rate for video in corpus.videos]
-        return relabel(matrices, rates, trial.labels.rounds[-1].refine)
+        last = trial.labels.rounds[-1]
+        matrices = self.matrices(trial, corpus)
+        if last.labeller == "small loss":
+            return small_loss_labels(
+                first_labels(corpus.videos, trial.labels), matrices, corpus.videos, last.small_loss
+            )
+        return relabel(matrices, [video.features.rate for video in corpus.videos], last.refine)
+
+
+def small_loss_labels(
+    labels: Sequence[StepSpans], matrices: Sequence[Sequence[Matrix]], videos: Sequence[TrainingVideo], kept: float
+) -> tuple[StepSpans, ...]:
+    """Return the labels on which the teachers' loss is smallest, a fraction `kept` of them; the others are dropped.
+
+    Networks learn what is right before what is wrong by heart. Source: co-teaching (Han et al. 2018).
+    """
+    losses = [
+        label_losses(np.mean(each, axis=0), places, video)
+        for each, places, video in zip(zip(*matrices, strict=True), labels, videos, strict=True)
+    ]
+    limit = np.nanquantile(np.concatenate(losses), kept)
+    return tuple(
+        tuple(span if loss <= limit else None for span, loss in zip(places, row.tolist(), strict=True))
+        for places, row in zip(labels, losses, strict=True)
+    )
+
+
+def label_losses(scores: Matrix, places: StepSpans, video: TrainingVideo) -> Matrix:
+    """Return the InfoNCE of each text's label (K,) by cosines (K, T); NaN where a text has none."""
+    shown = label_matrix([[span] if span is not None else [] for span in places], video.features)  # (K, T)
+    p = softmax(scores.astype(np.float64) / TEMPERATURE)
+    mass = (p * shown).sum(axis=1)
+    return np.where(shown.any(axis=1), -np.log(np.maximum(mass, 1e-12)), np.nan)
+
+
+def soft_labels(matrices: Sequence[Sequence[Matrix]]) -> list[Matrix]:
+    """Return P(second) of every text (K, T), summed up along the seconds: the softmax of its teachers' mean cosines."""
+    means = (np.mean(each, axis=0, dtype=np.float64) for each in zip(*matrices, strict=True))
+    return [np.cumsum(softmax(mean / TEMPERATURE), axis=1).astype(np.float32) for mean in means]
+
+
+def soft_task(
+    samples: LazySamples[Sample], places: Sequence[Matrix], loss: AlignerLossSettings
+) -> TrainingTask[Sample]:
+    """Return the training whose labels are drawn anew at every sight, each text's second at its probability.
+
+    places: (K, T) of every sample's texts, summed up along the seconds. The mean loss is the cross-entropy with P.
+    """
+    known = {sample.id: rows for sample, rows in zip(samples, places, strict=True)}
+    plain = aligner_task(samples, loss)
+
+    def augment(chosen: Sequence[Sample], rng: np.random.Generator) -> Sequence[Sample]:
+        drawn = [replace(sample, positive=one_second(known[sample.id], rng)) for sample in chosen]
+        return plain.augment(drawn, rng)
+
+    return replace(plain, augment=augment)
+
+
+def one_second(sums: Matrix, rng: np.random.Generator) -> Mask:
+    """Return (K, T) with one second a text, drawn by probabilities summed up along the seconds."""
+    at = (rng.random((len(sums), 1)) * sums[:, -1:] >= sums).sum(axis=1)
+    positive = np.zeros(sums.shape, np.bool_)
+    positive[np.arange(len(sums)), np.minimum(at, sums.shape[1] - 1)] = True
+    return positive
+
+
+def with_unshown_texts(
+    videos: Sequence[TrainingVideo], labels: Sequence[StepSpans], kind: UnshownTexts, rng: np.random.Generator
+) -> list[Sample]:
+    """Return each video's labelled steps among texts that it does not show, as many where there are so many.
+
+    Both kinds keep their order; the places of the unshown ones among the others are random.
+    """
+    chosen = unshown_texts([video.task for video in videos], lambda index: videos[index].linking, kind)
+    samples = []
+    for video, places, (other, rows) in zip(videos, labels, chosen, strict=True):
+        own = [row for row, span in enumerate(places) if span is not None]
+        if not own:
+            continue
+        some = np.sort(rng.permutation(rows)[: len(own)])
+        vectors = np.concatenate([video.step_vectors[own], videos[other].step_vectors[some]])
+        spans = [[span] for span in places if span is not None] + [[] for _ in some]
+        order = np.argsort(np.concatenate([np.sort(rng.random(len(part))) for part in (own, some)]), kind="stable")
+        placed = [spans[at] for at in order]
+        samples.append(labelled_sample(video.id, video.features, vectors[order], placed, ordered=True))
+    return samples
 
 
 def score(network: Aligner, tests: Mapping[str, Sequence[Sample]]) -> dict[str, float]:
@@ -168,7 +270,11 @@ def recall_at_one(matrices: Sequence[Matrix], truths: Sequence[Mask]) -> float:
 
 def _samples(trial: NasvaTrial, corpus: Corpus, labels: Sequence[StepSpans]) -> list[Sample]:
     given = step_videos(corpus.videos)
-    steps = step_samples(given, labels, keep_all=trial.head is not None) if labels else []
+    steps: Sequence[Sample] = []
+    if trial.unshown is not None:
+        steps = with_unshown_texts(corpus.videos, labels, trial.unshown, np.random.default_rng(trial.seed))
+    elif labels:
+        steps = step_samples(given, labels, keep_all=trial.head is not None)
     narrations = narration_samples(corpus.videos, really=trial.planted) if "W" in trial.texts else []
     return [*steps, *narrations]
 

@@ -98,11 +98,15 @@ def _mentioned_windows(
     timeline: Timeline, starts: Times, settings: NarrationSettings, rng: np.random.Generator
 ) -> Ints:
     """Return for each sentence the window that it tells of: each mention takes the free sentence nearest its time."""
-    owner = np.repeat(
-        np.arange(len(timeline.windows)), 1 + rng.poisson(settings.more_mentions, len(timeline.windows))
-    )  # fmt: skip
+    mentions = 1 + rng.poisson(settings.more_mentions, len(timeline.windows))
+    if settings.again_told < 1:
+        mentions[timeline.again & (rng.random(len(mentions)) >= settings.again_told)] = 0
+    owner = np.repeat(np.arange(len(timeline.windows)), mentions)
+    lag = settings.offset
+    if settings.lag_spread:
+        lag = rng.normal(lag, settings.lag_spread)
     tail = settings.offset_scale * rng.standard_t(settings.offset_freedom, len(owner))
-    offset = np.clip(settings.offset + tail, -settings.offset_most, settings.offset_most)
+    offset = np.clip(lag + tail, -settings.offset_most, settings.offset_most)
     near = _reflected(timeline.windows[owner, 0] - offset, timeline.duration)
     anywhere = rng.uniform(0.0, timeline.duration, len(owner))
     wanted = np.where(rng.random(len(owner)) < settings.anywhere, anywhere, near)

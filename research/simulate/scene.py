@@ -16,15 +16,20 @@ from stepline.records import Matrix
 NONE: Final = -1  # no action, object, step, window or chat
 
 Times = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """windows: (P, 2) seconds in order, never overlapping; steps: (P,) what each shows, a step's number in its task."""
+    """windows: (P, 2) seconds in order, never overlapping; steps: (P,) what each shows, a step's number in its task.
+
+    again: (P,) True where a window previews a step or shows it once more.
+    """
 
     duration: float
     windows: Times
     steps: Ints
+    again: Flags
 
     def of(self, step: int) -> Times:
         """Return the windows (n, 2) of a step; none when it is absent."""
@@ -33,21 +38,25 @@ class Timeline:
 
 def make_timeline(steps: int, settings: TimelineSettings, rng: np.random.Generator) -> Timeline:
     """Return when a video shows which of its task's `steps`."""
-    order = _shown_order(steps, settings, rng)
+    order, kind = _shown_order(steps, settings, rng)
     count = len(order)
-    lengths = settings.window_median * np.exp(settings.window_sigma * rng.standard_normal(count))
-    lengths = np.clip(lengths, settings.window_least, settings.window_most)
+    spread = np.exp(settings.window_sigma * rng.standard_normal(count))
+    lengths = np.clip(settings.window_median * spread, settings.window_least, settings.window_most)
+    lengths = np.where(kind == PREVIEW, np.maximum(settings.preview_median * spread, 1.0), lengths)
     gaps = rng.gamma(settings.gap_shape, settings.gap_mean / settings.gap_shape, count + 1)
     gaps[[0, -1]] = rng.gamma(settings.margin_shape, settings.margin_mean / settings.margin_shape, 2)
     ends = np.cumsum(gaps[:-1] + lengths)
     duration = float(ends[-1] + gaps[-1])
     scale = float(np.clip(duration, settings.shortest, settings.longest)) / duration
     windows = np.stack((ends - lengths, ends), axis=1) * scale
-    return Timeline(round(duration * scale, 2), np.round(windows, 2), order)
+    return Timeline(round(duration * scale, 2), np.round(windows, 2), order, kind != FIRST)
 
 
-def _shown_order(steps: int, settings: TimelineSettings, rng: np.random.Generator) -> Ints:
-    """Return the shown steps in the order of showing: neighbours swapped, some repeated."""
+FIRST, PREVIEW, REPEAT = range(3)  # kinds of windows
+
+
+def _shown_order(steps: int, settings: TimelineSettings, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return the shown steps in the order of showing, neighbours swapped, some repeated or previewed; and the kinds."""
     shown = rng.random(steps) < settings.present
     if shown.sum() < settings.least_present:
         shown[rng.permutation(steps)[: settings.least_present]] = True
@@ -55,10 +64,16 @@ def _shown_order(steps: int, settings: TimelineSettings, rng: np.random.Generato
     for index in np.flatnonzero(rng.random(len(order) - 1) < settings.swapped):
         order[[index, index + 1]] = order[[index + 1, index]]
     again = np.flatnonzero(rng.random(len(order)) < settings.repeated)
+    kind = np.full(len(order), FIRST)
     for index in again[::-1]:
         later = int(rng.integers(index + 1, len(order) + 1))
-        order = np.insert(order, later, order[index])
-    return order
+        order, kind = np.insert(order, later, order[index]), np.insert(kind, later, REPEAT)
+    if settings.previewed:
+        chosen = np.flatnonzero((rng.random(len(order)) < settings.previewed) & (kind == FIRST))
+        for index in chosen[::-1]:
+            before = int(rng.integers(0, index + 1))
+            order, kind = np.insert(order, before, order[index]), np.insert(kind, before, PREVIEW)
+    return order, kind
 
 
 @dataclass(frozen=True)
@@ -79,11 +94,21 @@ def make_scene(
     inside = (latest >= 0) & (seconds < timeline.windows[np.maximum(latest, 0), 1])
     window = np.where(inside, latest, NONE)
     block = (seconds / settings.block).astype(np.int64)
-    seen = (rng.random(block[-1] + 1) < settings.action_seen)[block]
+    chance = settings.action_seen * np.where(
+        _acting(timeline, seconds, latest, settings), 1.0, settings.seen_around_act
+    )
+    seen = rng.random(block[-1] + 1)[block] < chance
     background = domain.backgrounds[rng.integers(0, settings.backgrounds, block[-1] + 1)[block]]
     action = domain.actions[task.actions[timeline.steps[window]]]  # (T, L)
     action = np.where(inside[:, None], action * seen[:, None], background)
     return Scene(action.astype(np.float32), _objects_in_view(domain, task, timeline, seconds, settings), window)
+
+
+def _acting(timeline: Timeline, seconds: Times, window: Ints, settings: SceneSettings) -> Flags:
+    """Tell for each second (T,) whether it lies in the act of the window that began last: not before, not after it."""
+    start, end = timeline.windows[np.maximum(window, 0)].T
+    part = (seconds - start) / (end - start)
+    return np.asarray((part >= settings.preparation) & (part < 1.0 - settings.result))
 
 
 def _objects_in_view(domain: Domain, task: Task, timeline: Timeline, seconds: Times, settings: SceneSettings) -> Matrix:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from stepline.nasva.settings import AlignerSettings
+from stepline.nasva.settings import AlignerSettings, UnshownTexts
 from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Processes, Seed, Settings
 from stepline.sieve_swap.settings import PairingSettings, SwapSettings
 from stepline.vision.settings import WitnessSettings
@@ -161,6 +161,7 @@ class PlacingSettings(Settings):
     """How the refined network places the steps for good."""
 
     calibrate: bool = True  # P(shown) against texts of other videos; false: every labelled step counts as shown
+    unshown: UnshownTexts = "unlike"  # which texts of other videos stand for steps that a video does not show
     shown_rate: Fraction | None = 0.6  # share of the steps that is shown; NaSVA table 5: 0.606; none: estimated
     aligner: AlignerSettings = AlignerSettings()
 

@@ -27,6 +27,7 @@ FeatureScale: TypeAlias = Literal["unit_variance", "none"]
 LossForm: TypeAlias = Literal["paper", "release"]
 AlignabilityTargets: TypeAlias = Literal["kept", "agreement"]
 OrderDraw: TypeAlias = Literal["sample", "batch"]
+UnshownTexts: TypeAlias = Literal["other task", "same task", "unlike"]
 
 
 class AlignerNetworkSettings(Settings):

@@ -24,7 +24,8 @@ from stepline.nasva.dataset import matching_rows
 from stepline.nasva.fit_calibration import calibrate_by_foreign_texts
 from stepline.nasva.predict import place_steps
 from stepline.nasva.settings import AlignerNetworkSettings, AlignerRunSettings
-from stepline.records import Record
+from stepline.nasva.unshown_texts import unshown_texts
+from stepline.records import Matrix, Record
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet
 from stepline.training.sources import LabelledTexts, labelled_texts
@@ -101,14 +102,16 @@ def refine(dataset: DatasetContext) -> None:
     left_out = read_left_out(last_folder(dataset))
     reasons = {omitted.id: omitted.reason for omitted in refined.omitted if omitted.what == "step"}
     texts: list[LabelledTexts] = []  # records do not fit into memory
+    tasks: list[str | None] = []
     for record in read_parquet(folder / REFINED):
         if record.steps:
             texts += labelled_texts([record], "step")
+            tasks.append(record.video.task)
         else:
             reasons[record.id] = NO_REFINED_STEP
     left_out |= {id: StageFailure(id, "refine", "left out", reason) for id, reason in reasons.items()}
     placing = dataset.recipe.place
-    aligner, report = calibrate(load_aligner(folder / "aligner.safetensors"), texts, vectors, placing)
+    aligner, report = calibrate(load_aligner(folder / "aligner.safetensors"), texts, tasks, vectors, placing)
     dataset.say(report)
     records = (record for record in read_parquet(folder / REFINED) if record.steps)
     placed = (place_finally(record, aligner, vectors, placing) for record in records)
@@ -122,29 +125,37 @@ class StepVectors:
     features: FeatureStore
     texts: FeatureStore
 
-    def fit(self, loaded: LoadedAligner, video: str, texts: LabelledTexts, settings: PlacingSettings) -> TextScores:
-        """Return how the steps of one video fit another, or itself.
-
-        Raises StoreError where the stored vectors are of other texts than the steps.
-        """
+    def of(self, texts: LabelledTexts) -> Matrix:
+        """Return the vectors (K, C) of a video's steps. Raises StoreError where the stored ones are of other texts."""
         rows = matching_rows(texts, self.texts)
         if rows is None:
             raise StoreError(f"{texts.video}: its step vectors are of other texts; remove the stage's folder")
-        vectors = np.ascontiguousarray(self.texts.matrix(texts.video)[rows])  # (K, C)
+        return np.ascontiguousarray(self.texts.matrix(texts.video)[rows])
+
+    def fit(self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings) -> TextScores:
+        """Return how steps (K, C) fit a video, their own or another."""
         return score_texts(loaded.aligner, self.features.read(video), vectors, settings=settings.aligner)
 
 
 def calibrate(
-    loaded: LoadedAligner, videos: Sequence[LabelledTexts], vectors: StepVectors, settings: PlacingSettings
+    loaded: LoadedAligner,
+    videos: Sequence[LabelledTexts],
+    tasks: Sequence[str | None],
+    vectors: StepVectors,
+    settings: PlacingSettings,
 ) -> tuple[LoadedAligner, str]:
     """Return the network with P(shown) fitted to its own videos, stored beside it, and a line that says how it went."""
     if not settings.calibrate:
         return loaded, "not calibrated, as the recipe says"
-    half = max(1, len(videos) // 2)
-    shifted = [*videos[half:], *videos[:half]]
-    own = (vectors.fit(loaded, one.video, one, settings) for one in videos)
-    # Texts of another video are what is surely not shown.
-    foreign = (vectors.fit(loaded, one.video, other, settings) for one, other in zip(videos, shifted, strict=True))
+
+    def read(index: int) -> Matrix:
+        return vectors.of(videos[index])
+
+    own = (vectors.fit(loaded, one.video, vectors.of(one), settings) for one in videos)
+    foreign = (
+        vectors.fit(loaded, one.video, np.ascontiguousarray(read(other)[rows]), settings)
+        for one, (other, rows) in zip(videos, unshown_texts(tasks, read, settings.unshown), strict=True)
+    )
     try:
         mode, rate = settings.aligner.mode, settings.shown_rate
         calibration, fraction = calibrate_by_foreign_texts(loaded, own, foreign, mode=mode, rate=rate)
@@ -156,7 +167,8 @@ def calibrate(
 
 def place_finally(record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings) -> Record:
     """Return a record with its steps placed anew: spans, score and status."""
-    fit = vectors.fit(loaded, record.video.id, next(labelled_texts([record], "step")), settings)
+    steps = vectors.of(next(labelled_texts([record], "step")))
+    fit = vectors.fit(loaded, record.video.id, steps, settings)
     duration = record.video.duration
     grounding = place_steps(record.steps, fit, loaded.calibration, settings=settings.aligner, duration=duration)
     network = {"network": "self-trained", "calibrated": loaded.calibration is not None}

@@ -1,0 +1,102 @@
+"""P(shown) without truth, by which texts stand for what is not shown, in the simulated world (version 2 and 1).
+
+    python benchmarks/shown_negatives.py            # about 2 CPU minutes, less where the networks are there already
+
+`stepline curate` fits P(shown) of a step to texts that a video surely does not show (`nasva/fit_calibration.py`): those
+of other tasks (before), of another video of the same task, or of these the half that is least like the video's own. The
+network is that of `python -m research nasva-tables --table labellers` ("two teachers that agree within 4 s"), taken
+from, or trained into, its folder. Judged by the planted truth about the written steps of the videos that it was trained
+on, as in curate: ROC-AUC and calibration error (ECE, ten bins) of P(shown). "best cosine" needs no fit, "told the
+truth" is the fit to the truth of the other half of the videos: the most that the regression's numbers allow.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+from research.nasva.rows import LABELLERS, NasvaSize, WorldName, sized
+from research.nasva.trials import NasvaTrials
+from stepline.evaluate.calibration import calibration_error
+from stepline.evaluate.ranking import roc_auc
+from stepline.nasva.align import TextScores, score_texts
+from stepline.nasva.calibration import calibration_features
+from stepline.nasva.checkpoint import LoadedAligner
+from stepline.nasva.fit_calibration import calibrate_by_foreign_texts, cross_validate
+from stepline.nasva.unshown_texts import unshown_texts
+
+OUT = Path(__file__).resolve().parent / "results" / "shown_negatives.json"
+KINDS = ("other task", "same task", "unlike")
+RATE = 0.6  # as in curate; NaSVA's table 5
+NETWORK = LABELLERS["two teachers that agree within 4 s"]
+WORLDS: Sequence[WorldName] = ("short", "short-2")
+
+Figures = dict[str, dict[str, float]]
+
+
+def measured(trials: NasvaTrials, seed: int, world: WorldName, size: NasvaSize) -> Figures:
+    """Return the area and the error of P(shown) by each kind of negatives."""
+    trial = sized(NETWORK.changed(world=world), size, seed)
+    videos = trials.corpus(trial).videos
+    loaded = LoadedAligner(trials.network(trial), trials.folder / trial.key, "", None, None)
+
+    def fit(index: int, other: int, rows: Sequence[int] | slice) -> TextScores:
+        vectors = np.ascontiguousarray(videos[other].step_vectors[rows])
+        return score_texts(loaded.aligner, videos[index].features, vectors)
+
+    own = [fit(index, index, slice(None)) for index in range(len(videos))]
+    truths = [video.truth.any(axis=1) for video in videos if video.truth is not None]
+    truth = np.concatenate(truths)
+    told = cross_validate(list(zip(own, truths, strict=True)))
+    found: Figures = {
+        "best cosine": {"area": told.area_before, "error": told.error_before},
+        "told the truth": {"area": told.area_after, "error": told.error_after},
+    }
+    tasks = [video.task for video in videos]
+    for kind in KINDS:
+        chosen = list(unshown_texts(tasks, lambda index: videos[index].linking, kind))
+        foreign = [fit(index, other, rows) for index, (other, rows) in enumerate(chosen)]
+        calibration, _ = calibrate_by_foreign_texts(loaded, own, foreign, rate=RATE)
+        p = np.concatenate([calibration.modes["step"](calibration_features(one)) for one in own])
+        found[kind] = {"area": roc_auc(truth.astype(float), p), "error": calibration_error(truth, p)}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--videos", type=int, default=300)
+    parser.add_argument("--trials", type=Path, default=Path("out/nasva-tables"), help="folder of the study")
+    parser.add_argument("--out", type=Path, default=OUT)
+    args = parser.parse_args()
+    size, trials = NasvaSize(videos=args.videos), NasvaTrials(args.trials / "trials")
+    runs = {world: [measured(trials, seed, world, size) for seed in range(args.seeds)] for world in WORLDS}
+    claims = [
+        {"claim": f"P(shown) by {kind} texts above by other tasks', {world}", "metric": "ROC-AUC", "published": None,
+         "gains": [100 * (run[kind]["area"] - run["other task"]["area"]) for run in found]}
+        for world, found in runs.items() for kind in KINDS[1:]
+    ]  # fmt: skip
+    tree = {"command": f"python benchmarks/shown_negatives.py --seeds {args.seeds} --videos {args.videos}",
+            "seeds": list(range(args.seeds)), "videos": args.videos, "runs": runs, "claims": claims}  # fmt: skip
+    args.out.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
+    print(table(runs))
+
+
+def table(runs: dict[WorldName, list[Figures]]) -> str:
+    """Return the figures as Markdown: mean (least to most)."""
+    lines = ["| world | texts that are not shown | ROC-AUC | ECE |", "|---|---|---|---|"]
+    for world, found in runs.items():
+        for name in found[0]:
+            cells = [[run[name][figure] for run in found] for figure in ("area", "error")]
+            said = [f"{np.mean(cell):.3f} ({min(cell):.3f} to {max(cell):.3f})" for cell in cells]
+            lines.append(f"| {world} | {name} | {said[0]} | {said[1]} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
