@@ -11,7 +11,8 @@ import click
 from stepline.cli.common import PATH, Group, json_option, out_option, progress_bars, settings_options, together
 
 NASVA_TABLES = (
-    "2", "3", "4", "8", "9", "beyond", "head", "dropout", "size", "lag", "corpus", "labellers", "unshown",
+    "2", "3", "4", "8", "9", "beyond", "head", "dropout", "size", "version-2", "lag", "corpus", "labellers",
+    "unshown",
 )  # fmt: skip
 PROCX_TABLES = (
     "baselines", "1", "3", "4", "5", "2a", "2b", "contrast", "7b", "data", "decoding", "speech",
@@ -42,7 +43,7 @@ def study_options(tables: Sequence[str], folder: str, table_help: str = "Only th
 @research.command("nasva-tables")
 @study_options(
     NASVA_TABLES, "out/nasva-tables",
-    "Only this table; lag, corpus, labellers and unshown come only when they are named.",
+    "Only this table; those from version-2 on come only when they are named.",
 )  # fmt: skip
 @click.option("--small/--full", default=True, show_default=True, help="A network of seconds, or the paper's.")
 @click.option("--videos", type=click.IntRange(min=2), help="Videos to train on, instead of the form's own number.")

@@ -70,7 +70,7 @@ def _shown_order(steps: int, settings: TimelineSettings, rng: np.random.Generato
         order, kind = np.insert(order, later, order[index]), np.insert(kind, later, REPEAT)
     if settings.previewed:
         chosen = np.flatnonzero((rng.random(len(order)) < settings.previewed) & (kind == FIRST))
-        for index in chosen[::-1]:
+        for index in chosen + np.arange(len(chosen)):  # each preview moves what follows it by one
             before = int(rng.integers(0, index + 1))
             order, kind = np.insert(order, before, order[index]), np.insert(kind, before, PREVIEW)
     return order, kind
