@@ -389,6 +389,7 @@ def _two(steps: float, said: float) -> dict[str, float]:
 
 
 INSIDE = "labels inside"
+AFTER_START = "label start - window start"
 REFINED = labelled(*PAPER)
 CENTER, AVERAGED = labelled(round_of()), labelled(round_of(teachers=2))
 BOTH = labelled(*PAPER, texts="W+S")

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from research.nasva.corpus import read_corpus
 from research.nasva.rows import (
+    AFTER_START,
     ASSERTED,
     EXPLAINED,
     INSIDE,
@@ -39,6 +40,7 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
     titles: ClassVar[Mapping[str, str]] = TITLES
     columns: ClassVar[Sequence[str]] = (STEPS, SAID, "labels kept", INSIDE)
     own_columns: ClassVar[Mapping[str, Sequence[str]]] = {
+        "lag": (STEPS, SAID, INSIDE, AFTER_START),
         **dict.fromkeys(("head", "unshown"), (STEPS, SAID, *AUC)),
         **dict.fromkeys(("2", "4", "size", "dropout"), (STEPS, SAID)),
     }  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from research.nasva.corpus import Corpus, TrainingVideo, simulated
-from research.nasva.rows import PAPER_SIZE, LabelPlan, NasvaSize, NasvaTrial
+from research.nasva.rows import AFTER_START, PAPER_SIZE, LabelPlan, NasvaSize, NasvaTrial
 from research.study import Outcome, TrialStore
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
@@ -284,8 +284,27 @@ def label_scores(videos: Sequence[TrainingVideo], labels: Sequence[StepSpans]) -
     truths = [video.truth for video in videos if video.truth is not None]
     if not labels or len(truths) != len(videos):
         return {}
-    inside, shown = fraction_inside(labels, truths, [video.features.rate for video in videos])
-    return {"labels kept": 100 * labelled_fraction(labels), "labels inside": 100 * inside, "labels shown": 100 * shown}
+    rates = [video.features.rate for video in videos]
+    inside, shown = fraction_inside(labels, truths, rates)
+    return {
+        "labels kept": 100 * labelled_fraction(labels), "labels inside": 100 * inside, "labels shown": 100 * shown,
+        AFTER_START: median_after_start(labels, truths, rates),
+    }  # fmt: skip
+
+
+def median_after_start(labels: Sequence[StepSpans], truths: Sequence[Mask], rates: Sequence[float]) -> float:
+    """Return the median seconds from the start of the nearest window that shows a text to that of its label.
+
+    NaN where no labelled text is shown.
+    """
+    after = []
+    for places, rows, rate in zip(labels, truths, rates, strict=True):
+        for span, row in zip(places, rows, strict=True):
+            if span is not None and row.any():
+                starts = np.flatnonzero(np.diff(row.astype(np.int8), prepend=0) == 1) / rate
+                gaps = span.start - starts
+                after.append(float(gaps[np.abs(gaps).argmin()]))
+    return float(np.median(after)) if after else float("nan")
 
 
 def _model(trial: NasvaTrial, corpus: Corpus) -> AlignerNetworkSettings:
