@@ -19,7 +19,7 @@ from stepline.settings import Count, Fraction, Positive, Settings
 Texts: TypeAlias = Literal["W", "S", "W+S"]
 LabelSource: TypeAlias = Literal["asr", "video", "planted"]
 Labeller: TypeAlias = Literal["best second", "small loss", "soft"]
-WorldName: TypeAlias = Literal["short", "short-2"]
+WorldName: TypeAlias = Literal["short", "short-2", "onset"]
 
 
 class NasvaSize(Settings):
@@ -303,7 +303,7 @@ def _second_version() -> list[NasvaRow]:
 
 LAGS: tuple[tuple[WorldName, float | None], ...] = (
     ("short", -2.0), ("short", 0.0), ("short", 2.0), ("short", 4.0), ("short-2", None), ("short-2", 0.0),
-    ("short-2", 4.0),
+    ("short-2", 4.0), ("onset", None), ("onset", 4.0),
 )  # fmt: skip
 CORPORA = (100, 300, 1000, 3000)  # videos
 WORLD_NAMES: tuple[WorldName, ...] = ("short", "short-2")
@@ -324,7 +324,8 @@ def _lags() -> list[NasvaRow]:
 
 
 def _lag_name(world: WorldName, lag: float | None) -> str:
-    return f"version {1 if world == 'short' else 2}, {'its own lag' if lag is None else f'{lag:+.0f} s'}"
+    name = {"short": "version 1", "short-2": "version 2", "onset": "version 2, act at the onset"}[world]
+    return f"{name}, {'its own lag' if lag is None else f'{lag:+.0f} s'}"
 
 
 def of_corpus(videos: int, eps2: float) -> NasvaTrial:

@@ -223,8 +223,11 @@ def version_2(world: SimulationSettings) -> SimulationSettings:
 
 
 SHORT_2 = version_2(SHORT)
+ONSET = SHORT_2.model_copy(   # a window that shows its act at once and then what came of it: a dial, not fitted
+    update={"scene": SHORT_2.scene.model_copy(update={"preparation": 0.0, "result": 0.7, "seen_around_act": 0.0})}
+)  # fmt: skip
 
 WORLDS: dict[str, SimulationSettings] = {
     "short": SHORT, "youcook2": YOUCOOK2, "tasty": TASTY, "easy": EASY,
-    "short-2": SHORT_2, "youcook2-2": version_2(YOUCOOK2),
+    "short-2": SHORT_2, "youcook2-2": version_2(YOUCOOK2), "onset": ONSET,
 }  # fmt: skip
