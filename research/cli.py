@@ -12,7 +12,7 @@ from stepline.cli.common import PATH, Group, json_option, out_option, progress_b
 
 NASVA_TABLES = (
     "2", "3", "4", "8", "9", "beyond", "head", "dropout", "size", "version-2", "lag", "corpus", "labellers",
-    "unshown",
+    "labellers-1", "unshown",
 )  # fmt: skip
 PROCX_TABLES = (
     "baselines", "1", "3", "4", "5", "2a", "2b", "contrast", "7b", "data", "decoding", "speech",

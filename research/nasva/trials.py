@@ -179,14 +179,14 @@ def small_loss_labels(
 def label_losses(scores: Matrix, places: StepSpans, video: TrainingVideo) -> Matrix:
     """Return the InfoNCE of each text's label (K,) by cosines (K, T); NaN where a text has none."""
     shown = label_matrix([[span] if span is not None else [] for span in places], video.features)  # (K, T)
-    p = softmax(scores.astype(np.float64) / TEMPERATURE)
+    p = softmax(np.asarray(scores, dtype=np.float64) / TEMPERATURE)
     mass = (p * shown).sum(axis=1)
     return np.where(shown.any(axis=1), -np.log(np.maximum(mass, 1e-12)), np.nan)
 
 
 def soft_labels(matrices: Sequence[Sequence[Matrix]]) -> list[Matrix]:
     """Return P(second) of every text (K, T), summed up along the seconds: the softmax of its teachers' mean cosines."""
-    means = (np.mean(each, axis=0, dtype=np.float64) for each in zip(*matrices, strict=True))
+    means = (np.asarray(np.mean(each, axis=0), dtype=np.float64) for each in zip(*matrices, strict=True))
     return [np.cumsum(softmax(mean / TEMPERATURE), axis=1).astype(np.float32) for mean in means]
 
 
