@@ -25,10 +25,10 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.sieve_swap.agreement.quantities import FUNCTION, stem
 from stepline.sieve_swap.content_words import generic_words
 from stepline.sieve_swap.pairing import PairFinder, WordSets, WordVocabulary
 from stepline.sieve_swap.settings import PairingSettings
+from stepline.writing.quantities import FUNCTION, stem
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "recipes_json" / "recipes.json.gz"
 OUT = Path(__file__).resolve().parent / "results" / "pairing.json"

@@ -244,7 +244,14 @@ CASES = (
     ),
     Case(
         "two vision-language models",
-        options("--set", "vision.witness.base_url=http://127.0.0.1:9/v1", "--set", "vision.witness.gguf=m.gguf"),
+        options(
+            "--set",
+            "vision.witness.base_url=http://127.0.0.1:9/v1",
+            "--set",
+            "vision.witness.gguf=m.gguf",
+            "--set",
+            "vision.witness.projector=p.gguf",
+        ),
         "vision.witness: name who answers",
     ),
     Case("a dry run that concerns nobody", options("--dry-run"), "vision.witness.base_url=URL"),

@@ -1,4 +1,4 @@
-"""Pictures of a video in chat messages: lettered, as JPEG data, one by one or in one sheet; about how many tokens."""
+"""Pictures and clips of a video in chat messages: lettered, one by one or in one sheet; about how many tokens."""
 
 import base64
 import io
@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from stepline.chat.servers import Content
+from stepline.chat.settings import VideoForm
 
 LETTERS = "ABCDEFGHIJKLMNOPQRST"
 ACROSS = 4  # pictures side by side in one
 TEXT_TOKENS, PICTURE_TOKENS = 4, 750  # characters and pixels of a token, about; providers' own rules lie around it
 
-PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]  # seconds -> a JPEG of each that there is
+# Seconds -> a JPEG of each that there is, or an mp4 of what is around it.
+PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,18 @@ class VideoPictures:
     start: float = 0.0
 
 
-def with_pictures(text: str, pictures: Sequence[bytes], *, together: bool) -> Content:
-    """Return a message of a text and pictures (JPEG), each after its letter. together: all of them in one."""
+def with_pictures(
+    text: str, pictures: Sequence[bytes], *, together: bool = False, video: VideoForm | None = None
+) -> Content:
+    """Return a message of a text and pictures (JPEG), each after its letter. together: all of them in one.
+
+    video: of the parts of clips (mp4), where those stand in place of pictures.
+    """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if together:
         return [*parts, _picture(side_by_side(pictures))]
     for letter, picture in zip(LETTERS, pictures, strict=False):
-        parts += [{"type": "text", "text": f"{letter}:"}, _picture(picture)]
+        parts += [{"type": "text", "text": f"{letter}:"}, _clip(picture, video) if video else _picture(picture)]
     return parts
 
 
@@ -74,3 +81,11 @@ def jpeg(image: Any) -> bytes:
 def _picture(data: bytes) -> dict[str, Any]:
     url = "data:image/jpeg;base64," + base64.b64encode(data).decode("ascii")
     return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _clip(data: bytes, form: VideoForm) -> dict[str, Any]:
+    """Return the part of a clip: as vLLM, SGLang and hosted servers take it, or as llama.cpp does."""
+    text = base64.b64encode(data).decode("ascii")
+    if form == "input_video":
+        return {"type": "input_video", "input_video": {"data": text}}
+    return {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{text}"}}

@@ -292,6 +292,7 @@ class LocalModel:
             self.name += f" {_fingerprint(projector)}"
         self._path = path
         self._server: Any = None
+        self._runs = False  # whether the server ever came to a question
 
     def ask(self, question: Content, *, seed: int, until: float, schema: Schema | None = None) -> Answer:
         """Return the model's answer. Raises RequestError when time runs out or the chunk does not fit its context."""
@@ -313,7 +314,11 @@ class LocalModel:
                     ends.append(choice["finish_reason"])
             return time.monotonic() > until
 
-        self._server.handle_chat_completions(self._request(question, seed, schema), take)
+        try:
+            self._server.handle_chat_completions(self._request(question, seed, schema), take)
+        except RuntimeError as error:
+            raise RequestError(f"the model refused the question ({str(error)[:120]})", passing=False) from error
+        self._runs = True
         if faults:
             raise RequestError(f"the model refused the question ({faults[0]})", passing=False)
         if not ends:
@@ -322,6 +327,10 @@ class LocalModel:
 
     def close(self) -> None:
         """Free the model's memory."""
+        if self._server is not None and not self._runs:
+            # xllamacpp waits for ever where a server is freed before its own thread began: a word shows that it has.
+            word = {"messages": [{"role": "user", "content": "."}], "max_tokens": 1, "stream": True}
+            self._server.handle_chat_completions(word, lambda _: False)
         self._server = None
 
     def _request(self, question: Content, seed: int, schema: Schema | None) -> dict[str, Any]:
@@ -363,7 +372,10 @@ def _load(path: Path, settings: ChatSettings) -> Any:
     try:
         server = library.Server(parameters)
     except (RuntimeError, ValueError) as error:
-        raise ModelError(f"{path}: llama.cpp cannot load it ({str(error)[:100]}); give another GGUF file") from error
+        named = f"{path}: llama.cpp cannot load it"
+        if settings.projector_file is not None:
+            named = f"{path} and {settings.projector_file}: llama.cpp cannot load them together"
+        raise ModelError(f"{named} ({str(error)[:100]}); give another GGUF file") from error
     logger.info("loaded %s in %.1f s", path.name, time.perf_counter() - start)
     return server
 

@@ -244,7 +244,7 @@ def _check_by_model(
             path = media(video)
             if path is None:
                 return None
-            return read_video(path, sample.durations.get(video) or probe(path).duration, settings.witness.picture_size)
+            return read_video(path, sample.durations.get(video) or probe(path).duration, settings.witness)
 
         checked = check_by_model(sample, pictures, verdicts, settings.witness)
     for note in checked.notes:

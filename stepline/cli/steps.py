@@ -9,6 +9,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ from stepline.cli.weights import download_bar, offer_weights
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
+    from stepline.curate.audit.sentences import SentenceCheck
     from stepline.pipeline.batch import VideoResult
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import Given, Source
@@ -321,12 +323,20 @@ def ground(source: "Given", **options: Any) -> None:
 @click.argument("video", type=VIDEO)
 @out_option("Folder.", default="out")
 @click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
+@click.option("--ask", "count", type=click.IntRange(min=1), help="Have the vision-language model of "
+              "--set vision.witness.base_url=URL look at so many sentences, drawn at random.")  # fmt: skip
+@click.option("--people", type=PATH, help="With --ask: what people say of them, answers.jsonl of `annotate vnd` or "
+              "verdicts.jsonl of an audit; sentences are drawn from theirs.")  # fmt: skip
 @json_option
 @speech_options
-def judge(video: "Given", out: Path, detector: str | None, as_json: bool, **options: Any) -> None:
+def judge(
+    video: "Given", out: Path, detector: str | None, count: int | None, people: Path | None, as_json: bool,
+    **options: Any,
+) -> None:  # fmt: skip
     """Say of every sentence of VIDEO how likely the picture shows what is said, while it is said.
 
     Without --detector the wording and what is seen in the picture decide; the main job's record in OUT is used or made.
+    A model that --ask names decides nothing: it says how well judge, model and people agree.
 
     \b
     Example:
@@ -336,17 +346,71 @@ def judge(video: "Given", out: Path, detector: str | None, as_json: bool, **opti
 
     given = [f"judge.detector={json.dumps(detector)}"] if detector is not None else []
     settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
-    _, record = _find_steps(video, out, settings, options)
+    witness, check = settings.vision.witness, None
+    if count is None:
+        if people is not None:
+            raise SettingsError("--people is compared with what a vision-language model says; add --ask N")
+        _, record = _find_steps(video, out, settings, options)
+    else:
+        if not witness.named:
+            raise SettingsError("--ask asks a vision-language model; name one with --set vision.witness.base_url=URL")
+        # The judge that it is compared with must not have been moved by its answers.
+        vision = settings.vision.model_copy(update={"witness": type(witness)()})
+        request, record = _find_steps(video, out, settings.model_copy(update={"vision": vision}), options)
+        check = _check_sentences(request, record, count, people, settings)
     _say_warnings(record)
     say(f"judged by: {record.models.get('judge') or _why_nobody_judged(record)}")
     if as_json:
         rows = [{"text": s.text, "start": s.span.start, "end": s.span.end, "shown": s.shown} for s in record.sentences]
         judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
-        print_data(json.dumps(judgement, ensure_ascii=False, indent=2))
+        print_data(json.dumps(judgement | (_told(check) if check else {}), ensure_ascii=False, indent=2))
         return
-    for sentence in record.sentences:
+    for number, sentence in enumerate(record.sentences):
         shown = "  – " if sentence.shown is None else f"{sentence.shown:4.0%}"
-        print_data(f"  {clock(sentence.span.start):>7}  {shown}  {sentence.text}")
+        said = f"  {check.said.get(number, ''):<9}" if check else ""
+        print_data(f"  {clock(sentence.span.start):>7}  {shown}{said}  {sentence.text}")
+    for row in check.agreements if check else ():
+        print_data(f"{row.question}: Cohen's kappa {row} over {row.texts} sentences by {', '.join(row.people)}")
+
+
+def _check_sentences(
+    request: "Request", record: "Record", count: int, people: Path | None, settings: "StepsSettings"
+) -> "SentenceCheck":
+    """Return what a vision-language model says of so many sentences, and say how the asking went."""
+    from stepline.chat.pictures import VideoPictures
+    from stepline.curate.audit.sentences import check_sentences, read_people
+    from stepline.media import probe
+    from stepline.pipeline.part import part_info
+    from stepline.visual_questions.pictures import question_pictures
+
+    given = read_people(people, record) if people is not None else ()
+    duration = part_info(probe(request.path, settings.media), request.part).duration
+    start, witness = request.part.start if request.part is not None else 0.0, settings.vision.witness
+    read = question_pictures(request.path, witness, duration=duration, start=start, media=settings.media)
+    check = check_sentences(record, count, VideoPictures(read, duration, start), witness, people=given)
+    say(*check.asking.notes)
+    if check.asking.server:
+        spent = f"{check.asking.requests} requests, about {check.asking.tokens} tokens"
+        seconds = ", ".join(f"{second:.1f}" for second in check.asking.pictures.get(record.id, ()))
+        say(f"{check.asking.answered} of {check.asking.asked} sentences looked at in {spent}",
+            f"pictures went to {check.asking.server}: those at {seconds} s")  # fmt: skip
+    return check
+
+
+def _told(check: "SentenceCheck") -> dict[str, Any]:
+    """Return what JSON says of a vision-language model's look at some sentences."""
+    asking = check.asking
+    return {
+        "witness": {
+            "server": asking.server, "requests": asking.requests, "tokens": asking.tokens,
+            "pictures": [second for each in asking.pictures.values() for second in each],
+            "said": {str(number): said for number, said in sorted(check.said.items())},
+        },
+        "agreement": [
+            {key: None if value != value else value for key, value in asdict(row).items()}  # NaN is no JSON
+            for row in check.agreements
+        ],
+    }  # fmt: skip
 
 
 def _find_steps(

@@ -1,6 +1,7 @@
 """Clips cut out of a video, exact to the frame and to the sample, and joined to one file; copies with chapters."""
 
 import heapq
+import io
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from stepline.errors import MediaError, SettingsError
 from stepline.media.audio import AudioTimeline
 from stepline.media.container import OpenMedia, open_media, picture_rate
-from stepline.media.frames import display_size, quarter_turns
+from stepline.media.frames import Image, display_size, quarter_turns
 from stepline.media.reader import seek_before
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
@@ -54,6 +55,25 @@ def join_clips(path: Path | str, spans: Sequence[Span], out: Path, settings: Med
                 f"{path}: nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s; "
                 "the video, or what can be read of it, ends before"
             )
+
+
+def encode_clip(images: Sequence[Image], rate: float) -> bytes:
+    """Return pictures (H, W, 3) of one size as an mp4 (H.264) without sound that shows `rate` of them a second."""
+    import av
+
+    height, width = images[0].shape[:2]
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="mp4", options={"fflags": "+bitexact"}) as clip:
+        name = "libx264" if "libx264" in av.codecs_available else "h264"
+        stream = clip.add_stream(name, rate=Fraction(rate).limit_denominator(1001), options=ENCODING)
+        context = stream.codec_context
+        context.width, context.height = width + width % 2, height + height % 2  # 4:2:0 needs even sides
+        context.pix_fmt, context.thread_count = "yuv420p", 1
+        for image in images:
+            picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+            clip.mux(stream.encode(picture.reformat(context.width, context.height, format="yuv420p")))
+        clip.mux(stream.encode(None))
+    return buffer.getvalue()
 
 
 def join_tracks(picture: Path, sound: Path, out: Path, settings: MediaSettings | None = None) -> None:

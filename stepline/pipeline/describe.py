@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from stepline.errors import SettingsError
+from stepline.outputs.text import one_line
 from stepline.pipeline.networks import Networks, fingerprint, load_describer
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.procx.settings import DescribeSettings
@@ -16,6 +17,7 @@ from stepline.vision.settings import WitnessSettings
 
 if TYPE_CHECKING:
     from stepline.procx.checkpoint import LoadedProcx as LoadedDescriber
+    from stepline.vision import ScreenText
 
 FROM_PICTURES = "speech tells no step; the steps are told from the pictures, by a trained network"
 FROM_WITNESS = "nobody speaks; the steps are told from the pictures, by a vision-language model"
@@ -103,6 +105,37 @@ def with_seen_steps(
         return tuple(steps), None
     scores = np.stack([row for row in rows if row is not None])
     return tuple(steps), Alignment(tuple(step.text for step in steps), scores, alignment.rate, alignment.kind)
+
+
+READ_NEAR = 1.0  # s from a picture within which a line on screen counts as read in it; lines are read once a second
+UNREAD = "against: nobody says the amount {}, and it is not read in the picture: the model's claim"
+READ = "for: the amount {} stands on screen: {}"
+
+
+def check_amounts(step: Step, transcript: Transcript, lines: "Sequence[ScreenText]", start: float = 0.0) -> Step:
+    """Return the step with a remark on each amount in it that a model took from a picture: read there too, or not.
+
+    Amounts that a sentence of its sources says need none. lines: text on screen, by an own reader that misses small
+    letters. start: second of the whole video at which the part begins in which the lines stand.
+    """
+    from stepline.visual_questions.describe import SEEN
+    from stepline.writing.llm.writer import named_seconds
+    from stepline.writing.quantities import quantities
+
+    seconds = [second - start for second in named_seconds(step)]
+    seen = [Span(max(0.0, second - READ_NEAR), second + READ_NEAR) for second in seconds]
+    seen += step.spans if SEEN in step.seen else ()
+    if not seen:
+        return step
+    said = [amount for index in step.sources for amount in quantities(transcript.sentences[index].text)]
+    standing = [line for line in lines if any(line.span.overlap(span) > 0 for span in seen)]
+    remarks = []
+    for amount in quantities(step.text):
+        if any(amount.is_same(other) for other in said):
+            continue
+        read = [line.text for line in standing if any(amount.is_same(other) for other in quantities(line.text))]
+        remarks.append(READ.format(amount, one_line(read[0])) if read else UNREAD.format(amount))
+    return step.model_copy(update={"seen": (*step.seen, *dict.fromkeys(remarks))})
 
 
 def describe_features(request: Request, settings: StepsSettings) -> Record:

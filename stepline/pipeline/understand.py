@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from stepline.device import current_device
 from stepline.errors import MediaError, SettingsError
 from stepline.grounding.correspondence import AFTER, BEFORE, HARDLY_FIT, STANDING, is_phrase, is_said
 from stepline.outputs.text import one_line, shorten, shown_span
-from stepline.pipeline.describe import FROM_WITNESS, Descriptions, describe_pictures, with_seen_steps
+from stepline.pipeline.describe import FROM_WITNESS, Descriptions, check_amounts, describe_pictures, with_seen_steps
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.part import features_within, in_whole_video, part_info, transcript_within
 from stepline.pipeline.request import Request, StepsSettings
@@ -162,11 +163,16 @@ def understand(
     if len(spoken) < len(inside.steps):
         pieces, asked_before = _shots(visual, math.ceil(duration)), settings.vision.witness
         steps, alignment = with_seen_steps(inside.steps, steps, alignment, pieces, duration, asked_before)
+    read = partial(check_amounts, transcript=transcript, lines=visual.cues.lines if visual.cues else (),
+                   start=request.part.start if request.part is not None else 0.0)  # fmt: skip
+    if settings.writing.llm.pictures:
+        steps = tuple(map(read, steps))
     pictures = describe_pictures(networks.describer, visual.features, transcript, steps, settings.procx, duration)
     if settings.vision.witness.named and visual.features is not None and not (
         transcript.sentences or request.texts
     ):  # fmt: skip
         pictures = describe_by_witness(request, visual, settings, duration, pictures)
+        pictures = replace(pictures, steps=tuple(map(read, pictures.steps)))
     if info.has_picture:
         transcript, judge = judge_sentences(
             transcript, steps, alignment, visual, settings.judge, networks.detector,
@@ -338,9 +344,11 @@ def propose_steps(
     pictures, llm = None, settings.writing.llm
     if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
         from stepline.chat.pictures import VideoPictures
+        from stepline.visual_questions.pictures import picture_reader
 
         start = request.part.start if request.part is not None else 0.0
-        pictures = VideoPictures(_picture_reader(request, settings, llm.picture_size), info.duration, start)
+        read = picture_reader(request.path, llm.picture_size, start=start, media=settings.media)
+        pictures = VideoPictures(read, info.duration, start)
     return write_steps(transcript, settings.writing, pictures=pictures)
 
 
@@ -490,7 +498,7 @@ def ask_witness(
         grounding.steps,
         grounding.alignment,
         _shots(visual, grounding.alignment.scores.shape[1]),
-        _picture_reader(request, settings, settings.vision.witness.picture_size),
+        _question_pictures(request, settings, duration),
         duration=duration,
         settings=settings.vision.witness,
         ground=settings.nasva.ground,
@@ -509,7 +517,7 @@ def describe_by_witness(
 
     told = describe_places(
         _shots(visual, math.ceil(duration)),
-        _picture_reader(request, settings, settings.vision.witness.picture_size),
+        _question_pictures(request, settings, duration),
         duration=duration,
         settings=settings.vision.witness,
         found=found.steps,
@@ -528,19 +536,13 @@ def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
 
 
-def _picture_reader(request: Request, settings: StepsSettings, size: int) -> "PictureReader":
-    """Return what reads JPEGs of a video, or of its part, by their seconds. size: pixels of the shorter side."""
-    from stepline.chat.pictures import jpeg
-    from stepline.media import read_frames_at
+def _question_pictures(request: Request, settings: StepsSettings, duration: float) -> "PictureReader":
+    """Return what reads what a vision-language model is shown of a video, or of its part, by seconds."""
+    from stepline.visual_questions.pictures import question_pictures
 
     start = request.part.start if request.part is not None else 0.0
-
-    def pictures(seconds: Sequence[float]) -> dict[float, bytes]:
-        wanted = {start + second: second for second in seconds}
-        frames = read_frames_at(request.path, list(wanted), settings=settings.media, shorter=size)
-        return {wanted[frame.time]: jpeg(frame.image) for frame in frames}
-
-    return pictures
+    witness = settings.vision.witness
+    return question_pictures(request.path, witness, duration=duration, start=start, media=settings.media)
 
 
 def doing_by_second(

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from stepline.chat.settings import ChatSettings
+from stepline.chat.settings import ChatSettings, VideoForm
 from stepline.plugins import choice
 from stepline.settings import Batch, CountOrZero, Fraction, Positive, Settings
 
@@ -24,6 +24,9 @@ class WitnessSettings(ChatSettings):
     steps: Annotated[int, Field(ge=1, le=10)] = 3  # that one question asks about, of the same pictures
     together: bool = False  # put the pictures of a question side by side in one, for servers that take one
     picture_size: Annotated[int, Field(ge=64, le=2048)] = 336  # pixels of a picture's shorter side
+    video: VideoForm | None = None  # show clips, not pictures: video_url (vLLM, hosted ones) or input_video (llama.cpp)
+    clip_seconds: Annotated[float, Field(gt=0.0, le=60.0)] = 3.0  # of a clip, around the second of its place
+    clip_rate: Annotated[float, Field(gt=0.0, le=30.0)] = 2.0  # pictures a second of a clip
     describe: bool = False  # have every place described once first, for all steps, by at most half of the requests
     least_gain: Fraction = 0.005  # rise of P(a step's likeliest place is right) that a question must promise
     right: Positive = 4.0  # answers of this model that were right in other videos; by default as if of 5
@@ -44,6 +47,27 @@ class WitnessSettings(ChatSettings):
     def projector_file(self) -> Path | None:
         """The GGUF file of the projector."""
         return self.projector
+
+    @property
+    def pictures_a_clip(self) -> int:
+        """How many pictures stand for a place: those of a clip, or one."""
+        return 1 if self.video is None else max(1, round(self.clip_seconds * self.clip_rate))
+
+    @model_validator(mode="after")
+    def _sees_one_way(self) -> "WitnessSettings":
+        if self.gguf is not None and self.projector is None:
+            raise ValueError("a GGUF sees with a projector alone; name its file as projector")
+        if self.video is not None and self.together:
+            raise ValueError("together puts pictures side by side; leave it off where video shows clips")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_clips(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store what concerns clips only where some are shown: results of pictures stay what they are."""
+        tree: dict[str, Any] = stored(self)
+        for name in () if self.video is not None else ("video", "clip_seconds", "clip_rate"):
+            tree.pop(name, None)
+        return tree
 
 
 class VisionSettings(Settings):

@@ -26,8 +26,9 @@ from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.records import Alignment, Step
 from stepline.vision.settings import WitnessSettings
+from stepline.visual_questions.pictures import clip_report
 from stepline.visual_questions.places import move_steps, picture_seconds, place_beliefs, video_places
-from stepline.visual_questions.questions import QUESTION, Reply, choice_question, choice_schema, read_choices
+from stepline.visual_questions.questions import QUESTION, Reply
 from stepline.visual_questions.reliability import Ballot, Beliefs, expected_gain, infer, likeliest_places
 from stepline.visual_questions.runner import QuestionRunner, tokens_at_most
 
@@ -105,7 +106,7 @@ def ask_about_steps(
     finally:
         opened.close()
     trusted = 1 - beliefs.useless >= TRUSTED
-    report = _report(asked, steps, opened, limits, beliefs, trusted, start)
+    report = _report(asked, steps, opened, limits, beliefs, trusted, start) | clip_report(settings)
     if told.seconds:
         report["descriptions"] = {"pictures": [start + second for second in told.seconds], "words": list(told.words)}
     notes = _notes(asked, beliefs, trusted=trusted)
@@ -182,14 +183,7 @@ def _ask_while_worth_it(
     beliefs = infer(prior, described, settings.right, settings.wrong)
 
     def answer(question: Question) -> tuple[Reply, ...]:
-        texts, shown = [steps[k].text for k in question.steps], [known[second] for second in question.seconds]
-        return runner.ask(
-            [QUESTION, *texts],
-            shown,
-            lambda reminded: choice_question(texts, shown, together=settings.together, reminded=reminded),
-            choice_schema(len(texts), len(shown)),
-            lambda text: read_choices(text, len(texts), len(shown)),
-        )
+        return runner.choose([steps[k].text for k in question.steps], [known[second] for second in question.seconds])
 
     while limits.sent < settings.requests and not _found_out(beliefs, asked):
         count = min(workers, settings.requests - limits.sent)
@@ -332,8 +326,9 @@ def _plan(
     planned = choose_questions(beliefs, (), steps, seconds, settings, rng, settings.requests)
     tokens = [tokens_at_most([QUESTION, *(steps[k].text for k in q.steps)], len(q.choices), settings) for q in planned]
     most = min(settings.tokens, max(tokens, default=0) * settings.requests)
+    shown = "pictures" if settings.video is None else "clips"
     limits = f"at most {settings.requests} requests, {most} tokens and {settings.deadline:g} s"
-    note = f"dry run: a vision-language model would be asked {limits}; first on {len(planned)} sets of pictures"
+    note = f"dry run: a vision-language model would be asked {limits}; first on {len(planned)} sets of {shown}"
     questions: list[JsonValue] = [
         {"steps": [steps[k].id for k in q.steps], "pictures": [start + second for second in q.seconds]} for q in planned
     ]
@@ -343,5 +338,6 @@ def _plan(
         "requests": settings.requests,
         "tokens": most,
         "seconds": settings.deadline,
+        **clip_report(settings),
     }
     return report, note

@@ -16,6 +16,7 @@ from stepline.chat.requests import RequestLimits, open_cache
 from stepline.chat.servers import Server, open_server
 from stepline.records import Rejected, Span, Step
 from stepline.vision.settings import WitnessSettings
+from stepline.visual_questions.pictures import clip_report
 from stepline.visual_questions.places import video_places
 from stepline.visual_questions.questions import Reply
 from stepline.visual_questions.runner import QuestionRunner
@@ -79,6 +80,7 @@ def describe_places(
         "tokens": limits.used,
         "pictures": [start + second for _, second in looked],
         "described": [reply.after for reply in replies],
+        **clip_report(settings),
     }
     if settings.dry_run:
         count = -(-len(rows) // settings.choices)

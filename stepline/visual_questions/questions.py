@@ -15,6 +15,7 @@ from typing import Any
 from stepline.chat import quoted
 from stepline.chat.pictures import LETTERS, with_pictures
 from stepline.chat.servers import Content, Schema
+from stepline.chat.settings import VideoForm
 from stepline.limits import parse_json
 from stepline.writing.llm.prompts import read_reply
 
@@ -54,19 +55,34 @@ class Reply:
 
 
 def choice_question(
-    steps: Sequence[str], pictures: Sequence[bytes], *, together: bool = False, reminded: bool = False
+    steps: Sequence[str],
+    pictures: Sequence[bytes],
+    *,
+    together: bool = False,
+    video: VideoForm | None = None,
+    reminded: bool = False,
 ) -> Content:
-    """Return the message that asks in which of the pictures (JPEG) each step is done. together: all of them in one."""
+    """Return the message that asks in which of the pictures (JPEG) each step is done. together: all of them in one.
+
+    video: of clips (mp4), where those stand in place of pictures.
+    """
     letters = LETTERS[: len(pictures)]
     lines = [f"{n}. <step>{quoted(step)[:LONGEST_STEP]}</step>" for n, step in enumerate(steps, start=1)]
-    text = QUESTION.format(steps="\n".join(lines), letters=", ".join(letters))
-    return with_pictures(text + (REMINDER if reminded else ""), pictures, together=together)
+    text = _of_clips(QUESTION, video).format(steps="\n".join(lines), letters=", ".join(letters))
+    return with_pictures(text + (REMINDER if reminded else ""), pictures, together=together, video=video)
 
 
-def description_question(pictures: Sequence[bytes], *, together: bool = False, reminded: bool = False) -> Content:
-    """Return the message that asks what is done in each picture (JPEG)."""
-    text = DESCRIPTION.format(letters=", ".join(LETTERS[: len(pictures)]))
-    return with_pictures(text + (DESCRIPTION_REMINDER if reminded else ""), pictures, together=together)
+def description_question(
+    pictures: Sequence[bytes], *, together: bool = False, video: VideoForm | None = None, reminded: bool = False
+) -> Content:
+    """Return the message that asks what is done in each picture (JPEG); together, video: as of `choice_question`."""
+    text = _of_clips(DESCRIPTION, video).format(letters=", ".join(LETTERS[: len(pictures)]))
+    return with_pictures(text + (DESCRIPTION_REMINDER if reminded else ""), pictures, together=together, video=video)
+
+
+def _of_clips(question: str, video: VideoForm | None) -> str:
+    """Return a question's words as they are for clips, where those stand in place of pictures."""
+    return question.replace("picture", "clip") if video is not None else question
 
 
 def description_schema(count: int) -> Schema:

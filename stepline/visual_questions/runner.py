@@ -11,10 +11,14 @@ from stepline.chat.servers import Content, RequestError, Schema, Server
 from stepline.vision.settings import WitnessSettings
 from stepline.visual_questions.questions import (
     DESCRIPTION,
+    QUESTION,
     REPLY_TOKENS,
     Reply,
+    choice_question,
+    choice_schema,
     description_question,
     description_schema,
+    read_choices,
     read_descriptions,
 )
 
@@ -82,6 +86,17 @@ class QuestionRunner:
             logger.info("%s: %s", texts[1:], [reply.refusal for reply in replies])
         return replies
 
+    def choose(self, steps: Sequence[str], pictures: Sequence[bytes]) -> tuple[Reply, ...]:
+        """Return in which of the pictures, or clips, each step is done: a reply a step."""
+        together, video = self.settings.together, self.settings.video
+        return self.ask(
+            [QUESTION, *steps],
+            pictures,
+            lambda reminded: choice_question(steps, pictures, together=together, video=video, reminded=reminded),
+            choice_schema(len(steps), len(pictures)),
+            lambda text: read_choices(text, len(steps), len(pictures)),
+        )
+
     def describe(self, pictures: Sequence[bytes]) -> list[Reply]:
         """Return what is done in each of some pictures of a video, as `after`; several a question, several at once."""
         size = self.settings.choices
@@ -91,7 +106,9 @@ class QuestionRunner:
             return self.ask(
                 [DESCRIPTION],
                 group,
-                lambda reminded: description_question(group, together=self.settings.together, reminded=reminded),
+                lambda reminded: description_question(
+                    group, together=self.settings.together, video=self.settings.video, reminded=reminded
+                ),
                 description_schema(len(group)),
                 lambda text: read_descriptions(text, len(group)),
             )
@@ -102,6 +119,9 @@ class QuestionRunner:
 
 
 def tokens_at_most(texts: Sequence[str], pictures: int, settings: WitnessSettings) -> int:
-    """Return about how many tokens a question of these words takes; a picture is twice as long as wide at most."""
-    pixels = [(settings.picture_size, 2 * settings.picture_size)] * pictures
+    """Return about how many tokens a question of these words takes; a picture is twice as long as wide at most.
+
+    pictures: or clips, of which a server sees each picture.
+    """
+    pixels = [(settings.picture_size, 2 * settings.picture_size)] * (pictures * settings.pictures_a_clip)
     return question_tokens(sum(map(len, texts)), pixels) + REPLY_TOKENS * max(len(texts) - 1, 1)

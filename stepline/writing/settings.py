@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from stepline.chat.settings import ChatServerSettings, ChatSettings
 from stepline.plugins import choice
@@ -35,6 +35,12 @@ class LlmSettings(ChatSettings, PromptSettings):
     def projector_file(self) -> Path | None:
         """The GGUF file of the projector."""
         return self.projector
+
+    @model_validator(mode="after")
+    def _sees_with_a_projector(self) -> "LlmSettings":
+        if self.pictures and self.gguf is not None and self.projector is None:
+            raise ValueError("a GGUF sees with a projector alone; name its file as projector")
+        return self
 
     @model_serializer(mode="wrap")
     def _without_pictures(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -6,45 +6,48 @@ Its verdicts lie beside the people's and never count as theirs: the manual check
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from stepline.chat.pictures import VideoPictures, jpeg
-from stepline.chat.requests import RequestLimits, open_cache, run_in_threads
+from stepline.append_log import EntryStore
+from stepline.chat.pictures import VideoPictures
+from stepline.chat.requests import RequestLimits, open_cache
 from stepline.chat.servers import Server, open_server
-from stepline.curate.audit.sample import AuditSample, AuditText
+from stepline.curate.audit.sample import AuditSample
 from stepline.curate.audit.verdicts import (
     KINDS,
     QUESTIONS,
     AnnotatorAgreement,
     Said,
     Verdict,
-    Verdicts,
     annotator_agreements,
     mean_answers,
 )
 from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.questions import QUESTION, Reply, choice_question, choice_schema, read_choices
+from stepline.visual_questions.pictures import question_pictures
 from stepline.visual_questions.runner import QuestionRunner
+from stepline.visual_questions.spot_check import cost_at_most, where_shown
 
 FILE = "model_verdicts.jsonl"  # beside the people's
-OWN = 2  # pictures of each text's own seconds; the others of a question are spread over the video
-AWAY = 3.0  # s from the texts' seconds that the others keep: next to them the same is seen
 PEOPLE, JUDGE = "people", "judge"  # the mean of all people; what the dataset believes of a sentence
 HALF = 0.5  # mean answer, or P(shown), from which it counts as a yes
 
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """What came of asking: requests sent, texts answered of those asked about, and why others were not."""
+    """What came of asking: requests and tokens sent, texts answered of those asked about, and why others were not.
+
+    server: who was asked. pictures: seconds of those that its questions held, by video.
+    """
 
     requests: int
     answered: int
     asked: int
     notes: tuple[str, ...] = ()
+    tokens: int = 0
+    server: str = ""
+    pictures: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def annotator_name(settings: WitnessSettings) -> str:
@@ -53,20 +56,15 @@ def annotator_name(settings: WitnessSettings) -> str:
     return ("model " + re.sub(r"[^\w .@-]", "-", model))[:60]
 
 
-def read_video(path: Path, duration: float, size: int) -> VideoPictures:
-    """Return pictures of a file, of so many pixels on their shorter side."""
-    from stepline.media import read_frames_at
-
-    def read(seconds: Sequence[float]) -> dict[float, bytes]:
-        return {frame.time: jpeg(frame.image) for frame in read_frames_at(path, list(seconds), shorter=size)}
-
-    return VideoPictures(read, duration)
+def read_video(path: Path, duration: float, settings: WitnessSettings) -> VideoPictures:
+    """Return pictures of a file, or clips, as the settings say."""
+    return VideoPictures(question_pictures(path, settings, duration=duration), duration)
 
 
 def check_by_model(
     sample: AuditSample,
     pictures: Callable[[str], VideoPictures | None],
-    verdicts: Verdicts,
+    verdicts: EntryStore[Verdict],
     settings: WitnessSettings,
     *,
     server: Server | None = None,
@@ -74,10 +72,11 @@ def check_by_model(
     """Ask which pictures show each text, and add the verdicts: in its own seconds, in others, or in none.
 
     pictures: of a video by its id, None where its file is not there. `settings.requests` and `tokens` hold for each
-    video. Raises WriterError where the server is not there or refuses access.
+    video; a dry run tells what they would take. Raises WriterError where the server is not there or refuses access.
     """
     opened = server or open_server(settings)
-    sent, answered, asked, notes = 0, 0, 0, []
+    sent, tokens, answered, asked, notes = 0, 0, 0, 0, []
+    shown: dict[str, tuple[float, ...]] = {}
     try:
         for video in sample.titles:
             found = pictures(video)
@@ -85,65 +84,26 @@ def check_by_model(
             if found is None:
                 notes.append(f"{video}: not asked about, its file is not on this machine")
                 continue
+            asked += len(texts)
+            if settings.dry_run:
+                most = cost_at_most(texts, found.duration, settings)
+                sent, tokens = sent + most[0], tokens + most[1]
+                continue
             limits = RequestLimits(settings.requests, settings.tokens)
             until = time.monotonic() + settings.deadline
             runner = QuestionRunner(opened, settings, open_cache(settings.cache), limits, until)
-            replies = _ask(runner, texts, found)
-            for text, said in replies:
-                verdicts.add(Verdict(asked=text.id, annotator=annotator_name(settings), said=said))
-            sent, answered, asked = sent + limits.sent, answered + len(replies), asked + len(texts)
+            told, shown[video] = where_shown(runner, texts, found)
+            for row, said in told.items():
+                verdicts.add(Verdict(asked=texts[row].id, annotator=annotator_name(settings), said=said))
+            sent, tokens, answered = sent + limits.sent, tokens + limits.used, answered + len(told)
     finally:
         opened.close()
+    if settings.dry_run:
+        notes.append(f"dry run: a vision-language model would be asked at most {sent} requests and {tokens} tokens")
+        return ModelCheck(0, 0, asked, tuple(notes))
     if answered < asked:
         notes.append(f"the vision-language model has not answered on {asked - answered} of {asked} texts")
-    return ModelCheck(sent, answered, asked, tuple(notes))
-
-
-def _ask(runner: QuestionRunner, texts: Sequence[AuditText], video: VideoPictures) -> list[tuple[AuditText, Said]]:
-    """Return the model's verdict on each text of a video that it answered on."""
-    settings = runner.settings
-    size = min(settings.steps, max(1, settings.choices // OWN))
-    groups = [texts[n : n + size] for n in range(0, len(texts), size)]
-    rng = np.random.default_rng(settings.seed)
-    seconds = [_seconds(group, video.duration, settings.choices, rng) for group in groups]
-    known = video.read(sorted({second for each in seconds for second in each}))
-    offered = [[second for second in each if second in known] for each in seconds]
-
-    def ask(number: int) -> tuple[Reply, ...]:
-        words, shown = [text.text for text in groups[number]], [known[second] for second in offered[number]]
-        return runner.ask(
-            [QUESTION, *words],
-            shown,
-            lambda reminded: choice_question(words, shown, together=settings.together, reminded=reminded),
-            choice_schema(len(words), len(shown)),
-            lambda reply: read_choices(reply, len(words), len(shown)),
-        )
-
-    kept = [n for n in range(len(groups)) if offered[n]]
-    found = run_in_threads(ask, kept, workers=runner.server.workers, until=runner.until)
-    told: list[tuple[AuditText, Said]] = []
-    for place, replies in sorted(found.items()):
-        group, shown = groups[kept[place]], offered[kept[place]]
-        for text, reply in zip(group, replies, strict=True):
-            if reply.refusal:
-                continue
-            own = reply.answer is not None and text.span.gap(shown[reply.answer]) == 0.0
-            told.append((text, "not shown" if reply.answer is None else "aligned" if own else "misplaced"))
-    return told
-
-
-def _seconds(texts: Sequence[AuditText], duration: float, count: int, rng: np.random.Generator) -> list[float]:
-    """Return the seconds of a question's pictures, shuffled: some of each text's own, the others spread evenly."""
-    last = max(0.0, duration - 0.1)
-    own = {
-        round(min(last, text.span.start + (n + 0.5) / OWN * text.span.duration), 1)
-        for text in texts
-        for n in range(OWN)
-    }
-    spread = [round(last * (n + 0.5) / count, 1) for n in range(count)]
-    others = [second for second in spread if all(text.span.gap(second) > AWAY for text in texts)]
-    more = others[:: max(1, -(-len(others) // max(1, count - len(own))))][: max(0, count - len(own))]
-    return [float(second) for second in rng.permutation(sorted(own | set(more)))][:count]
+    return ModelCheck(sent, answered, asked, tuple(notes), tokens, opened.name, shown)
 
 
 def model_agreements(
@@ -151,9 +111,10 @@ def model_agreements(
 ) -> list[AnnotatorAgreement]:
     """Return how well each model agrees with people, and on sentences with the judge: Cohen's kappa of each question.
 
-    People answer by their mean, ties as yes. The judge answers what the dataset believes: P(shown) of a sentence.
+    After them how well the judge agrees with people. People answer by their mean, ties as yes. The judge answers what
+    the dataset believes: P(shown) of a sentence.
     """
-    people, told = list(verdicts), defaultdict(list)
+    mean_person, told = _majority(sample, list(verdicts)), defaultdict(list)
     for verdict in by_model:
         told[verdict.annotator].append(verdict)
     judged = [
@@ -163,9 +124,10 @@ def model_agreements(
     ]
     agreements = []
     for own in told.values():
-        agreements += annotator_agreements(sample, [*_majority(sample, people), *own])
+        agreements += annotator_agreements(sample, [*mean_person, *own])
         agreements += [row for row in annotator_agreements(sample, [*judged, *own]) if row.question == "well aligned"]
-    return agreements
+    by_judge = annotator_agreements(sample, [*mean_person, *judged]) if told else []
+    return agreements + [row for row in by_judge if row.question == "well aligned"]
 
 
 def _majority(sample: AuditSample, verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -1,5 +1,6 @@
 """The random sample that people check: some videos, and in each of them raw sentences and final steps alike."""
 
+from collections.abc import Collection, Sequence
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -47,7 +48,7 @@ class AuditSampler:
 
     def add(self, record: Record) -> None:
         """Consider a record of the dataset; one without a sentence or a placed step is passed over."""
-        if _narrations(record) or _steps(record):
+        if narration_texts(record) or _steps(record):
             self._videos.add(record.id, record)
 
     def sample(self) -> AuditSample:
@@ -56,20 +57,31 @@ class AuditSampler:
         texts: list[AuditText] = []
         for record in records:
             chosen: list[AuditText] = []
-            for own in (_narrations(record), _steps(record)):
+            for own in (narration_texts(record), _steps(record)):
                 chosen += sorted(own, key=lambda text: random_key(self._seed, text.id))[: self._texts]
             # Another seed mixes the kinds than chose the texts, else the order of asking would tell the kind.
             texts += sorted(chosen, key=lambda text: random_key(self._seed + 1, text.id))
-        return AuditSample(
-            seed=self._seed,
-            texts=tuple(texts),
-            titles={record.id: record.video.title or record.id for record in records},
-            paths={record.id: record.video.path for record in records if record.video.path is not None},
-            durations={record.id: record.video.duration for record in records if record.video.duration is not None},
-        )
+        return _sample(records, texts, self._seed)
 
 
-def _narrations(record: Record) -> list[AuditText]:
+def sample_sentences(record: Record, count: int, *, among: Collection[str] | None = None, seed: int = 0) -> AuditSample:
+    """Return at most so many of a video's sentences, drawn at random. among: ids of those that may be drawn."""
+    texts = [text for text in narration_texts(record) if among is None or text.id in among]
+    return _sample([record], sorted(texts, key=lambda text: random_key(seed, text.id))[:count], seed)
+
+
+def _sample(records: Sequence[Record], texts: Sequence[AuditText], seed: int) -> AuditSample:
+    return AuditSample(
+        seed=seed,
+        texts=tuple(texts),
+        titles={record.id: record.video.title or record.id for record in records},
+        paths={record.id: record.video.path for record in records if record.video.path is not None},
+        durations={record.id: record.video.duration for record in records if record.video.duration is not None},
+    )
+
+
+def narration_texts(record: Record) -> list[AuditText]:
+    """Return the sentences of a video, in their order."""
     return [_audit_text(record, "narration", str(n), s.text, s.span, s.shown) for n, s in enumerate(record.sentences)]
 
 

@@ -97,7 +97,7 @@ class AnnotatorAgreement:
     """How well two or more people agree on a question, beyond chance, over the texts that all of them answered.
 
     kappa: None where it is undefined (nobody ever differs from one answer). low, high: its 95 % interval, texts of a
-    video drawn together. same: the fraction of pairs of answers that are equal.
+    video drawn together, those of a single video one by one. same: the fraction of pairs of answers that are equal.
     """
 
     question: str
@@ -167,11 +167,12 @@ def annotator_agreements(
     rows: dict[str, list[int]] = defaultdict(list)
     for row, text in enumerate(shared):
         rows[text.video].append(row)
+    together = list(rows.values()) if len(rows) > 1 else [[row] for row in range(len(shared))]
     agreements = []
     for question, yes in QUESTIONS.items():
         votes = np.array([[answers[text.id][person] in yes for person in people] for text in shared], dtype=np.int64)
         kappa, same = _kappa(votes)
-        low, high = _kappa_interval(votes, list(rows.values()), seed)
+        low, high = _kappa_interval(votes, together, seed)
         agreements.append(AnnotatorAgreement(question, people, len(votes), kappa, low, high, same))
     return agreements
 

@@ -1,6 +1,6 @@
 """Does a step say the same as the narration it replaces, as far as numbers, units and negation go? Any domain."""
 
 from stepline.sieve_swap.agreement.check import CHANGES, Polarity, change, polarity
-from stepline.sieve_swap.agreement.quantities import Quantity, quantities
+from stepline.writing.quantities import Quantity, quantities
 
 __all__ = ["CHANGES", "Polarity", "Quantity", "change", "polarity", "quantities"]

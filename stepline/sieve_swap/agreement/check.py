@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepline.sieve_swap.agreement.quantities import COUNT, FUNCTION, Quantity, quantities, stem, tokens
 from stepline.writing.extractive.english import word_set
+from stepline.writing.quantities import COUNT, FUNCTION, Quantity, quantities, stem, tokens
 
 CUES = word_set("not never no without avoid cannot cant dont wont doesnt didnt isnt shouldnt nor neither none nothing")
 SCOPE = 4  # words of meaning after a cue that it denies, within its clause; speech has no commas to end one

@@ -8,6 +8,7 @@ Letters: K steps of one reply, S sentences of its chunk.
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ BESIDE = 0.85  # a neighbour that scores this share of the best sentence is cite
 CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})  # spaCy's coarse tags of the words that carry a step
 SEEN = "seen, not said: a picture at {:.1f} s, by the writer"
 BESIDE_SPEECH = "for: the writer names what a picture at {:.1f} s shows"
+_NAMED = re.compile(r"\ba picture at (\d+\.\d) s\b")  # in both of them
 LIGHT = frozenset({"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step"})  # no sign
 
 
@@ -100,6 +102,11 @@ def cite_sources(
         else:
             dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
     return steps, dropped
+
+
+def named_seconds(step: Step) -> list[float]:
+    """Return the seconds, of the whole video, of the pictures that the writer says a step rests on."""
+    return [float(second) for words in step.seen for second in _NAMED.findall(words)]
 
 
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> Support:

@@ -233,6 +233,16 @@ class Quantity:
         slack = 0.0 if self.kind == "time" else AS_UNITS_DIFFER
         return _overlap(mine, theirs, max(slack * max(mine[1], theirs[1]), 1e-6))
 
+    def is_same(self, other: "Quantity") -> bool:
+        """Tell whether two amounts can be the same amount of one thing; a bare count needs the same thing."""
+        same_thing = self.thing == other.thing or (self.kind != COUNT and None in (self.thing, other.thing))
+        return self.kind == other.kind and same_thing and self.agrees(other)
+
+    def __str__(self) -> str:
+        """Return it as people write it: 2-3 cup."""
+        number = f"{self.low:g}" if self.low == self.high else f"{self.low:g}-{self.high:g}"
+        return f"{number} {self.unit}".strip()
+
     def _in_own_unit(self) -> tuple[float, float]:
         factor = UNITS[self.unit][1] if self.unit in UNITS else 1.0
         return self.low * factor, self.high * factor

@@ -1,0 +1,88 @@
+"""What a vision-language model and people say of one video's sentences, beside P(the picture shows it) by the judge.
+
+People's answers are those of `stepline annotate vnd` (`answers.jsonl`) or of the audit of a dataset that holds the
+video (`verdicts.jsonl`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stepline.annotate.answers import Answers
+from stepline.chat.pictures import VideoPictures
+from stepline.chat.servers import Server
+from stepline.curate.audit.model_check import ModelCheck, check_by_model, model_agreements
+from stepline.curate.audit.sample import AuditSample, narration_texts, sample_sentences
+from stepline.curate.audit.verdicts import AnnotatorAgreement, Said, Verdict, Verdicts
+from stepline.errors import DatasetError, StoreError
+from stepline.records import Record, Span
+from stepline.vision.settings import WitnessSettings
+
+
+@dataclass(frozen=True)
+class SentenceCheck:
+    """What the model says of some sentences, by their number, how the asking went, and who agrees how well."""
+
+    said: dict[int, Said]
+    asking: ModelCheck
+    agreements: tuple[AnnotatorAgreement, ...]
+
+
+class _CollectedVerdicts(list[Verdict]):
+    add = list[Verdict].append
+
+
+def check_sentences(
+    record: Record,
+    count: int,
+    video: VideoPictures,
+    settings: WitnessSettings,
+    *,
+    people: Sequence[Verdict] = (),
+    server: Server | None = None,
+) -> SentenceCheck:
+    """Ask a vision-language model about so many sentences at random, of those that people answered on where any did.
+
+    Raises WriterError where the server is not there or refuses access.
+    """
+    among = {verdict.asked for verdict in people} or None
+    sample = sample_sentences(record, count, among=among, seed=settings.seed)
+    verdicts = _CollectedVerdicts()
+    asking = check_by_model(_within(sample, video), lambda _: video, verdicts, settings, server=server)
+    seconds = {id: tuple(video.start + second for second in each) for id, each in asking.pictures.items()}
+    numbers = {text.id: number for number, text in enumerate(narration_texts(record))}
+    said = {numbers[verdict.asked]: verdict.said for verdict in verdicts}
+    return SentenceCheck(said, replace(asking, pictures=seconds), tuple(model_agreements(sample, people, verdicts)))
+
+
+def _within(sample: AuditSample, video: VideoPictures) -> AuditSample:
+    """Return the sample with the seconds of its texts as they are in the part of a video that can be looked at."""
+    spans = [Span(max(0.0, text.span.start - video.start), text.span.end - video.start) for text in sample.texts]
+    moved = zip(sample.texts, spans, strict=True)
+    return sample.model_copy(update={"texts": tuple(text.model_copy(update={"span": span}) for text, span in moved)})
+
+
+def read_people(file: Path, record: Record) -> list[Verdict]:
+    """Return what people say of a record's sentences.
+
+    Raises StoreError where the file is neither, DatasetError where it is on other sentences.
+    """
+    texts = narration_texts(record)
+    if not file.is_file():
+        raise StoreError(f"{file}: no such file; give answers.jsonl of `annotate vnd`, or verdicts.jsonl of an audit")
+    try:
+        answers = list(Answers(file))
+    except StoreError:
+        known = {text.id for text in texts}
+        given = [verdict for verdict in Verdicts(file) if verdict.asked in known]
+    else:
+        ids = {f"{record.id}:{number}": text.id for number, text in enumerate(texts)}
+        said: tuple[Said, Said] = ("not shown", "aligned")
+        given = [
+            Verdict(asked=ids[answer.clip], annotator=answer.annotator, said=said[answer.shown])
+            for answer in answers
+            if answer.clip in ids
+        ]
+    if not given:
+        raise DatasetError(f"{file}: nobody answered on a sentence of {record.id}; give answers on this video")
+    return given
