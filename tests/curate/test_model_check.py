@@ -72,7 +72,7 @@ def test_answers_become_verdicts_by_the_seconds_of_their_pictures(sample, tmp_pa
 
 
 def test_a_budget_leaves_texts_out_and_says_so(sample, tmp_path):
-    checked, said, asked = check(sample, tmp_path, knows, requests=1)
+    checked, said, asked = check(sample, tmp_path, knows, requests=1, concurrency=1)
     assert len(asked) == checked.requests == 1
     assert len(said) == checked.answered == 3
     assert "has not answered on 2 of 5 texts" in checked.notes[0]
