@@ -17,6 +17,7 @@ from stepline.curate.audit.verdicts import AnnotatorAgreement, Said, Verdict, Ve
 from stepline.errors import DatasetError, StoreError
 from stepline.records import Record, Span
 from stepline.vision.settings import WitnessSettings
+from stepline.wys2.judge import judged_span
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,9 @@ def check_sentences(
 
 
 def _within(sample: AuditSample, video: VideoPictures) -> AuditSample:
-    """Return the sample with the seconds of its texts as they are in the part of a video that can be looked at."""
-    spans = [Span(max(0.0, text.span.start - video.start), text.span.end - video.start) for text in sample.texts]
+    """Return the sample with the clips in which its sentences are judged, on the clock of the part looked at."""
+    clips = [judged_span(text.span) for text in sample.texts]
+    spans = [Span(max(0.0, clip.start - video.start), clip.end - video.start) for clip in clips]
     moved = zip(sample.texts, spans, strict=True)
     return sample.model_copy(update={"texts": tuple(text.model_copy(update={"span": span}) for text, span in moved)})
 
