@@ -1,4 +1,4 @@
-"""A live run beside the clock: python benchmarks/live.py CLIPS --cache DIR [--only NAME ...] [--loops N]
+"""A live run beside the clock: python benchmarks/live.py CLIPS --cache DIR [--only NAME ...] [--hours H | --kill]
 
 CLIPS and DIR are those of real_clips.py (labels.json; a record of each clip by the main job). Each clip is replayed as
 a run at its own pace on two cores of its own would go: pictures are looked at on one clock, sound is heard, written and
@@ -7,19 +7,24 @@ took here. So a busy machine does not change the result, but for its caches. "be
 words that tell a step, to when it is told. CPU: of both cores together, decoding among it. Words: of the main job's
 transcript, how many are heard live, and how many live ones it does not have. Against the labels: as in real_clips.py.
 
---loops N plays the first clip N times without a break, answers of the recogniser and rows of the pictures kept from the
-first rounds, and shows how the memory grows.
+--hours H plays the first clip again and again without a break, as fast as the machine goes, and shows how the memory
+grows: its real sound and pictures, the words of the main job's transcript in the place of a recogniser, the rows of
+pictures kept from the first round; voice detection, motion, writing and grounding are done anew each second.
+--kill kills a real run over the first clip by its clock, and shows when the next one goes on.
 """
 
 import argparse
 import difflib
 import gc
 import json
+import math
 import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,16 +33,15 @@ import psutil
 from real_clips import RESULTS, counts, records
 
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
-from stepline.asr.recogniser import RecogniserSwitch
 from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
-from stepline.live.hearing import Heard
+from stepline.live.hearing import Heard, Read
 from stepline.live.session import LiveOptions, LiveSession
 from stepline.media import AudioBlock, Frame, MediaReader
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.understand import FRAMES_A_ROW
 from stepline.progress import trim_memory
-from stepline.records import Record, Video
-from stepline.vision import load_backbone
+from stepline.records import Record, Span, Video, Word
+from stepline.vision import Backbone, load_backbone
 
 CORES = 2
 
@@ -198,53 +202,58 @@ def compare(clips: Path, cache: Path, names: list[str], lag: float) -> None:
     (RESULTS / "live.json").write_text(json.dumps(summary, indent=1) + "\n")
 
 
-def loop(clip: Path, times: int) -> None:
-    """Play a clip again and again without a break, and print how the memory goes."""
-    settings = StepsSettings()
-    backbone, switch = load_backbone(settings.vision), RecogniserSwitch(settings.asr)
-    known: dict[bytes, WindowTranscript] = {}
-    rows: dict[bytes, np.ndarray] = {}
-    asked = Counter[str]()
+class KnownPictures:
+    """The backbone, with the rows of pictures that it has seen before."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        self.name, self.dim, self.encode_texts = backbone.name, backbone.dim, backbone.encode_texts
+        self._backbone, self._rows = backbone, dict[bytes, np.ndarray]()
+
+    def encode_images(self, pictures: np.ndarray) -> np.ndarray:
+        """Return the row of each picture."""
+        key = pictures[:, ::8, ::8].tobytes()
+        if key not in self._rows:
+            self._rows[key] = self._backbone.encode_images(pictures)
+        return self._rows[key]
+
+
+def words_of_loop(words: Sequence[Word], length: float) -> Read:
+    """Return a recogniser that hears the words of a clip that is played again and again, each round for `length` s."""
 
     def read(window: AudioWindow) -> WindowTranscript:
-        key = window.samples.tobytes()[::64] + bytes(str(len(window.samples)), "ascii")
-        asked["read"] += 1
-        if key not in known:
-            asked["new"] += 1
-            found = switch.read(window)
-            known[key] = found.__class__(tuple(
-                word.model_copy(update={"span": _moved(word.span, -window.start)}) for word in found.words
-            ), found.language, found.log_probability)  # fmt: skip
-        kept = known[key]
-        moved = tuple(word.model_copy(update={"span": _moved(word.span, window.start)}) for word in kept.words)
-        return WindowTranscript(moved, kept.language, kept.log_probability)
+        rounds = range(int(window.start // length), int(window.end // length) + 1)
+        heard = [
+            word.model_copy(update={"span": Span(word.span.start + n * length, word.span.end + n * length)})
+            for n in rounds
+            for word in words
+            if word.span is not None and word.span.end <= length
+            and word.span.start + n * length >= window.start - 0.1 and word.span.end + n * length <= window.end
+        ]  # fmt: skip
+        return WindowTranscript(tuple(heard), "en", -0.2)
 
-    class Known:
-        """The backbone, with what it has seen before."""
+    return read
 
-        name, dim = backbone.name, backbone.dim
-        encode_texts = staticmethod(backbone.encode_texts)
 
-        def encode_images(self, pictures: np.ndarray) -> np.ndarray:
-            key = pictures[:, ::8, ::8].tobytes()
-            if key not in rows:
-                rows[key] = backbone.encode_images(pictures)
-            return rows[key]
-
+def loop(clip: Path, cache: Path, hours: float) -> None:
+    """Play a clip again and again without a break, and print how the memory goes."""
+    settings = StepsSettings()
     held = list(items(clip, settings, settings.vision.rate * FRAMES_A_ROW))
     length = float(int(max(second for second, _ in held)))
     held = [(second, item) for second, item in held if second <= length]
+    record = records(clip.parent, [clip.name], cache)[clip.name]
+    words = [word for sentence in record.sentences for word in sentence.words]
+    rounds, rows = math.ceil(hours * 3600 / length), []
     with tempfile.TemporaryDirectory() as folder:
         session = LiveSession(
-            clip.stem, settings, LiveLog(Path(folder) / "v.jsonl"), lambda _: None, LiveOptions(), Known(), read=read,
+            clip.stem, settings, LiveLog(Path(folder) / "v.jsonl"), lambda _: None, LiveOptions(),
+            KnownPictures(load_backbone(settings.vision)), read=words_of_loop(words, length),
             vtt=GrowingVtt(Path(folder) / "v.vtt"), rows=Path(folder) / "v.rows",
         )  # fmt: skip
         session.warm_up()
         clock = Clock()
         session.sources = (clock,)  # type: ignore[assignment]
-        begun = 0.0
-        for number in range(times):
-            cpu = time.process_time()
+        for number in range(rounds):
+            begun = time.process_time()
             for second, item in held:
                 clock.free = clock.end = number * length + second
                 clock.begun = time.process_time()
@@ -252,20 +261,41 @@ def loop(clip: Path, times: int) -> None:
                     session.look(Frame(item.time + number * length, item.image))
                 else:
                     session.advance([AudioBlock(item.start + number * length, item.samples)])
-            if number % max(1, times // 12) == 0 or number == times - 1:
+            spent = (time.process_time() - begun) / length
+            if number % max(1, rounds // 18) == 0 or number == rounds - 1:
+                as_it_is = psutil.Process().memory_info().rss / 2**20
                 gc.collect()
                 trim_memory()
-                size = psutil.Process().memory_info().rss / 2**20
-                begun = begun or size
-                print(f"{(number + 1) * length / 3600:.2f} h: {size:.0f} MiB, {size - begun:+.0f}; "
-                      f"{len(session.log.steps)} steps; the last round {time.process_time() - cpu:.1f} CPU s; "
-                      f"{asked['new']} of {asked['read']} windows read", flush=True)  # fmt: skip
+                trimmed = psutil.Process().memory_info().rss / 2**20
+                row = {"hours": round((number + 1) * length / 3600, 3), "MiB": round(as_it_is, 1),
+                       "MiB after malloc_trim": round(trimmed, 1), "steps": len(session.log.steps),
+                       "sentences": len(session.log.sentences), "CPU s a second": round(spent, 3)}  # fmt: skip
+                rows.append(row)
+                print(json.dumps(row), flush=True)
+                (RESULTS / "live_memory.json").write_text(
+                    json.dumps({"clip": clip.name, "rows": rows}, indent=1) + "\n"
+                )
 
 
-def _moved(span, by):  # type: ignore[no-untyped-def]
-    from stepline.records import Span
-
-    return None if span is None else Span(max(0.0, span.start + by), max(0.001, span.end + by))
+def killed(clip: Path, backbone: str) -> None:
+    """Kill a run over a clip when its first step is told, begin it again, and print when it goes on."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "stepline", "live", str(clip), "--out", folder, "--backbone", backbone]
+        first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert first.stdout is not None
+        last = next(event for event in map(json.loads, first.stdout) if event["event"] == "step_said")
+        first.kill()
+        first.wait()
+        begun = time.monotonic()
+        second = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert second.stdout is not None
+        went_on = json.loads(second.stdout.readline())
+        spent, times = time.monotonic() - begun, psutil.Process(second.pid).cpu_times()
+        second.kill()
+        second.wait()
+    assert went_on["number"] == last["number"] + 1
+    print(f"{clip.name}, {backbone}: the next event {spent:.1f} s after the restart, {times.user + times.system:.1f} "
+          f"CPU s; it was told at second {went_on['at']:.1f}, the last one before at {last['at']:.1f}")  # fmt: skip
 
 
 def main() -> None:
@@ -274,13 +304,17 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--lag", type=float, default=2.0)
-    parser.add_argument("--loops", type=int)
+    parser.add_argument("--hours", type=float)
+    parser.add_argument("--kill", action="store_true")
     options = parser.parse_args()
     truths = json.loads((options.clips / "labels.json").read_text())
     narrated = {Path(name).stem for name, truth in truths.items() if any(s.get("spoken") for s in truth["steps"])}
     names = options.only or sorted(narrated)
-    if options.loops:
-        loop(options.clips / f"{names[0]}.mp4", options.loops)
+    if options.hours:
+        loop(options.clips / f"{names[0]}.mp4", options.cache, options.hours)
+    elif options.kill:
+        for backbone in ("none", StepsSettings().vision.backbone):
+            killed(options.clips / f"{names[0]}.mp4", backbone)
     else:
         compare(options.clips, options.cache, names, options.lag)
 

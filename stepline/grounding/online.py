@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 AHEAD = 60  # seconds after now in which a step that was said may be shown; WhenAct: 5 % lie farther off than 29 s
 FOLLOWED = 30  # seconds back to which a line of a recipe may still be revised
+REVISED = 5  # seconds after which it is, though nobody spoke meanwhile: what is usual is known better by then
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class _Row:
 
 
 class OnlineGrounder:
-    """Places steps in a video as it goes on; memory and time a second do not grow with it.
+    """Places steps in a video as it goes on; memory and time a second do not grow with it, but with what is given.
 
     Steps are looked at in the last minutes alone: one that was said longer ago than `settings.context` keeps what was
     last known of it, in a video longer than two of these. Lines that nobody says are sought in the last 1.5
@@ -104,6 +105,7 @@ class OnlineGrounder:
         self._fresh = True
         self._before, self._usual = before, usual
         self._recipe: RecipeFilter | None = None
+        self._heard: tuple[Span | None, ...] = ()  # where the lines were said when `follow` was asked last
 
     def update_steps(
         self,
@@ -135,6 +137,16 @@ class OnlineGrounder:
         self._until = max(self._until, until)
         self._features, self._activity, self._on_screen = features, activity, on_screen
         self._fresh = False
+
+    def forget(self, seconds: int) -> None:
+        """Have the video begin `seconds` later: from now on all times, given and returned, count from there.
+
+        To be called where steps, transcript and pictures are given anew, without what lies before.
+        """
+        self._until -= seconds
+        self._rows = {}
+        if self._recipe is not None:
+            self._recipe.seconds -= seconds
 
     def state(self, second: float | None = None) -> StepStates:
         """Return what is known now of a second, the present one where none is named."""
@@ -175,9 +187,12 @@ class OnlineGrounder:
         conse = given.features is not None and given.features.backbone == "conse"
         penalty = settings.likeness_penalty_conse if conse else settings.likeness_penalty
         evidence = likeness_evidence(prior[:, :width], seen, said, penalty, settings, usual=self._usual)  # (K, T)
-        begins = begin_evidence(prior, said, settings)[:, :width]
+        begins = begin_evidence(prior, said)[:, :width]
         rate = shown_before_evidence(said, settings.shown_rate, None, settings)
-        anew = max(start, recipe.seconds - FOLLOWED)
+        heard = tuple(step.said for step in self._steps)
+        back = FOLLOWED if heard != self._heard or seconds % REVISED == 0 else 0
+        anew = max(start, recipe.seconds - back)
+        self._heard = heard
         recipe.update(evidence[:, anew - start :], rate, begins[:, anew - start :], start=anew)
         return recipe.state(lag, rate)
 

@@ -27,10 +27,11 @@ from stepline.grounding.fusion import Flags, likeness_weight
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 
-HYPOTHESES = 64  # states kept a second
+HYPOTHESES = 512  # states kept a second; with 64 what was cut off decided what a lag answers
 PAUSE = 25.0  # seconds without a line; CrossTask: 29, YouCook2: 9.4
 AT_ONCE = 0.3  # P(the next line begins as one ends)
 REPEATED = 0.2  # odds of a line that is done already, against one that is not; CrossTask: .24 of the segments
+BEGINS = 2  # seconds before that middle; real clips: 1.0 before the middle of the words, 104 labelled steps
 MOST = 2.5  # nats that one pair out of order costs at most
 USUAL = 200.0  # seconds that the usual likeness counts for, beside those of the video itself
 TOLD = 0.2  # P(now) from which the likeliest line is told; words alone rarely say more
@@ -210,14 +211,14 @@ def likeness_evidence(
     return np.asarray(weight * z - np.where(z.any(axis=0), weight**2 / 2, 0.0))
 
 
-def begin_evidence(prior: Array, said: Flags, settings: GroundSettings) -> Array:
+def begin_evidence(prior: Array, said: Flags) -> Array:
     """Return (K, T): log of how much likelier than at any time a line begins in a second, as its words tell.
 
-    prior: (K, T) P(the middle of its showing is t | said); it begins half a `typical` showing earlier.
+    prior: (K, T) P(the middle of its showing is t | said); it begins BEGINS earlier.
     """
     log = np.log(np.maximum(prior, 1e-12) / np.maximum(prior.mean(axis=1, keepdims=True), 1e-12))
-    half = min(round(settings.typical / 2), prior.shape[1] - 1)
-    early = np.concatenate([log[:, half:], np.repeat(log[:, -1:], half, axis=1)], axis=1)
+    back = min(BEGINS, prior.shape[1] - 1)
+    early = np.concatenate([log[:, back:], np.repeat(log[:, -1:], back, axis=1)], axis=1)
     return np.asarray(np.where(said[:, None], np.clip(early, -LIMIT, LIMIT), 0.0))
 
 

@@ -42,6 +42,9 @@ Kind: TypeAlias = Literal[
 ]
 
 
+WORDED = 50  # sentences at the end whose words are kept in memory
+
+
 class LiveEvent(FrozenModel):
     """One line of a live run. at: the source's second when it was told; the other fields as docs/live.md lists them.
 
@@ -88,20 +91,21 @@ class LiveStep(FrozenModel):
 class LiveLog:
     """The events of a run and what they add up to: sentences and steps, in the order in which they were told.
 
+    Of sentences before the last WORDED the words are on disk alone, as all events are but the last.
     Raises StoreError where the file holds anything else, or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._log = AppendLog(path, LiveEvent, lambda event: event.number, "an event of a live run")
         self.sentences: list[Sentence] = []
         self.steps: dict[str, LiveStep] = {}
         self.last: LiveEvent | None = None
         self.first: LiveEvent | None = None
         self.line: LiveEvent | None = None  # of a recipe, the last one told
         self.count, self._settled = 0, 0.0
-        for event in self._log:
+        for event in AppendLog(path, LiveEvent, lambda event: event.number, "an event of a live run"):
             self._fold(event)
+        self._log = AppendLog(path, LiveEvent, lambda _: "the last", "an event of a live run")
 
     def add(self, event: Kind, at: float, **fields: Any) -> LiveEvent:
         """Keep an event and return it. fields: as of LiveEvent."""
@@ -115,6 +119,8 @@ class LiveLog:
         self._settled = max(self._settled, event.settled)
         if event.sentence is not None:
             self.sentences.append(event.sentence)
+            if len(self.sentences) > WORDED:
+                self.sentences[-WORDED - 1] = self.sentences[-WORDED - 1].model_copy(update={"words": ()})
         if event.event == "line":
             self.line = event
         if event.step is None:

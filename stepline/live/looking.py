@@ -21,15 +21,19 @@ MARGIN = 8.0  # s that the fresh meter sees again, of which the first half is le
 
 @dataclass(frozen=True)
 class LivePicture:
-    """All that was shown up to second `until`: features (T, D) and activity, None without a picture."""
+    """What was shown from second `begin` to `until`: features (T, D) and activity, None without a picture.
 
+    Rows and cuts count from `begin`.
+    """
+
+    begin: float
     until: float
     features: FeatureSequence | None
     activity: Activity | None
 
 
 class LiveVision:
-    """Takes frames from one thread, and tells another what they show; memory grows by one row a second alone."""
+    """Takes frames from one thread, and tells another what they show; holds a row a second, until `forget`."""
 
     def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
         self._settings, self._backbone = settings, backbone
@@ -37,6 +41,7 @@ class LiveVision:
         self._lock = Lock()
         self._values = _GrowingRows(backbone.dim)
         self._motion, self._peaks, self._looks = _GrowingRows(1), _GrowingRows(1), _GrowingRows(192)
+        self._begin = 0.0  # s that the rows begin with
         self._cuts: tuple[float, ...] = ()
         self._meter, self._base, self._valid = self._new_meter(), 0.0, 0.0
         self._recent: deque[Frame] = deque()
@@ -79,14 +84,26 @@ class LiveVision:
         late = tuple(cut + self._base for cut in activity.cuts if cut + self._base >= self._valid)
         self._cuts = (*(cut for cut in self._cuts if cut < self._valid), *late)
 
-    def restore(self, values: Matrix) -> None:
-        """Begin with the features of an earlier run, (T, D); where no motion is known, none is."""
+    def restore(self, values: Matrix, begin: float = 0.0) -> None:
+        """Begin with the features of an earlier run, (T, D), from second `begin`; no motion is known of them."""
+        rows = len(values)
+        self.forget(begin)
         with self._lock:
-            self._values.set(0, values)
-            rows = len(values)
-            self._motion.set(0, np.zeros((rows, 1), np.float32))
-            self._peaks.set(0, np.full((rows, 1), np.nan, np.float32))
-            self._looks.set(0, np.full((rows, 192), np.nan, np.float32))
+            for kind, known in (
+                (self._values, values),
+                (self._motion, np.zeros((rows, 1), np.float32)),
+                (self._peaks, np.full((rows, 1), np.nan, np.float32)),
+                (self._looks, np.full((rows, 192), np.nan, np.float32)),
+            ):
+                kind.set(kind.first, known)
+
+    def forget(self, begin: float) -> None:
+        """Let go of what was shown before second `begin`."""
+        with self._lock:
+            for kind in (self._values, self._motion, self._peaks, self._looks):
+                kind.forget(round(begin * self._settings.rate))
+            self._cuts = tuple(cut for cut in self._cuts if cut >= begin)
+            self._begin = begin
 
     @property
     def width(self) -> int:
@@ -103,40 +120,49 @@ class LiveVision:
         with self._lock:
             rate = self._settings.rate
             if not self._values.count:
-                return LivePicture(0.0, None, None)
+                return LivePicture(0.0, 0.0, None, None)
             if self._recent:
                 self._settle()
-            count = self._values.count
+            count, rows = self._values.count, len(self._values.rows)
             features = FeatureSequence(self._values.rows, rate, self._backbone.name)
             activity = Activity(
-                self._motion.rows[:count, 0],
-                tuple(cut for cut in self._cuts if cut < count / rate),
+                self._motion.rows[:rows, 0],
+                tuple(cut - self._begin for cut in self._cuts if cut < count / rate),
                 rate,
-                self._peaks.rows[:count, 0],
-                self._looks.rows[:count],
+                self._peaks.rows[:rows, 0],
+                self._looks.rows[:rows],
             )
-            return LivePicture(count / rate, features, activity)
+            return LivePicture(self._begin, count / rate, features, activity)
 
 
 class _GrowingRows:
-    """Rows (T, D) float32 that grow in place; a row that was left out repeats the one before."""
+    """Rows (T, D) float32, number `first` on, that grow in place; one that was left out repeats the one before."""
 
     def __init__(self, width: int) -> None:
         self._rows = np.zeros((1024, width), np.float32)
-        self.count = 0
+        self.first = self.count = 0
 
     @property
     def rows(self) -> Matrix:
-        return self._rows[: self.count]
+        return self._rows[: self.count - self.first]
+
+    def forget(self, first: int) -> None:
+        """Let go of the rows before number `first`; views of them stay as they are."""
+        kept = self.rows[first - self.first :]
+        self._rows = np.zeros_like(self._rows)
+        self._rows[: len(kept)] = kept
+        self.first, self.count = first, max(self.count, first)
 
     def set(self, first: int, values: Matrix) -> None:
         """Put rows at number `first` and behind it."""
+        values = values[max(0, self.first - first) :]
         if not len(values):
             return
-        end = first + len(values)
+        start, known = max(0, first - self.first), self.count - self.first
+        end = start + len(values)
         while end > len(self._rows):
             self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
-        if first > self.count:
-            self._rows[self.count : first] = self._rows[self.count - 1] if self.count else values[0]
-        self._rows[first:end] = values
-        self.count = max(self.count, end)
+        if start > known:
+            self._rows[known:start] = self._rows[known - 1] if known else values[0]
+        self._rows[start:end] = values
+        self.count = max(self.count, self.first + end)

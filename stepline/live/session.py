@@ -23,6 +23,8 @@ from stepline.asr.vad import FRAME
 from stepline.errors import StoreError
 from stepline.grounding.online import FOLLOWED, OnlineGrounder
 from stepline.grounding.recipe_filter import MOST_LINES
+from stepline.grounding.windows import GroundingWindow, cut_steps, to_video_time
+from stepline.limits import LATEST
 from stepline.live.events import GrowingVtt, LiveEvent, LiveLog, LiveStep
 from stepline.live.hearing import Heard, LiveTranscriber, Read
 from stepline.live.looking import LiveVision
@@ -46,6 +48,7 @@ NEW = 4  # sentences at the end in which steps may still be written or revised
 CONTEXT = 24  # sentences that the writer reads at once, so that a pronoun finds its noun
 UNSEEN = 30.0  # s after its words in which a step may still be shown; WhenAct: 5 % lie farther off than 29 s
 PATIENCE = 5.0  # s that a thread is waited for which reads from a silent server
+FORGOTTEN = 600  # s of the past that are forgotten at once, when grounding looks back to them no more
 FINISHED = 0.5  # P(done) from which the picture counts as a sign that a step is finished
 
 
@@ -90,6 +93,8 @@ class LiveSession:
         )
         self._vision = LiveVision(self.backbone, self.settings.vision) if self.backbone is not None else None
         self._vectors: dict[str, Any] = {}  # of the texts that were encoded
+        self._begin = 0  # s before which what was said and shown is forgotten
+        self._memory = 1.5 * self.settings.nasva.ground.window + FOLLOWED  # s that grounding looks back
         self._read_to = self._seen = 0.0  # s of sound that was read, of pictures that were grounded
         self._kept = 0  # rows in the file
         self._at_hand: str | None = None  # the step that `next` told last
@@ -276,12 +281,24 @@ class LiveSession:
         """Return the steps to ground: those told and not taken back, a recipe's where they are said by now."""
         if self._lines:
             return list(self._lines)
-        return [each.step for each in self.log.steps.values() if not each.withdrawn]
+        known = [each for each in self.log.steps.values() if not each.withdrawn]
+        if self.options.texts:
+            return [each.step for each in known]
+        past = (each.ended and each.step.said is not None and each.step.said.end < self._begin for each in known)
+        return [each.step for each, over in zip(known, past, strict=True) if not over]
+
+    def _remembered(self) -> GroundingWindow:
+        return GroundingWindow(Span(float(self._begin), LATEST), tuple(range(len(self._grounded))), frozenset())
+
+    _grounded: tuple[Step, ...] = ()  # as the grounder knows them, but in the source's seconds
 
     def _ground_again(self) -> None:
-        """Give the grounder all that is said by now."""
+        """Give the grounder all that is said by now and not forgotten."""
         steps = [each.model_copy(update=_UNPLACED) for each in self._told_steps()]
-        transcript = self.log.transcript
+        self._grounded, transcript = tuple(steps), self.log.transcript
+        if self._begin:
+            steps, remembered = cut_steps(steps, self._remembered(), transcript)
+            transcript = remembered or transcript
         if self.backbone is None or not steps:
             self._grounder.update_steps(steps, transcript)
             return
@@ -292,6 +309,8 @@ class LiveSession:
         known = self.backbone.name in load_weights().mean_pictures and said
         self._grounder.update_steps(steps, transcript, vectors=vectors,
                             sentence_vectors=self._encode(said) if known else None)  # fmt: skip
+        self._vectors = {text: self._vectors[text] for text in {*said, *(step.text for step in steps)}
+                         if text in self._vectors}  # fmt: skip
 
     def _encode(self, texts: Sequence[str]) -> Any:
         assert self.backbone is not None
@@ -313,11 +332,34 @@ class LiveSession:
         picture = self._vision.snapshot()
         self._seen = picture.until
         self._keep_rows(picture.features.values if picture.features is not None else None)
-        self._grounder.update_pictures(picture.until, features=picture.features, activity=picture.activity)
-        for step in self._grounder.steps:
+        self._grounder.update_pictures(
+            picture.until - picture.begin, features=picture.features, activity=picture.activity
+        )
+        for step in self._in_source_time(self._grounder.steps):
             self._follow(step, picture.until - self.options.lag)
         if 0 < len(self.options.texts) <= MOST_LINES:
             self._tell_line()
+        if picture.until >= self._begin + self._memory + FORGOTTEN:
+            self._forget()
+
+    def _in_source_time(self, steps: Sequence[Step]) -> Sequence[Step]:
+        """Return grounded steps with the times of the source."""
+        if not self._begin:
+            return steps
+        window = self._remembered()
+        return [to_video_time(step, known, window) for step, known in zip(steps, self._grounded, strict=True)]
+
+    def _forget(self) -> None:
+        """Let go of what lies too far back for grounding to look at; it stays on disk."""
+        assert self._vision is not None
+        self._begin += FORGOTTEN
+        self._vision.forget(float(self._begin))
+        self._grounder.forget(FORGOTTEN)
+        self._ground_again()
+        picture = self._vision.snapshot()
+        self._grounder.update_pictures(
+            picture.until - picture.begin, features=picture.features, activity=picture.activity
+        )
 
     def _tell_line(self) -> None:
         """Tell which line of the recipe is shown, `lag` seconds back, and which were skipped, where that is new."""
@@ -352,7 +394,7 @@ class LiveSession:
     def _end_all(self) -> None:
         """Tell of every step that has not ended what is known at the end."""
         if self._vision is not None and self._seen > 0:
-            for step in self._grounder.finish(max(self._end, self._seen)).steps:
+            for step in self._in_source_time(self._grounder.finish(max(self._end, self._seen) - self._begin).steps):
                 if not (told := self.log.steps[step.id]).ended and not told.withdrawn:
                     self._end_step(step)
         self._draw()
@@ -402,25 +444,27 @@ class LiveSession:
         if self.log.sentences:
             self._hearing.resume(self.log.sentences[-1].words)
         if self._vision is not None and self.rows is not None and self.rows.is_file() and self.log.count:
-            width = self._vision.width
-            values = np.fromfile(self.rows, np.float32)
-            values = values[: len(values) // width * width].reshape(-1, width)
-            self._vision.restore(values[: math.floor(self.log.position * self.settings.vision.rate)])
-            self._kept = len(values)
+            width, rate = self._vision.width, self.settings.vision.rate
+            self._kept = self.rows.stat().st_size // (4 * width)
+            self._begin = max(0, int((self.log.position - self._memory) // FORGOTTEN * FORGOTTEN))
+            first, last = (min(self._kept, math.floor(each * rate)) for each in (self._begin, self.log.position))
+            values = np.fromfile(self.rows, np.float32, (last - first) * width, offset=4 * first * width)
+            self._vision.restore(values.reshape(-1, width), float(self._begin))
         if self.log.count:
             self._find_lines() if self.options.texts and self.log.sentences else None
             self._ground_again()
             self._draw()
 
     def _keep_rows(self, values: Any) -> None:
-        if self.rows is None or values is None or len(values) <= self._kept:
+        first = round(self._begin * self.settings.vision.rate)
+        if self.rows is None or values is None or first + len(values) <= self._kept:
             return
         try:
             with self.rows.open("ab") as file:
-                file.write(np.ascontiguousarray(values[self._kept :], np.float32).tobytes())
+                file.write(np.ascontiguousarray(values[self._kept - first :], np.float32).tobytes())
         except OSError as error:
             raise StoreError(f"{self.rows}: cannot be written ({error.strerror}); free some space") from error
-        self._kept = len(values)
+        self._kept = first + len(values)
 
 
 _UNPLACED = {"spans": (), "at": None, "status": None, "score": None}  # of a step that is grounded anew

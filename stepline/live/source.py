@@ -11,13 +11,14 @@ clock on the wall did; else what comes next stands at the second that the wall's
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepline.errors import MediaError, SettingsError, first_line
+from stepline.live.forward_proxy import ForwardProxy
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.container import LiveInput, OpenMedia, open_live, open_media, picture_rate
 from stepline.media.frames import Frame, FrameSampler, FrameScaler
@@ -164,20 +165,44 @@ class LiveSource:
             pause = min(2 * pause, LONGEST_PAUSE)
         self.reason = "stopped" if self._stop.is_set() else "the source ended"
 
-    def _open(self) -> AbstractContextManager[OpenMedia]:
+    @contextmanager
+    def _open(self) -> Iterator[OpenMedia]:
         source = self._source
         if isinstance(source, LiveInput):
-            return open_live(replace(source, silence=self._links.seconds), self._media)
-        if time.time() - source.stat().st_mtime < GROWING:
+            with self._open_address(replace(source, silence=self._links.seconds)) as media:
+                yield media
+        elif time.time() - source.stat().st_mtime < GROWING:
             grows = (("follow", "1"),)
-            return open_live(
-                LiveInput(f"file:{source}", str(source), "file", options=grows, silence=GROWING), self._media
-            )
-        return open_media(source, self._media)
+            growing = LiveInput(f"file:{source}", str(source), "file", options=grows, silence=GROWING)
+            with open_live(growing, self._media) as media:
+                yield media
+        else:
+            with open_media(source, self._media) as media:
+                yield media
+
+    @contextmanager
+    def _open_address(self, live: LiveInput) -> Iterator[OpenMedia]:
+        """Yield an address, opened; over http(s) by a proxy that looks where it leads."""
+        import av
+
+        if not live.url.startswith(("http://", "https://")):
+            with open_live(live, self._media) as media:
+                yield media
+            return
+        with ForwardProxy(live.url, self._links) as proxy:
+            try:
+                through = replace(live, options=(*live.options, ("http_proxy", proxy.address)))
+                with open_live(through, self._media) as media:
+                    yield media
+            except (MediaError, av.error.FFmpegError) as error:
+                if not proxy.refused:
+                    raise
+                raise MediaError(f"{live.shown}: it leads elsewhere, and {proxy.refused}") from error
 
     def _connection(self, media: OpenMedia, lost: str) -> "Iterator[Frame | AudioBlock | Gap]":
         """Yield what one connection brings; `lost`: why the one before ended."""
-        recorded = isinstance(self._source, Path) or media.duration is not None
+        # A live playlist that has come to its end has a length, too, but its clock goes on.
+        recorded = isinstance(self._source, Path) or (media.duration is not None and (self.paced or not self._opened))
         if not self._opened:
             self.paced, self._begun, self._arrived = recorded, self._clock(), self._clock()
         if recorded and self.end > 0:

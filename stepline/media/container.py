@@ -251,7 +251,8 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
     if live.protocols:
         options["protocol_whitelist"] = live.protocols
     if live.format is not None and live.format not in av.formats_available:
-        cure = "stream it to an address instead (ffmpeg on a machine that has it), and name that"
+        sent = f"`ffmpeg -f {live.format} -i {live.url} -f mpegts udp://127.0.0.1:5000`"
+        cure = f"send it with {sent} and name udp://127.0.0.1:5000"
         raise MediaError(f"{live.shown}: this build of PyAV reads no {live.format} devices; {cure}")
     try:
         container = av.open(

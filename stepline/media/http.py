@@ -37,6 +37,27 @@ def is_public(address: str) -> bool:
     return all(each.is_global and not each.is_multicast for each in held)
 
 
+def connect_checked(address: tuple[str, int], settings: LinkSettings, *, named: str | None = None) -> socket.socket:
+    """Return a connection to a host and port. named: a host that may be private, for the user named it.
+
+    Raises MediaError for any other private address, OSError where nobody answers.
+    """
+    fault = OSError(f"{address[0]}: no address")
+    for family, kind, protocol, _name, place in socket.getaddrinfo(*address, 0, socket.SOCK_STREAM):
+        if not (settings.private or address[0].lower() == named or is_public(str(place[0]))):
+            raise MediaError(f"{place[0]} is a private address; where you trust it, --set links.private=true")
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(settings.seconds)
+            connection.connect(place)
+        except OSError as error:
+            connection.close()
+            fault = error
+            continue
+        return connection
+    raise fault
+
+
 class TransferLimits:
     """What all requests for one link may take together; counts from its making."""
 
@@ -59,20 +80,7 @@ class TransferLimits:
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
         """Return a connection to a host and port. Raises MediaError for a private address."""
         self.check()
-        fault = OSError(f"{address[0]}: no address")
-        for family, kind, protocol, _name, place in socket.getaddrinfo(*address, 0, socket.SOCK_STREAM):
-            if not (self.settings.private or is_public(str(place[0]))):
-                raise MediaError(f"{place[0]} is a private address; where you trust it, --set links.private=true")
-            connection = socket.socket(family, kind, protocol)
-            try:
-                connection.settimeout(self.settings.seconds)
-                connection.connect(place)
-            except OSError as error:
-                connection.close()
-                fault = error
-                continue
-            return connection
-        raise fault
+        return connect_checked(address, self.settings)
 
 
 class _LimitedResponse(http.client.HTTPResponse):

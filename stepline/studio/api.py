@@ -5,7 +5,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -32,6 +32,7 @@ from stepline.studio.access import HEADER
 from stepline.studio.corrections import ConflictError, Correction, Edit, PersonName
 from stepline.studio.events import Broadcast
 from stepline.studio.jobs import JobRunner
+from stepline.studio.live import follow_log, live_log, live_logs
 from stepline.studio.sharing import share, write_output
 from stepline.studio.store import Studio, Upload, VideoCard, video_id
 from stepline.studio.uploads import PIECE, UploadBody, Uploads
@@ -140,6 +141,9 @@ class StudioApi:
                       f"Add a piece, at most {PIECE} bytes, at the header Upload-Offset; the last one begins the job."),
             Operation("GET", "/api/search", self.search, "The moments that answer a query.",
                       {"q": "what is done", "most": f"answers, 1 to {MOST_ANSWERS}"}),
+            Operation("GET", "/api/live", self.live_runs, "The live runs whose logs lie in the library."),
+            Operation("GET", "/api/live/{name}/events", self.live_events,
+                      "What a live run tells, from its first event on, as server-sent events."),
             Operation("POST", "/api/share", self.share, "Write a folder that needs no server.", body=ShareBody),
             Operation("GET", "/api/events", self.events, "What happens, as server-sent events."),
             Operation("GET", "/api/openapi.json", self.openapi, "This description."),
@@ -334,8 +338,19 @@ class StudioApi:
 
     async def events(self, _: Request) -> Response:
         """Return the events from now on."""
-        headers = {"X-Accel-Buffering": "no"}
-        return StreamingResponse(self.broadcast.listen(self.stops), media_type="text/event-stream", headers=headers)
+        return _event_stream(self.broadcast.listen(self.stops))
+
+    def live_runs(self, _: Request) -> Response:
+        """Return the live runs."""
+        return JSONResponse({"runs": live_logs(self.studio.folder)})
+
+    async def live_events(self, request: Request) -> Response:
+        """Return the events of a live run."""
+        try:
+            path = await run_in_threadpool(live_log, self.studio.folder, request.path_params["name"])
+        except LookupError as error:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "no such live run") from error
+        return _event_stream(follow_log(path, self.stops))
 
     def openapi(self, _: Request) -> Response:
         """Return the table of operations as OpenAPI 3.1 has it."""
@@ -364,6 +379,10 @@ class StudioApi:
             told = "the video's file is not in the library nor in a folder of --allow, or has changed"
             raise HTTPException(HTTPStatus.NOT_FOUND, told)
         return path
+
+
+def _event_stream(events: AsyncIterator[str]) -> Response:
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 def _moment(moment: Moment, id: str) -> dict[str, JsonValue]:

@@ -33,7 +33,13 @@ POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 CONNECTIONS = 400  # at a time; fifty viewers have some six each
-PAGES = {"/": "library.html", "/video/{id}": "review.html", "/follow/{id}": "follow.html", "/login": "login.html"}
+PAGES = {
+    "/": "library.html",
+    "/video/{id}": "review.html",
+    "/follow/{id}": "follow.html",
+    "/live/{name}": "live.html",
+    "/login": "login.html",
+}
 STATIC = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 

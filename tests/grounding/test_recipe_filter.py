@@ -123,12 +123,12 @@ def test_a_line_that_is_said_begins_half_a_showing_before_its_middle():
     prior = np.full((2, 60), 1 / 60)
     prior[0] = np.exp(-np.abs(np.arange(60) - 20.0))
     prior[0] /= prior[0].sum()
-    begins = begin_evidence(prior, np.array([True, False]), GroundSettings())
-    assert begins[0].argmax() in (15, 16, 17)
+    begins = begin_evidence(prior, np.array([True, False]))
+    assert begins[0].argmax() == 18
     assert begins[0, 0] == -3
     assert not begins[1].any()
     recipe = RecipeFilter(2, before=np.full((2, 2), 0.5), lag=5)
-    recipe.update(np.zeros((2, 18)), np.array([0.9, 0.3]), begins[:, :18])
+    recipe.update(np.zeros((2, 20)), np.array([0.9, 0.3]), begins[:, :20])
     assert recipe.state().line == 0
 
 

@@ -1,6 +1,7 @@
 """A live run: what it tells, once each; how it goes on after a kill; its files; the record at its end."""
 
 import json
+import math
 import os
 import queue
 import signal
@@ -45,10 +46,10 @@ def session(tmp_path, monkeypatch):
     """Makes sessions on one log, that hear the words given; their events go to a list."""
     monkeypatch.setattr(hearing, "voice_probability", loudness)
 
-    def make(words, *, backbone=None, **options):
+    def make(words, *, backbone=None, settings=None, **options):
         told = []
         made = LiveSession(
-            "v", StepsSettings(), LiveLog(tmp_path / "v.events.jsonl"), told.append, LiveOptions(**options),
+            "v", settings or StepsSettings(), LiveLog(tmp_path / "v.events.jsonl"), told.append, LiveOptions(**options),
             backbone, read=Hearer(words, unsure=0.3), vtt=GrowingVtt(tmp_path / "v.vtt"), rows=tmp_path / "v.rows",
         )  # fmt: skip
         made.sources = (Clock(),)
@@ -211,6 +212,45 @@ def test_written_steps_find_those_told_before():
         ("serve", None),
         (None, "fry"),
     ]
+
+
+def test_what_lies_far_back_is_forgotten_and_what_is_told_stays_the_same(session, monkeypatch):
+    near = load_settings(StepsSettings, None, ["nasva.ground.context=15.0", "nasva.ground.window=30.0"])
+    text = " ".join(f"Slice {count} lemons. Then pour the juice into bowl {count}." for count in range(2, 18))
+    words, told = speak(text), {}
+    seconds = int(words[-1].span.end) + 4
+    for forgotten in (10, 10**6):
+        monkeypatch.setattr("stepline.live.session.FORGOTTEN", forgotten)
+        live, told[forgotten] = session(words, backbone=Colours(), settings=near)
+        play(live, sound(words, seconds), pictures(seconds))
+        if forgotten == 10:
+            assert live._begin >= 20
+            assert len(live._vision.snapshot().features.values) <= live._memory + 11
+            assert len(live._grounded) < len(live.log.steps)
+            assert live.rows.stat().st_size == live._kept * 3 * 4
+            again, nothing = session(words, backbone=Colours(), settings=near)
+            assert again._begin > 0
+            assert again._vision.until == math.floor(again.log.position)
+            assert nothing == []
+        live.log.path.unlink()
+        live.rows.unlink()
+    fields = [[(e.event, e.step, e.text, e.second, e.spans, e.status) for e in events] for events in told.values()]
+    assert [each[:3] for each in fields[0]] == [each[:3] for each in fields[1]]
+    other = [pair for pair in zip(*fields, strict=True) if pair[0] != pair[1]]
+    assert len(other) <= 2  # whether words and pictures are of one film is judged by what is remembered
+    assert len({event.step for event in told[10] if event.event == "step_shown"}) > 8
+
+
+def test_the_words_of_sentences_long_past_are_on_disk_alone(tmp_path):
+    log = LiveLog(tmp_path / "v.events.jsonl")
+    for second in range(60):
+        words = tuple(speak("Cut it.", start=second + 0.1))
+        log.add("heard", second, sentence=Sentence(text="Cut it.", span=Span(second, second + 1), words=words))
+    assert [len(sentence.words) for sentence in log.sentences] == [0] * 10 + [2] * 50
+    again = LiveLog(tmp_path / "v.events.jsonl")
+    assert again.sentences == log.sentences
+    assert log.add("gap", 70.0, seconds=1.0).number == 60
+    assert len(list(again._log)) == 1
 
 
 def test_gaps_and_drifting_clocks_are_told(session):

@@ -1,15 +1,19 @@
 """Live sources: at their own pace, growing, cut off and opened again; one clock through it all."""
 
+import os
+import socket
 import threading
 import time
 
+import av
 import numpy as np
 import pytest
-from live_server import cut_stream
+from live_server import GrowingPlaylist, cut_stream, rtsp_server
 from web_server import serve
 
 from stepline.errors import MediaError, SettingsError
 from stepline.live import source as sources
+from stepline.live.forward_proxy import ForwardProxy
 from stepline.live.recording import StreamRecorder, join_recordings
 from stepline.live.source import Gap, LiveSource, PictureRate, parse_sources
 from stepline.media import AudioBlock, Frame, MediaReader
@@ -105,6 +109,44 @@ def test_a_stream_that_is_cut_ten_times_goes_on(stream, tmp_path):
     assert kept[-1].time >= 10
 
 
+def test_an_rtsp_stream_that_is_cut_ten_times_goes_on(stream):
+    with rtsp_server(stream.read_bytes(), 11) as address:
+        source = LiveSource(parse_sources(address)[0], pictures=PICTURES, links=PATIENT)
+        frames, blocks, gaps = read(source)
+    assert len(gaps) == 10
+    times = [frame.time for frame in frames]
+    assert times == sorted(set(times))
+    assert sum(len(block.samples) for block in blocks) / 16_000 >= 7  # what decoders lose at each cut is told as gaps
+    assert source.end == pytest.approx(12, abs=2.0)
+
+
+def segments(stream, folder):
+    """A second of the stream each, with key frames at their beginnings."""
+    with av.open(str(stream)) as given:
+        named = {"hls_time": "1", "hls_list_size": "0", "hls_segment_filename": str(folder / "%03d.ts")}
+        with av.open(str(folder / "all.m3u8"), "w", format="hls", options=named) as out:
+            streams = {each.index: out.add_stream_from_template(each) for each in given.streams}
+            for packet in given.demux():
+                if packet.dts is not None:
+                    packet.stream = streams[packet.stream.index]
+                    out.mux(packet)
+    return [path.read_bytes() for path in sorted(folder.glob("*.ts"))]
+
+
+def test_a_playlist_that_grows_is_followed_and_what_it_has_lost_is_a_gap(stream, tmp_path):
+    playlist = GrowingPlaylist(segments(stream, tmp_path), lost=range(3, 9))
+    with serve() as server:
+        server.pages |= playlist.pages
+        patient = PATIENT.model_copy(update={"seconds": 20.0})
+        source = LiveSource(parse_sources(f"{server.url}/live.m3u8")[0], pictures=PICTURES, links=patient)
+        frames, blocks, gaps = read(source)
+    assert [gap.seconds for gap in gaps if gap.seconds] == [pytest.approx(6.0, abs=0.5)]
+    assert [frame.time for frame in frames] == sorted({frame.time for frame in frames})
+    assert not [frame for frame in frames if 4 < frame.time < 8]
+    assert sum(len(block.samples) for block in blocks) / 16_000 == pytest.approx(6.0, abs=1.0)
+    assert source.end == pytest.approx(12, abs=0.5)
+
+
 def test_what_a_stream_sends_to_nobody_is_a_gap(stream):
     whole = stream.read_bytes()
     page, _ = cut_stream(whole, 2, lost=-(-len(whole) // 6 // 188) * 188)
@@ -184,6 +226,57 @@ def test_an_address_leads_to_no_file_of_this_machine(small_video):
         except MediaError:
             found = []
     assert found == []
+
+
+def test_an_address_that_you_name_may_be_private_but_leads_to_no_other_private_one(stream):
+    with serve() as server:
+        elsewhere = server.url.replace("127.0.0.1", "localhost")
+        head = "#EXTM3U\n#EXT-X-TARGETDURATION:12\n#EXTINF:12,\n"
+        server.pages |= {"/s.ts": stream.read_bytes(), "/here": f"{server.url}/s.ts", "/there": f"{elsewhere}/s.ts",
+                         "/v.m3u8": f"{head}{elsewhere}/s.ts\n#EXT-X-ENDLIST\n".encode()}  # fmt: skip
+        frames, _, _ = read(
+            LiveSource(parse_sources(f"{server.url}/here")[0], pictures=PICTURES, links=PATIENT, speed=1000)
+        )
+        assert frames
+        for name in ("there", "v.m3u8"):
+            with pytest.raises(MediaError, match=r"leads elsewhere.*private address.*links.private=true") as caught:
+                read(LiveSource(parse_sources(f"{server.url}/{name}")[0], pictures=PICTURES, links=PATIENT))
+            assert "\n" not in str(caught.value)
+        allowed = PATIENT.model_copy(update={"private": True})
+        frames, _, _ = read(
+            LiveSource(parse_sources(f"{server.url}/there")[0], pictures=PICTURES, links=allowed, speed=1000)
+        )
+        assert frames
+
+
+def test_no_variable_of_the_environment_leads_past_the_rule(stream, monkeypatch):
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with serve() as server:
+        server.pages["/there"] = f"{server.url.replace('127.0.0.1', 'localhost')}/s.ts"
+        with pytest.raises(MediaError, match="private address"):
+            read(LiveSource(parse_sources(f"{server.url}/there")[0], links=PATIENT))
+    assert os.environ["NO_PROXY"] == "localhost,127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "asked", [b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"CONNECT localhost:22 HTTP/1.1\r\n\r\n"]
+)
+def test_the_proxy_serves_no_page_and_no_other_host(asked):
+    with (
+        ForwardProxy("http://127.0.0.1:1/live.ts", PATIENT) as proxy,
+        socket.create_connection(proxy.server_address) as line,
+    ):
+        line.sendall(asked)
+        assert line.recv(100).split()[1] in (b"400", b"403")
+
+
+def test_a_camera_says_how_it_is_read_where_pyav_reads_none(monkeypatch):
+    monkeypatch.setattr(av, "formats_available", {"mpegts"})
+    with pytest.raises(
+        MediaError, match=r"reads no v4l2.*ffmpeg -f v4l2 -i /dev/video0 -f mpegts udp://127.0.0.1:5000"
+    ):
+        list(LiveSource(parse_sources("camera")[0], links=PATIENT))
 
 
 def test_a_playlist_of_segments_is_read_to_its_end(stream):

@@ -44,6 +44,15 @@ const load = async () => {
   part("empty").textContent = narrowed ? "No video is like that." : "No videos yet. Drop one here.";
 };
 
+/* ---- live runs ---- */
+
+const loadLive = async () => {
+  const { runs } = await ask("/api/live");
+  part("live").replaceChildren(...runs.map(({ name, finished }) => make("li", {},
+    make("a", { href: `/live/${encodeURIComponent(name)}` }, make("bdi", { textContent: name })),
+    make("p", { textContent: finished ? "live, ended" : "live" }))));
+};
+
 /* ---- search ---- */
 
 const search = async () => {
@@ -201,7 +210,7 @@ addEventListener("drop", (event) => {
   over(-inside);
   uploadAll([...event.dataTransfer.files]);
 });
-const again = guarded(async () => { await load(); await loadJobs(); });
+const again = guarded(async () => { await load(); await loadJobs(); await loadLive(); });
 listen({
   job: (job) => { if (jobs.has(job.id)) showJob(job); else guarded(loadJobs)(); if (job.state === "done") guarded(load)(); },
   video: guarded(load),

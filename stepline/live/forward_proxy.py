@@ -1,0 +1,104 @@
+"""A forward proxy in this process, through which FFmpeg asks http(s): it connects to no private address by itself.
+
+FFmpeg follows redirects and playlists without looking where they lead. The host that the user named may be private, a
+camera's say; any other must be public, unless `links.private` allows others. An address is looked at as the connection
+is made. Bytes pass as they are; what FFmpeg asks by https stays between it and the server.
+"""
+
+import contextlib
+import http.client
+import http.server
+import os
+import select
+import socket
+import threading
+from types import TracebackType
+from typing import Self, cast
+from urllib.parse import urlsplit
+
+from stepline.errors import MediaError
+from stepline.media.http import CHUNK, connect_checked
+from stepline.media.settings import LinkSettings
+
+
+class ForwardProxy(http.server.ThreadingHTTPServer):
+    """Serves at `address` while it is entered. refused: why the last request was not passed on, "" where none was."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, named: str, settings: LinkSettings) -> None:
+        """named: the URL that the user named."""
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.named, self.settings, self.refused = urlsplit(named).hostname or "", settings, ""
+        self.address = f"http://127.0.0.1:{self.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        # FFmpeg goes past every proxy to the hosts of this variable; other libraries read its other spelling as well.
+        if (names := os.environ.pop("no_proxy", None)) is not None:
+            os.environ.setdefault("NO_PROXY", names)
+        threading.Thread(target=self.serve_forever, args=[0.05], name="forward proxy", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_CONNECT(self) -> None:
+        """Pass bytes both ways."""
+        host, _, port = self.path.rpartition(":")
+        if (server := self._connect(host.strip("[]"), port)) is None:
+            return
+        with server:
+            self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            self._pass({self.connection: server, server: self.connection})
+
+    def do_GET(self) -> None:
+        """Ask the server in its own words, and pass on what it says until it ends."""
+        parts = urlsplit(self.path)
+        if parts.scheme != "http" or not parts.hostname:
+            self.send_error(400, "a proxy is asked for a whole http address")
+            return
+        if (server := self._connect(parts.hostname, str(parts.port or http.client.HTTP_PORT))) is None:
+            return
+        kept = [(name, value) for name, value in self.headers.items() if name.lower() not in OWN]
+        lines = [f"{self.command} {self.path.partition(parts.netloc)[2] or '/'} HTTP/1.1", "Connection: close"]
+        with server:
+            server.sendall("\r\n".join([*lines, *(f"{name}: {value}" for name, value in kept), "", ""]).encode())
+            self._pass({server: self.connection})
+
+    def _connect(self, host: str, port: str) -> socket.socket | None:
+        """Return a connection, None where there is none; then the answer says so."""
+        self.close_connection = True
+        proxy = cast(ForwardProxy, self.server)
+        try:
+            return connect_checked((host, int(port)), proxy.settings, named=proxy.named)
+        except MediaError as error:
+            proxy.refused = str(error)
+            self.send_error(403)
+        except (OSError, ValueError):
+            self.send_error(502)
+        return None
+
+    def _pass(self, to: dict[socket.socket, socket.socket]) -> None:
+        """Pass on what each connection brings, until one ends or is silent for too long."""
+        patience = cast(ForwardProxy, self.server).settings.seconds
+        with contextlib.suppress(OSError):
+            while ready := select.select(list(to), [], [], patience)[0]:
+                for come in ready:
+                    data = come.recv(CHUNK)
+                    if not data:
+                        return
+                    to[come].sendall(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+OWN = ("connection", "proxy-connection", "proxy-authorization")  # headers that are between FFmpeg and the proxy
