@@ -7,7 +7,9 @@ site's page asks for is refused, and what is sent must carry a header that anoth
 import asyncio
 import re
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Literal
@@ -24,7 +26,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stepline.errors import SteplineError
+from stepline.errors import SettingsError, SteplineError
 
 HOST = "127.0.0.1"
 THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)  # as the Host of a request says it
@@ -119,7 +121,8 @@ def is_length(request: Request, largest: int) -> bool:
 def _is_of_another_site(request: Request) -> bool:
     """Tell whether a page of another site asks, other than by a link that somebody followed to this one."""
     headers = request.headers
-    if headers.get("Origin", f"http://{headers['Host']}") != f"http://{headers['Host']}":
+    own_origin = f"{request.scope['scheme']}://{headers['Host']}"
+    if headers.get("Origin", own_origin) != own_origin:
         return True
     followed = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
     own = headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
@@ -199,11 +202,30 @@ class LimitedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused
 
 
+@dataclass(frozen=True)
+class Certificate:
+    """What https needs: the certificates as PEM, the server's own first, and its key; None where both are in one file.
+
+    Raises SettingsError where they are not that, or do not fit.
+    """
+
+    certfile: Path
+    keyfile: Path | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            # A key that is encrypted would be asked for at the terminal, at each start.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certfile, self.keyfile, password="")
+        except OSError as error:  # SSLError too
+            told = "give --certfile a PEM of the certificate, and --keyfile its key, without a password"
+            raise SettingsError(f"{self.certfile}, {self.keyfile or 'its own key'}: {error}; {told}") from error
+
+
 class LocalServer:
     """An application on a port of this machine, which is taken at once. Raises OSError where it is not free.
 
     lifespan: whether the application begins and ends something of its own with the server. host: an address of this
-    machine that others reach too. connections: that it has at a time.
+    machine that others reach too. connections: that it has at a time. certificate: for https, None for http.
     """
 
     def __init__(
@@ -213,15 +235,18 @@ class LocalServer:
         *,
         host: str = HOST,
         connections: int | None = None,
+        certificate: Certificate | None = None,
         lifespan: Literal["on", "off"] = "off",
     ) -> None:
         self._socket = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         self.port: int = self._socket.getsockname()[1]
-        self.address = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
+        self.address = f"http{'s' * (certificate is not None)}://{f'[{host}]' if ':' in host else host}:{self.port}/"
         protocol = type("Protocol", (LimitedProtocol,), {"most": connections})
         config = uvicorn.Config(
             application, http=protocol, ws="none", loop="asyncio", lifespan=lifespan, log_config=None,
             server_header=False, proxy_headers=False, timeout_graceful_shutdown=PATIENCE,
+            ssl_certfile=certificate.certfile if certificate is not None else None,
+            ssl_keyfile=certificate.keyfile if certificate is not None else None,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
 

@@ -6,6 +6,7 @@ const ENDS = {
   "not qualified": "Thank you. Too few of the first answers were as expected, so there is nothing more to do.",
 };
 const SENDER = location.pathname === "/" ? "annotate" : "studio"; // below another path, it is a view of the studio
+part("library").hidden = SENDER !== "studio";
 let annotator = "";
 let clip = "";
 

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folder", type=PATH, default=Path("out"))
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0: any free one.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Default: that of the last time; 0: any free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="An address of this machine that others reach "
               "too; needs a password.")  # fmt: skip
 @click.option("--password-file", type=PATH, help="A file whose first line is the password.")
+@click.option("--certfile", type=PATH, help="A certificate (PEM), for https instead of http.")
+@click.option("--keyfile", type=PATH, help="Its key (PEM), where --certfile does not hold it.")
 @click.option("--allow", multiple=True, type=PATH, help="A folder outside of FOLDER from which videos may be taken.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Videos understood at once.")
 @click.option("--webhook", help="An address that is told of jobs and corrections.")
@@ -46,6 +48,8 @@ def studio(folder: Path, **options: Any) -> None:
     Example:
       stepline studio out --port 8080
     """
+    from stepline.annotate.local_server import Certificate, is_this_machine
+    from stepline.errors import SettingsError
     from stepline.storage import lock_output
     from stepline.studio.access import read_password
     from stepline.studio.events import open_webhook
@@ -58,11 +62,15 @@ def studio(folder: Path, **options: Any) -> None:
         from stepline.curate.report.write import read_dataset
 
         next(read_dataset(RemotePath(str(options["audit"]))), None)  # raises where there is none
+    certfile, keyfile = options["certfile"], options["keyfile"]
+    if keyfile is not None and certfile is None:
+        raise SettingsError("--keyfile needs --certfile, the certificate that it is the key of")
     library = Studio(folder, options["allow"])
     chosen = StudioOptions(
         port=options["port"],
         host=options["host"],
         password=read_password(password_file) if password_file is not None else None,
+        certificate=Certificate(certfile, keyfile) if certfile is not None else None,
         at_once=options["jobs"],
         settings=settings,
         webhook=open_webhook(options["webhook"], options["webhook_secret"], settings.links),
@@ -74,13 +82,15 @@ def studio(folder: Path, **options: Any) -> None:
         def start() -> StudioServer:
             server = StudioServer(library, chosen)
             say(f"open {server.link}", urgent=True)
+            if chosen.certificate is None and not is_this_machine(f"{chosen.host}:0"):
+                say("warning: plain http: who is between reads the password and all else; --certfile", urgent=True)
             if chosen.audit is not None:
                 say(f"{chosen.audit} is audited at {server.address}audit/")
             if options["browse"]:
                 click.launch(server.link)
             return server
 
-        serve_until_stopped(start, options["port"], notice="serving at {address} (Ctrl-C ends)",
+        serve_until_stopped(start, options["port"] or 0, notice="serving at {address} (Ctrl-C ends)",
                             goodbye=f"stopped; every correction is in {folder / STORE}")  # fmt: skip
     library.close()
 

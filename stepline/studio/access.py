@@ -73,19 +73,27 @@ def read_password(file: Path) -> Password:
 
 
 class Access:
-    """The rules of one server. host: the address it listens at. password: needed where others reach it."""
+    """The rules of one server. host: the address it listens at. password: needed where others reach it.
 
-    def __init__(self, host: str, password: Password | None) -> None:
+    https: whether it speaks that.
+    """
+
+    def __init__(self, host: str, password: Password | None, *, https: bool = False) -> None:
         if password is None and not is_this_machine(f"{host}:0"):
             raise SettingsError(f"--host {host} lets others in; give --password-file a file with a password")
         self.token = secrets.token_urlsafe(32)
-        self.password = password
+        self.password, self._https = password, https
         # Browsers keep one jar for all ports of a host.
         self._cookie = f"stepline_{hashlib.sha256(self.token.encode()).hexdigest()[:8]}"
         self._names = {name.casefold() for name in ("localhost", host, socket.gethostname())}
 
     def answers_to(self, host: str) -> bool:
-        """Tell whether the Host of a request is this server: names alone can be bound anew, addresses cannot."""
+        """Tell whether the Host of a request is this server.
+
+        Names can be bound anew, addresses cannot, nor can any over https: no certificate of ours holds another's name.
+        """
+        if self._https:
+            return bool(host)
         if self.password is None:
             return is_this_machine(host)
         name = re.sub(r":\d{1,5}$", "", host)
@@ -110,7 +118,7 @@ class Access:
 
     def let_in(self, reply: Response) -> None:
         """Have the browser keep the token."""
-        reply.set_cookie(self._cookie, self.token, httponly=True, samesite="strict", path="/")
+        reply.set_cookie(self._cookie, self.token, httponly=True, samesite="strict", path="/", secure=self._https)
 
     def _opens(self, request: Request) -> bool:
         """Tell whether a page is opened by an address with the token, once."""

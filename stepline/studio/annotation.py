@@ -147,14 +147,24 @@ class AuditView(View):
         self._studio, self._out = studio, out
         self._shards: list[tuple[str, int, int]] | None = None
 
+    @property
+    def has_dataset(self) -> bool:
+        """Whether there is a dataset to check."""
+        return bool(self._dataset())
+
+    def _dataset(self) -> list[tuple[str, int, int]]:
+        """Return the name, time of change and bytes of each file of the dataset."""
+        from stepline.curate.stage import DATASET
+
+        states = [(path.name, path.stat()) for path in sorted((self._out / DATASET / "data").glob("*.parquet"))]
+        return [(name, state.st_mtime_ns, state.st_size) for name, state in states]
+
     def _changed_routes(self) -> list[Route] | None:
         from stepline.curate.audit.verdicts import audit_routes
         from stepline.curate.remote import RemotePath
         from stepline.curate.report.write import local_verdicts, make_report, report_recipe
-        from stepline.curate.stage import DATASET
 
-        states = [(path.name, path.stat()) for path in sorted((self._out / DATASET / "data").glob("*.parquet"))]
-        shards = [(name, state.st_mtime_ns, state.st_size) for name, state in states]
+        shards = self._dataset()
         if shards == self._shards:
             return None
         recipe = report_recipe(RemotePath(str(self._out)))

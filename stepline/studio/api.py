@@ -29,6 +29,7 @@ from stepline.records import FrozenModel
 from stepline.storage import to_json
 from stepline.studio import media
 from stepline.studio.access import HEADER
+from stepline.studio.annotation import AuditView
 from stepline.studio.corrections import ConflictError, Correction, Edit, PersonName
 from stepline.studio.events import Broadcast
 from stepline.studio.jobs import JobRunner
@@ -104,8 +105,8 @@ class Operation:
 class StudioApi:
     """The operations of one library."""
 
-    def __init__(self, studio: Studio, broadcast: Broadcast, jobs: JobRunner) -> None:
-        self.studio, self.broadcast, self.jobs = studio, broadcast, jobs
+    def __init__(self, studio: Studio, broadcast: Broadcast, jobs: JobRunner, audit: AuditView) -> None:
+        self.studio, self.broadcast, self.jobs, self.audit = studio, broadcast, jobs, audit
         self.uploads = Uploads(studio, jobs)
         self.stops: Callable[[], bool] = lambda: False  # whether the server ends
         self._searching = ThreadPoolExecutor(1, thread_name_prefix="search")  # SQLite's connection is of one thread
@@ -116,6 +117,7 @@ class StudioApi:
         """Return the table."""
         video = "/api/videos/{id}"
         return [
+            Operation("GET", "/api/library", self.library, "The library's id, and whether a dataset can be audited."),
             Operation("GET", "/api/videos", self.videos, "The videos as cards.",
                       {"q": "words of the title", "state": "new or corrected", "sort": "title, newest or duration"}),
             Operation("POST", "/api/videos", self.process, "Have a video understood.", body=VideoBody),
@@ -151,6 +153,10 @@ class StudioApi:
 
     # ---------------------------------------------------------------- videos
 
+    def library(self, _: Request) -> Response:
+        """Return what tells this library from others, and whether there is a dataset to audit."""
+        return JSONResponse({"id": self.studio.identity, "audit": self.audit.has_dataset})
+
     def videos(self, request: Request) -> Response:
         """Return the cards that a query asks for."""
         query = request.query_params
@@ -167,12 +173,13 @@ class StudioApi:
         return JSONResponse({"videos": [card.model_dump(mode="json") for card in chosen]})
 
     def video(self, request: Request) -> Response:
-        """Return a card, the outputs, whether the video's file is there, and its pictures a second."""
+        """Return a card, the library's id, the outputs, whether the file is there, and its pictures a second."""
         id = self._id(request)
         path = self.studio.media(id, self.studio.record(id))
         rate = media.frame_rate(path, media.file_stamp(path)) if path is not None else None
         more = {"media": path is not None, "frame_rate": rate, "formats": list(OUTPUTS)}
-        return JSONResponse(self.studio.card(id).model_dump(mode="json") | more)
+        card = self.studio.card(id).model_dump(mode="json")
+        return JSONResponse(card | more | {"library": self.studio.identity})
 
     def record(self, request: Request) -> Response:
         """Return the record as people have corrected it, or its steps alone."""

@@ -6,19 +6,20 @@ import hmac
 import http.client
 import json
 import logging
-import queue
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
-from stepline.errors import MediaError, SettingsError
+from stepline.errors import MediaError, SettingsError, StoreError
 from stepline.limits import LimitError, read_limited
 from stepline.media.http import TransferLimits, display_url, open_url
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.sources import is_link
+from stepline.studio.store import Event, Studio
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,9 @@ HEARTBEAT = 15.0  # s between signs of life, so that a proxy keeps the line open
 LOOK = 0.5  # s between two looks whether the server stops
 MOST_WAITING = 1000  # events that a slow listener may be behind; then it is cut off, and asks anew
 SHORTEST_KEY = 16  # bytes of a webhook's key
-ATTEMPTS, PAUSE = 4, 1.0  # tries of a webhook, s before the second; doubles
+PAUSE, LONGEST_PAUSE = 1.0, 600.0  # s before a webhook's second try; doubles up to
+REFUSALS = 10  # answers that refuse an event until it is given up: some 9 minutes
+LONGEST = 86400.0  # s after which one that nobody answers is
 
 
 @dataclass(eq=False)
@@ -49,24 +52,16 @@ class Listener:
 class Broadcast:
     """Gives each event to all who listen, from any thread."""
 
-    def __init__(self, webhook: "Webhook | None" = None) -> None:
+    def __init__(self) -> None:
         self._listeners: set[Listener] = set()
         self._lock = threading.Lock()
-        self._webhook = webhook
 
-    def close(self) -> None:
-        """Have the webhook send what waits."""
-        if self._webhook is not None:
-            self._webhook.close()
-
-    def publish(self, name: str, data: Mapping[str, Any], *, kept: bool = True) -> None:
-        """Tell an event. kept: whether a webhook tells it too; progress it does not."""
+    def publish(self, name: str, data: Mapping[str, Any]) -> None:
+        """Tell an event."""
         event = f"event: {name}\ndata: {json.dumps(data, ensure_ascii=True)}\n\n"
         with self._lock:
             for listener in self._listeners:
                 listener.loop.call_soon_threadsafe(listener.put, event)
-        if kept and self._webhook is not None:
-            self._webhook.tell(name, data)
 
     async def listen(self, stops: Callable[[], bool]) -> AsyncIterator[str]:
         """Yield the events from now on, as text/event-stream has them, until the server stops."""
@@ -94,57 +89,77 @@ class Broadcast:
 
 
 class Webhook:
-    """Posts events to a URL, each signed: HMAC-SHA256 of "TIME.BODY" with the secret, in hexadecimal.
+    """Posts the events of a library to a URL, each signed: HMAC-SHA256 of "TIME.BODY" with the secret, in hexadecimal.
 
-    One thread sends them in their order; one that is refused ATTEMPTS times is given up, with a warning.
+    The store has them until they are told, so each comes at least once, in their order, whatever ends meanwhile. One
+    that is answered by a refusal is given up after REFUSALS, for others wait behind it; all others after LONGEST.
     """
 
     def __init__(self, url: str, secret: bytes, settings: LinkSettings, pause: float = PAUSE) -> None:
         self._url, self._secret, self._settings, self._pause = url, secret, settings, pause
-        self._waiting: queue.Queue[tuple[str, bytes] | None] = queue.Queue(MOST_WAITING)
-        self._thread = threading.Thread(target=self._send_all, name="webhook", daemon=True)
+        self._waits, self._closed = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, studio: Studio) -> None:
+        """Send what waits in the store, and what comes to it."""
+        studio.on_event = self._waits.set
+        self._thread = threading.Thread(target=self._send_all, args=(studio,), name="webhook", daemon=True)
         self._thread.start()
 
-    def tell(self, name: str, data: Mapping[str, Any]) -> None:
-        """Send an event, soon."""
-        try:
-            self._waiting.put_nowait((name, json.dumps({"event": name, **data}).encode()))
-        except queue.Full:
-            log.warning("webhook: %d events wait for %s; %s is not told", MOST_WAITING, self._host(), name)
-
     def close(self, patience: float = 2.0) -> None:
-        """Send what waits, for so many seconds."""
-        self._waiting.put(None)
-        self._thread.join(patience)
+        """Send what waits, for so many seconds; the next start goes on with the rest."""
+        self._closed.set()
+        self._waits.set()
+        if self._thread is not None:
+            self._thread.join(patience)
 
-    def _send_all(self) -> None:
-        while (event := self._waiting.get()) is not None:
-            pause = self._pause
-            for attempt in range(1, ATTEMPTS + 1):
-                fault = self._send(*event)
-                if fault is None:
-                    break
-                if attempt == ATTEMPTS:
-                    log.warning("webhook: %s is not told of a %s (%s)", self._host(), event[0], fault)
-                else:
-                    time.sleep(pause)
-                    pause *= 2
+    def _send_all(self, studio: Studio) -> None:
+        pause = self._pause
+        while True:
+            self._waits.clear()
+            try:
+                event = studio.first_event()
+                fault = None if event is None else self._send_or_give_up(studio, event)
+            except StoreError as error:
+                event, fault = None, str(error)
+            if fault is not None and pause == self._pause:  # once, however long it lasts
+                log.warning("webhook: %s is not told yet (%s); what waits for it is kept", self._host(), fault)
+            if fault is None and event is not None:
+                pause = self._pause
+            elif self._closed.is_set():
+                return
+            elif fault is None:
+                self._waits.wait()
+            else:
+                self._closed.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _send(self, name: str, body: bytes) -> str | None:
-        """Post one event; return what went wrong."""
+    def _send_or_give_up(self, studio: Studio, event: Event) -> str | None:
+        """Post an event, and forget it where it is told or given up; return what went wrong where it is neither."""
+        try:
+            self._send(event)
+        except (MediaError, OSError, http.client.HTTPException) as error:
+            refused = isinstance(error, HTTPError)
+            if event.made > time.time() - LONGEST and (not refused or event.refusals + 1 < REFUSALS):
+                if refused:
+                    studio.count_refusal(event.number)
+                return str(error)
+            log.warning("webhook: %s is never told of a %s of %.0f (%s)", self._host(), event.name, event.made, error)
+        studio.forget_event(event.number)
+        return None
+
+    def _send(self, event: Event) -> None:
         at = f"{time.time():.0f}"
+        body = event.body.encode()
         headers = {
             "Content-Type": "application/json",
-            "X-Stepline-Event": name,
+            "X-Stepline-Event": event.name,
+            "X-Stepline-Id": event.id,
             "X-Stepline-Time": at,
             "X-Stepline-Signature": signature(self._secret, at, body),
         }
-        try:
-            with open_url(self._url, TransferLimits(self._settings), headers, body) as answer:
-                answer.read(1)
-        except (MediaError, OSError, http.client.HTTPException) as error:
-            return str(error)
-        return None
+        with open_url(self._url, TransferLimits(self._settings), headers, body) as answer:
+            answer.read(1)
 
     def _host(self) -> str:
         return display_url(self._url)

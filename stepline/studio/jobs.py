@@ -194,7 +194,9 @@ class JobRunner:
         videos = [video_id(name) for name in running.records]
         for video in videos:
             with contextlib.suppress(LookupError):  # removed meanwhile
-                self._broadcast.publish("video", {"id": video, "revision": self._studio.card(video).revision})
+                revision = self._studio.card(video).revision
+                self._studio.keep_video_event(video, revision)
+                self._broadcast.publish("video", {"id": video, "revision": revision})
         if not (stops and code):
             state = "failed" if running.error is not None else "done"
             last = videos[-1] if videos else None
@@ -211,7 +213,7 @@ class JobRunner:
             running.error = line["error"]
         else:
             running.stages[line["stage"]] = (line["second"], line["duration"])
-            self._broadcast.publish("job", {"id": running.id, "state": "running"} | running.told(), kept=False)
+            self._broadcast.publish("job", {"id": running.id, "state": "running"} | running.told())
 
     def _publish(self, id: int) -> None:
         told = self.told(self._studio.job(id))

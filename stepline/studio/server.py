@@ -3,6 +3,7 @@
 The guards are those of annotate/local_server.py; access.py tells who may ask.
 """
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -17,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from stepline.annotate.local_server import HOST, LocalServer, local_application
+from stepline.annotate.local_server import HOST, Certificate, LocalServer, local_application
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
 from stepline.studio.access import HEADER, Access, Password
@@ -27,6 +28,8 @@ from stepline.studio.events import Broadcast, Webhook
 from stepline.studio.jobs import JobRunner
 from stepline.studio.store import Studio
 from stepline.studio.uploads import PIECE
+
+log = logging.getLogger(__name__)
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "
@@ -83,13 +86,17 @@ def _pages(access: Access) -> list[Route]:
 @dataclass(frozen=True)
 class StudioOptions:
     """How a studio is served. password: for a host that others reach. at_once: jobs. settings: of the main job.
+    certificate: None for plain http.
 
+    port: None for the one at which the library was served last, else any free one; what a browser could not send yet
+    lies under that address.
     audit: the OUT of `stepline curate` whose dataset people check at /audit/; None: the library's own folder.
     """
 
-    port: int = 0
+    port: int | None = None
     host: str = HOST
     password: Password | None = None
+    certificate: Certificate | None = None
     at_once: int = 1
     settings: StepsSettings | None = None
     webhook: Webhook | None = None
@@ -104,34 +111,47 @@ class StudioServer(LocalServer):
 
     def __init__(self, studio: Studio, options: StudioOptions | None = None) -> None:
         chosen = options or StudioOptions()
-        self.studio, self.access, self.broadcast = (
-            studio,
-            Access(chosen.host, chosen.password),
-            Broadcast(chosen.webhook),
-        )
+        https = chosen.certificate is not None
+        self.studio, self.broadcast = studio, Broadcast()
+        self.access = Access(chosen.host, chosen.password, https=https)
+        self.webhook = chosen.webhook
         self.jobs = JobRunner(studio, self.broadcast, at_once=chosen.at_once, settings=chosen.settings)
-        self.api = StudioApi(studio, self.broadcast, self.jobs)
+        annotation, audit = AnnotationView(studio), AuditView(studio, chosen.audit or studio.folder)
+        self.api = StudioApi(studio, self.broadcast, self.jobs, audit)
         routes = [Route(row.path, row.endpoint, methods=[row.method]) for row in self.api.operations()]
-        views = AnnotationView(studio), AuditView(studio, chosen.audit or studio.folder)
         application = local_application(
-            [*routes, *(view.route() for view in views), *_pages(self.access)],
+            [*routes, annotation.route(), audit.route(), *_pages(self.access)],
             token=HEADER,
             policy=POLICY,
             answers_to=self.access.answers_to,
             largest=lambda request: PIECE if request.method == "PATCH" else LARGEST,
             refuse=self.access.refuse,
         )
-        super().__init__(application, chosen.port, host=chosen.host, connections=CONNECTIONS)
+        serve = partial(
+            super().__init__, application, host=chosen.host, connections=CONNECTIONS, certificate=chosen.certificate
+        )
+        try:
+            serve(studio.port if chosen.port is None else chosen.port)
+        except OSError as error:
+            if chosen.port is not None or not studio.port:
+                raise
+            told = "what a browser could not send to it waits there: free it, and give --port"
+            log.warning("port %d, of the last time, is taken (%s); %s", studio.port, error.strerror, told)
+            serve(0)
+        studio.keep_port(self.port)
         self.api.stops = lambda: self.is_stopping
         studio.on_video = lambda id, revision: self.broadcast.publish("video", {"id": id, "revision": revision})
         self.link = f"{self.address}?token={self.access.token}"
 
     def run(self) -> None:
         """Serve, and do jobs, until `stop` is called or Ctrl-C; jobs that run then go on at the next start."""
+        if self.webhook is not None:
+            self.webhook.start(self.studio)
         self.jobs.start()
         try:
             super().run()
         finally:
             self.jobs.stop()
-            self.broadcast.close()
+            if self.webhook is not None:
+                self.webhook.close()
             self.api.close()

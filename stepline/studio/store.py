@@ -56,6 +56,10 @@ CREATE TABLE IF NOT EXISTS answer (
     clip TEXT NOT NULL, annotator TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (clip, annotator));
 CREATE TABLE IF NOT EXISTS verdict (
     asked TEXT NOT NULL, annotator TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (asked, annotator));
+CREATE TABLE IF NOT EXISTS event (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL,
+    made REAL NOT NULL, refusals INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS library (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS waveform (video TEXT PRIMARY KEY, stamp TEXT NOT NULL, peaks BLOB NOT NULL);
 """
 
@@ -107,6 +111,18 @@ class Upload(FrozenModel):
 
 
 @dataclass(frozen=True)
+class Event:
+    """What a webhook is to be told. body: JSON. made: UTC, seconds since 1970. refusals: answers that were none."""
+
+    number: int
+    id: str
+    name: str
+    body: str
+    made: float
+    refusals: int
+
+
+@dataclass(frozen=True)
 class LibraryVideo:
     """A record of the library. name: its file, below the folder. stamp: changes when the file does."""
 
@@ -139,6 +155,7 @@ class Studio:
         self.allowed = (self.folder, *(Path(os.path.realpath(each)) for each in allowed))
         self.path = self.folder / STORE
         self.on_video: Callable[[str, int], None] = lambda _id, _revision: None  # told of each correction
+        self.on_event: Callable[[], None] | None = None  # told that an event waits; None: nobody wants any
         self._lock = RLock()
         self._read_lock = Lock()
         self._cards: dict[str, tuple[LibraryVideo, VideoCard | None]] = {}
@@ -150,6 +167,28 @@ class Studio:
         """Close the store."""
         with self._lock:
             self._database.close()
+
+    # ---------------------------------------------------------------- the library itself
+
+    @property
+    def identity(self) -> str:
+        """What tells this library from any other that is served at the same address, kept with it."""
+        return self._fact("id")
+
+    @property
+    def port(self) -> int:
+        """The port at which it was served last; 0 before the first time."""
+        return int(self._fact("port"))
+
+    def keep_port(self, port: int) -> None:
+        """Keep the port at which it is served, so that browsers find what they kept under its address."""
+        with self._change() as database:
+            database.execute("UPDATE library SET value = ? WHERE name = 'port'", (str(port),))
+
+    def _fact(self, name: str) -> str:
+        with self._guarded():
+            row = self._database.execute("SELECT value FROM library WHERE name = ?", (name,)).fetchone()
+            return str(row[0])
 
     # ---------------------------------------------------------------- videos
 
@@ -251,6 +290,7 @@ class Studio:
                 database.execute("INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record)))
             row = (correction.id, id, correction.model_dump_json())
             database.execute("INSERT INTO correction(id, video, body) VALUES (?, ?, ?)", row)
+            self._keep_event(database, "video", {"id": id, "revision": len(known) + 1})
         self.on_video(id, len(known) + 1)
         return len(known) + 1
 
@@ -304,6 +344,7 @@ class Studio:
         """Keep a job that waits, and return it."""
         with self._change() as database:
             id = _insert_job(database, source, options, priority)
+            self._keep_job_event(database, id)
         return self.job(id)
 
     def change_job(self, id: int, *, expected: Sequence[JobState], **values: Any) -> bool:
@@ -314,7 +355,43 @@ class Studio:
             changed = database.execute(
                 f"UPDATE job SET {fields} WHERE id = ? AND state IN ({marks})", (*values.values(), id, *expected)
             )
+            if changed.rowcount > 0:
+                self._keep_job_event(database, id)
             return changed.rowcount > 0
+
+    # ---------------------------------------------------------------- events, for a webhook
+
+    def first_event(self) -> Event | None:
+        """Return the event that waits longest."""
+        with self._guarded():
+            row = self._database.execute("SELECT * FROM event ORDER BY number LIMIT 1").fetchone()
+        return Event(*row) if row is not None else None
+
+    def keep_video_event(self, id: str, revision: int) -> None:
+        """Keep that a video of the library was made, or made again."""
+        with self._change() as database:
+            self._keep_event(database, "video", {"id": id, "revision": revision})
+
+    def count_refusal(self, number: int) -> None:
+        """Keep that an event was sent and refused."""
+        with self._change() as database:
+            database.execute("UPDATE event SET refusals = refusals + 1 WHERE number = ?", (number,))
+
+    def forget_event(self, number: int) -> None:
+        """Remove an event that was told, or given up."""
+        with self._change() as database:
+            database.execute("DELETE FROM event WHERE number = ?", (number,))
+
+    def _keep_job_event(self, database: sqlite3.Connection, id: int) -> None:
+        job = self.job(id)
+        self._keep_event(database, "job", {"id": id, "state": job.state, "error": job.error, "video": job.video})
+
+    def _keep_event(self, database: sqlite3.Connection, name: str, data: dict[str, JsonValue]) -> None:
+        """Keep an event in the transaction of what it tells, so that neither is there without the other."""
+        if self.on_event is not None:
+            row = (uuid.uuid4().hex, name, json.dumps({"event": name, **data}), time.time())
+            database.execute("INSERT INTO event(id, name, body, made) VALUES (?, ?, ?, ?)", row)
+            self.on_event()
 
     # ---------------------------------------------------------------- uploads
 
@@ -345,6 +422,7 @@ class Studio:
         upload = self.upload(id)
         with self._change() as database:
             job = _insert_job(database, source, upload.options, 0)
+            self._keep_job_event(database, job)
             database.execute("UPDATE upload SET job = ? WHERE id = ?", (job, id))
         return job
 
@@ -455,6 +533,8 @@ class Studio:
                 # A table that was added since is made too: earlier versions leave it alone.
                 for statement in filter(None, map(str.strip, TABLES.split(";"))):
                     database.execute(statement)
+                facts = [("id", uuid.uuid4().hex), ("port", "0")]
+                database.executemany("INSERT OR IGNORE INTO library VALUES (?, ?)", facts)
                 database.execute(f"PRAGMA user_version = {FORM}")
             database.execute("COMMIT")
             self.path.chmod(0o600)

@@ -24,6 +24,7 @@ from stepline.errors import SettingsError
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.settings import load_settings
+from stepline.studio.corrections import ChangeEdit, Correction
 from stepline.studio.events import Webhook, open_webhook
 from stepline.studio.store import Studio, video_id
 
@@ -277,24 +278,93 @@ def receiver():
     server.server_close()
 
 
-def test_a_webhook_tells_jobs_and_corrections_with_a_signature(receiver, tmp_path, small_video):
+def hook_to(receiver, **more):
     url = f"http://127.0.0.1:{receiver.server_port}/told"
-    hook = Webhook(url, b"0123456789abcdef", LinkSettings(private=True), pause=0.01)
-    with serving(library(tmp_path / "library", small_video), webhook=hook) as server:
+    return Webhook(url, b"0123456789abcdef", LinkSettings(private=True), **{"pause": 0.01} | more)
+
+
+def until(fact):
+    ends = time.monotonic() + 60
+    while not fact():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def test_a_webhook_tells_jobs_and_corrections_with_a_signature(receiver, tmp_path, small_video):
+    with serving(library(tmp_path / "library", small_video), webhook=hook_to(receiver)) as server:
         place = f"/api/videos/{video_id('v0.json')}/corrections"
         server.ask("POST", place, {"by": "a", "base": 0, "edits": [{"do": "delete", "step": "b"}]})
-    assert len(receiver.told) == 2  # the first was refused
-    headers, body = receiver.told[1]
+        until(lambda: server.studio.first_event() is None)
+    (refused, _), (headers, body) = receiver.told
+    assert headers["X-Stepline-Id"] == refused["X-Stepline-Id"]  # by which a receiver knows what it has
     signed = headers["X-Stepline-Time"].encode() + b"." + body
     right = hmac.new(b"0123456789abcdef", signed, hashlib.sha256).hexdigest()
     assert headers["X-Stepline-Signature"] == f"sha256={right}"
     assert json.loads(body) == {"event": "video", "id": video_id("v0.json"), "revision": 1}
 
 
-def test_a_webhook_to_a_private_address_is_not_told_unless_trusted(receiver, caplog):
-    hook = Webhook(f"http://127.0.0.1:{receiver.server_port}/", b"k" * 16, LinkSettings(), pause=0.001)
-    hook.tell("video", {"id": "x"})
+def correct(studio, count):
+    """Have a person correct the video so many times more."""
+    id = video_id("v0.json")
+    for base in range(studio.revision(id), studio.revision(id) + count):
+        edit = ChangeEdit(do="change", step="a", text=f"Cut {base}")
+        studio.correct(id, Correction(id=f"c{base}", video=id, by="ann", when=0.0, base=base, edits=(edit,)))
+
+
+def revisions(receiver):
+    told = [json.loads(body) for _, body in list(receiver.told)]
+    return [each["revision"] for each in told if each["event"] == "video"]
+
+
+def test_what_was_not_told_when_a_server_was_killed_is_told_by_the_next(receiver, tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video)
+    killed = Studio(folder)
+    deaf = Webhook("http://127.0.0.1:1/", b"k" * 16, LinkSettings(private=True))
+    deaf.start(killed)
+    correct(killed, 3)
+    deaf.close(60)
+    killed.close()
+    with serving(folder, webhook=hook_to(receiver)) as server:
+        correct(server.studio, 1)
+        until(lambda: server.studio.first_event() is None)
+    assert revisions(receiver) == [1, 1, 2, 3, 4]  # in their order; the first was refused once
+    silent = Studio(folder)
+    correct(silent, 1)
+    assert silent.first_event() is None  # nobody wants it
+    silent.close()
+
+
+def test_an_event_that_is_refused_again_and_again_holds_the_others_up_no_longer(
+    receiver, tmp_path, small_video, monkeypatch, caplog
+):
+    monkeypatch.setattr("stepline.studio.events.REFUSALS", 1)
+    with serving(library(tmp_path / "library", small_video), webhook=hook_to(receiver)) as server:
+        correct(server.studio, 2)
+        until(lambda: server.studio.first_event() is None)
+    assert revisions(receiver) == [1, 2]
+    assert "is never told of a video" in caplog.text
+
+
+def test_an_event_that_nobody_answers_for_a_day_is_given_up(tmp_path, small_video, monkeypatch, caplog):
+    studio = Studio(library(tmp_path / "library", small_video))
+    monkeypatch.setattr("stepline.studio.events.LONGEST", -1.0)
+    hook = Webhook("http://127.0.0.1:1/", b"k" * 16, LinkSettings(private=True))
+    hook.start(studio)
+    correct(studio, 1)
+    until(lambda: studio.first_event() is None)
     hook.close(60)
+    studio.close()
+    assert "is never told of a video" in caplog.text
+
+
+def test_a_webhook_to_a_private_address_is_not_told_unless_trusted(receiver, tmp_path, small_video, caplog):
+    studio = Studio(library(tmp_path / "library", small_video))
+    hook = Webhook(f"http://127.0.0.1:{receiver.server_port}/", b"k" * 16, LinkSettings(), pause=0.001)
+    hook.start(studio)
+    correct(studio, 1)
+    hook.close(60)
+    assert studio.first_event() is not None
+    studio.close()
     assert receiver.told == []
     assert "private address" in caplog.text
 
@@ -311,8 +381,8 @@ def test_a_webhook_needs_an_address_and_a_key(tmp_path):
 class ServerProcess:
     """`stepline studio` in a process that can be killed."""
 
-    def __init__(self, folder):
-        command = [sys.executable, "-m", "stepline", "studio", str(folder), "--set", "vision.backbone=none"]
+    def __init__(self, folder, *more):
+        command = [sys.executable, "-m", "stepline", "studio", str(folder), "--set", "vision.backbone=none", *more]
         variables = os.environ | {"PYTHONPATH": str(ROOT)}
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables)
         for line in self._process.stderr:
@@ -339,15 +409,18 @@ class ServerProcess:
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_kills_lose_nothing_that_was_answered(kills, tmp_path, small_video, captions_file):
+def test_kills_lose_nothing_that_was_answered(kills, receiver, tmp_path, small_video, captions_file):
     folder = library(tmp_path / "library", small_video)
     shutil.copyfile(small_video, folder / "small.mp4")
     shutil.copyfile(captions_file, folder / "words.srt")
     id, rng = video_id("v0.json"), random.Random(17)
+    (tmp_path / "key").write_text("0123456789abcdef")
+    hook = ("--webhook", f"http://127.0.0.1:{receiver.server_port}/", "--webhook-secret", tmp_path / "key",
+            "--set", "links.private=true")  # fmt: skip
     film = small_video.read_bytes()
     answered, jobs, uploaded, upload_id = [], [], 0, None
     for _ in range(kills):
-        server = ServerProcess(folder)
+        server = ServerProcess(folder, *hook)
         threading.Timer(rng.uniform(0.05, 1.5), server.kill).start()
         try:
             while True:
@@ -383,8 +456,9 @@ def test_kills_lose_nothing_that_was_answered(kills, tmp_path, small_video, capt
         answered = kept
         assert {job.id for job in studio.jobs()} >= set(jobs)
         studio.close()
-    server = ServerProcess(folder)
+    server = ServerProcess(folder, *hook)
     try:
+        until(lambda: set(range(1, len(answered) + 1)) <= set(revisions(receiver)))
         for job in jobs:
             assert wait_for(server, job, "done", "failed")["state"] == "done"
         if upload_id is not None:

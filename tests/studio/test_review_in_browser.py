@@ -125,6 +125,22 @@ def test_a_bar_is_moved_and_stretched_and_the_machines_place_stays_beside_it(rev
     assert page.complaints() == []
 
 
+def test_a_step_that_is_only_said_is_dragged_from_where_it_is_said_to_where_it_is_shown(review, server):
+    page = review()
+    left, right, pixel = box(page, "c")
+    start = page.run("document.querySelector('.track').getBoundingClientRect().left")
+    assert [(left - start) / pixel, (right - start) / pixel] == pytest.approx([11.0, 14.0], abs=0.1)
+    assert page.run("getComputedStyle(document.querySelector('.bar-box[data-id=c]')).borderStyle") == "dashed"
+    page.drag(".bar-box[data-id=c] .bar-body", 1.5 * pixel)
+    shown = steps(server, page)["c"]
+    assert (shown["status"], shown["start"], shown["end"]) == ("shown", *pytest.approx((12.5, 15.5), abs=0.06))
+    assert page.run("document.querySelectorAll('.bar-box.dashed').length") == 0
+    press(page, "z")
+    assert steps(server, page)["c"]["status"] == "said"
+    assert [(each - start) / pixel for each in box(page, "c")[:2]] == pytest.approx([11.0, 14.0], abs=0.1)
+    assert page.complaints() == []
+
+
 def test_the_arrows_move_a_bar_and_its_ends(review, server):
     page = review()
     pick(page, "b")

@@ -8,6 +8,7 @@ const said = new Map();   // id of a text -> what this person says
 let annotator = "";
 let place = 0;
 
+part("library").hidden = !served || SENDER !== "studio";
 part("where").textContent = served
   ? "Verdicts are on disk as soon as you give them."
   : "This page is a file, so verdicts stay in this browser until you save them; `stepline curate audit` keeps them itself, and takes a saved file with --import.";

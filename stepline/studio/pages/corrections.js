@@ -66,6 +66,11 @@ export const standing = (corrections) => {
   return corrections.filter(({ id }) => !undone.has(id));
 };
 
+/* What a window keeps is its own while it is open: it holds a lock by that name, which its end lets go. Browsers have
+   no locks on plain http from another machine; there what is sent twice counts once. */
+const hold = (name) => navigator.locks?.request(name, () => new Promise(() => {}));
+const ifLeft = (name, act) => (navigator.locks ? navigator.locks.request(name, { ifAvailable: true }, (lock) => lock && act()) : act());
+
 /* The corrections of one video. `changed` is called when anything is, `state` tells whether all is saved ("saved",
    "saving", "offline"), `conflict` asks: it is given a correction and what others did, and resolves to whether to keep it. */
 export class Corrections {
@@ -73,7 +78,6 @@ export class Corrections {
     Object.assign(this, { video, changed, state, conflict, refused });
     this.path = `/api/videos/${video}`;
     this.window = newId();
-    this.store = `stepline-unsaved:${video}:`;
     this.machine = {};
     this.base = 0;
     this.history = [];
@@ -83,15 +87,21 @@ export class Corrections {
     this.steps = [];
   }
 
-  /* Load the video, and send what an earlier window could not. */
-  async load() {
+  /* Load the video of a library, and send what a window that is closed could not. */
+  async load(library) {
     await this.refresh();
-    const names = kept.names().filter((name) => name.startsWith(this.store));
-    this.waiting.push(...names.flatMap((name) => kept.get(name, [])));
-    names.forEach(kept.remove);
-    this.keep();
+    const store = `stepline-unsaved:${library}:${this.video}:`;
+    this.store = store + this.window;
+    hold(this.store);
+    for (const name of kept.names().filter((each) => each.startsWith(store))) await ifLeft(name, () => this.takeOver(name));
     this.show();
     this.send();
+  }
+
+  takeOver(name) {
+    this.waiting.push(...kept.get(name, []));
+    this.keep();
+    kept.remove(name);
   }
 
   async refresh() {
@@ -134,8 +144,8 @@ export class Corrections {
   }
 
   keep() {
-    if (this.waiting.length) kept.set(this.store + this.window, this.waiting);
-    else kept.remove(this.store + this.window);
+    if (this.waiting.length) kept.set(this.store, this.waiting);
+    else kept.remove(this.store);
   }
 
   async send() {

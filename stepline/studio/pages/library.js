@@ -34,12 +34,13 @@ const shareAll = async () => {
 const load = async () => {
   const query = new URLSearchParams({ q: part("filter").value, state: part("state").value, sort: part("sort").value });
   const { videos } = await ask(`/api/videos?${query}`);
+  const narrowed = part("filter").value || part("state").value;
   part("cards").replaceChildren(...videos.map(card));
   listed = videos.map(({ id }) => id);
   part("share").disabled = !listed.length;
   part("share").textContent = `Share ${listed.length === 1 ? "it" : `these ${listed.length}`}`;
   part("facts").textContent = plural(videos.length, "video");
-  const narrowed = part("filter").value || part("state").value;
+  part("annotate").hidden = !videos.length && !narrowed;
   part("empty").hidden = videos.length > 0;
   part("empty").textContent = narrowed ? "No video is like that." : "No videos yet. Drop one here.";
 };
@@ -210,7 +211,12 @@ addEventListener("drop", (event) => {
   over(-inside);
   uploadAll([...event.dataTransfer.files]);
 });
-const again = guarded(async () => { await load(); await loadJobs(); await loadLive(); });
+const again = guarded(async () => {
+  await load();
+  await loadJobs();
+  await loadLive();
+  part("audit").hidden = !(await ask("/api/library")).audit;
+});
 listen({
   job: (job) => { if (jobs.has(job.id)) showJob(job); else guarded(loadJobs)(); if (job.state === "done") guarded(load)(); },
   video: guarded(load),

@@ -13,6 +13,7 @@ const video = `/api/videos/${pageId()}`;
 let timeline = null, current = null, loop = null, frame = 1 / 30;
 
 const look = (step) => LOOKS[step.status] || (step.start === null ? "unplaced" : "shown");
+const isShown = (step) => step.start !== null && ["shown", "unclear"].includes(look(step));
 const steps = () => edited.steps;
 const index = (id = current) => steps().findIndex((step) => step.id === id);
 const chosen = () => steps()[index()];
@@ -65,7 +66,12 @@ const setEnd = (which) => {
   if (!step) return;
   const span = step.start === null ? spanHere(step) : { start: step.start, end: step.end, [which]: at };
   if (span.end - span.start < 0.1) return tell(`the ${which} of a step cannot be ${which === "start" ? "after its end" : "before its start"}`);
-  change(step.id, look(step) === "shown" || look(step) === "unclear" ? { span } : { span, status: "shown" });
+  place(step.id, span);
+};
+/* Who says where a step is says that it is shown. */
+const place = (id, span) => {
+  const step = steps()[index(id)];
+  change(id, isShown(step) ? { span } : { span, status: "shown" });
 };
 const add = () => {
   const before = steps().filter((step) => step.start !== null && step.start <= here()).at(-1);
@@ -236,8 +242,14 @@ const fit = (text) => {
   text.style.height = "auto";
   text.style.height = `${text.scrollHeight}px`;
 };
+/* Where a step's bar is: where it is shown, else where it is said. */
+const barOf = (each) => {
+  const shown = each.start !== null && [each.start, each.end];
+  const place = isShown(each) ? shown : each.said || shown;
+  return place ? { start: place[0], end: Math.min(place[1], total()) } : null;
+};
 const timesOf = (each) => {
-  if (each.start !== null && look(each) !== "said" && look(each) !== "missing") return `${tenths(each.start)}–${tenths(each.end)}`;
+  if (isShown(each)) return `${tenths(each.start)}–${tenths(each.end)}`;
   return each.said ? `said ${clock(each.said[0])}–${clock(each.said[1])}` : "no time";
 };
 
@@ -282,7 +294,7 @@ const updateRow = (row, each, at) => {
   row.machine.hidden = !row.machine.children.length;
 };
 
-const drawn = () => steps().map((each, at) => ({ ...each, number: at + 1, look: look(each), title: sentenceCase(each.text) }));
+const drawn = () => steps().map((each, at) => ({ ...each, number: at + 1, look: look(each), title: sentenceCase(each.text), place: barOf(each), dashed: !isShown(each) }));
 
 const render = () => {
   const focused = document.activeElement, ids = new Set(steps().map(({ id }) => id));
@@ -362,10 +374,10 @@ const begin = async () => {
   frame = 1 / (card.frame_rate || 30);
   part("follow").href = `/follow/${pageId()}`;
   part("output").append(...card.formats.map((name) => make("option", { value: name, textContent: name })));
-  await edited.load();
+  await edited.load(card.library);
   timeline = new Timeline(part("timeline"), {
     video: card.media ? video : null, total: total(), sentences: edited.record.transcript?.sentences || [], peaks: [], seek,
-    moved: (id, span) => { change(id, { span }); tell(`step ${index(id) + 1}: ${tenths(span.start)} to ${tenths(span.end)}`); },
+    moved: (id, span) => { place(id, span); tell(`step ${index(id) + 1}: ${tenths(span.start)} to ${tenths(span.end)}`); },
     chosen: (id, go) => choose(id, go),
   });
   if (card.media) player.src = `${video}/media`;

@@ -1,4 +1,5 @@
-/* The timeline of a video under review: pictures, loudness, what is said, and its steps as bars that can be moved. */
+/* The timeline of a video under review: pictures, loudness, what is said, and its steps as bars that can be moved; those
+   that are only said as dashed ones, where they are said. */
 import { clock, loadPicture, make, tenths } from "./studio.js";
 
 const STRIDES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];   // s between two ticks
@@ -12,11 +13,11 @@ const round = (second) => Math.round(second * 100) / 100;
 /* The lowest lane in which each bar overlaps none before it; a Map of step id to lane. */
 const inLanes = (steps) => {
   const ends = [], lanes = new Map();
-  for (const step of [...steps].sort((a, b) => a.start - b.start)) {
-    const free = ends.findIndex((end) => end <= step.start);
+  for (const { id, place } of [...steps].sort((a, b) => a.place.start - b.place.start)) {
+    const free = ends.findIndex((end) => end <= place.start);
     const lane = free < 0 ? ends.length : free;
-    ends[lane] = step.end;
-    lanes.set(step.id, lane);
+    ends[lane] = place.end;
+    lanes.set(id, lane);
   }
   return lanes;
 };
@@ -106,8 +107,8 @@ export class Timeline {
   }
 
   reveal(id) {
-    const step = this.bars.get(id)?.step;
-    if (step) this.scrollTo(step.start, step.end);
+    const place = this.bars.get(id)?.step.place;
+    if (place) this.scrollTo(place.start, place.end);
   }
 
   scrollTo(start, end) {
@@ -115,9 +116,10 @@ export class Timeline {
     if (end * perSecond < scrollLeft || start * perSecond > scrollLeft + clientWidth) this.scroll.scrollLeft = start * perSecond - 0.1 * clientWidth;
   }
 
-  /* steps: as a record has them, with `number`, `look` and `title`. machine: what was said before, by id. */
+  /* steps: as a record has them, with `number`, `look`, `title` and `place`, where the bar is, null for none; dashed: it is
+     only said there. machine: what was said before, by id. */
   update(steps, machine, current) {
-    const there = steps.filter((step) => step.start !== null && ["shown", "unclear"].includes(step.look));
+    const there = steps.filter((step) => step.place);
     const lanes = inLanes(there);
     this.lanes.style.height = `${LANE * (Math.max(0, ...lanes.values()) + 1)}px`;
     for (const [id, bar] of this.bars) {
@@ -132,12 +134,11 @@ export class Timeline {
       const looks = JSON.stringify([step, lanes.get(step.id), machine[step.id]?.span, step.id === current]);
       if (bar.looks === looks) continue;
       bar.looks = looks;
-      if (![this.dragged, this.nudged].includes(step.id)) this.place(bar, step);
-      bar.node.className = `bar-box ${step.look}${step.kind === "avoid" ? " avoid" : ""}${step.id === current ? " chosen" : ""}`;
+      if (![this.dragged, this.nudged].includes(step.id)) this.place(bar, step.place);
+      bar.node.className = `bar-box ${step.look}${step.dashed ? " dashed" : ""}${step.kind === "avoid" ? " avoid" : ""}${step.id === current ? " chosen" : ""}`;
       bar.node.style.top = bar.ghost.style.top = `${LANE * lanes.get(step.id)}px`;
       bar.body.firstChild.textContent = `${step.number} ${step.title}`;
-      const named = `Step ${step.number}: ${step.title}`;
-      bar.body.ariaLabel = named;
+      bar.body.ariaLabel = `Step ${step.number}: ${step.title}${step.dashed ? " (said, not shown)" : ""}`;
       bar.start.ariaLabel = `Start of step ${step.number}`;
       bar.end.ariaLabel = `End of step ${step.number}`;
       for (const thumb of [bar.start, bar.end]) thumb.tabIndex = step.id === current ? 0 : -1;
@@ -192,7 +193,7 @@ export class Timeline {
     if (event.button) return;
     event.preventDefault();
     event.stopPropagation();
-    const bar = this.bars.get(id), from = { start: bar.step.start, end: bar.step.end }, at = event.clientX, target = event.currentTarget;
+    const bar = this.bars.get(id), from = bar.step.place, at = event.clientX, target = event.currentTarget;
     const perPixel = this.total / this.track.getBoundingClientRect().width;
     target.focus({ preventScroll: true });
     target.setPointerCapture(event.pointerId);
@@ -233,7 +234,8 @@ export class Timeline {
     const bar = this.bars.get(id);
     if (this.nudged !== id || !bar) return;
     this.nudged = null;
-    if (bar.now.start !== bar.step.start || bar.now.end !== bar.step.end) this.moved(id, bar.now);
+    const { start, end } = bar.step.place;
+    if (bar.now.start !== start || bar.now.end !== end) this.moved(id, bar.now);
   }
 
   scrub(event) {
