@@ -28,10 +28,12 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
       stepline search out "fold the egg whites"
     """
     from stepline.library.search import as_json as to_json
-    from stepline.library.search import open_index
+    from stepline.library.search import index_path, open_index
     from stepline.studio.store import open_corrections
 
     offer_weights()
+    if (path := index_path(folder)).parent != folder:
+        say(f"warning: {folder} cannot be written; the index lies in {path}", urgent=True)
     corrections = open_corrections(folder)
     index = open_index(folder, corrections)
     with progress_bars() as progress:

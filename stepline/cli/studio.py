@@ -114,9 +114,13 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
       stepline mcp out
     """
     from stepline.annotate.local_server import LocalServer
+    from stepline.library.search import index_path
     from stepline.studio.mcp_server import LibraryTools, http_application, mcp_server
 
     tools = LibraryTools(folder, allow=allow, settings=_library_settings(folder, options))
+    if (path := index_path(folder)).parent != folder:
+        told = f"{folder} cannot be written: no clip can be cut and no video processed, and the index lies in {path}"
+        say(f"warning: {told}", urgent=True)
     if not http:
         server = mcp_server(tools)
         offer_weights()

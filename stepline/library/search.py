@@ -106,7 +106,7 @@ class SearchIndex:
         if not folder.is_dir():
             raise StoreError(f"{folder}: no folder; name the one that `stepline steps --out` wrote")
         self.folder, self._embedder, self._corrections = folder, embedder, corrections
-        self.path = _index_path(folder)
+        self.path = index_path(folder)
         self._database = self._open()
         self._rows: tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Matrix] | None = None  # ids (N,), vectors (N, D)
 
@@ -331,7 +331,7 @@ def as_json(found: Sequence[Moment]) -> str:
     return json.dumps([asdict(moment) for moment in found], ensure_ascii=False, indent=2)
 
 
-def _index_path(folder: Path) -> Path:
+def index_path(folder: Path) -> Path:
     """Return where the index of a folder lies: in it, or in the cache where nothing can be written into it."""
     if os.access(folder, os.W_OK):
         return folder / INDEX

@@ -120,7 +120,7 @@ class LibraryTools:
     """
 
     def __init__(self, folder: Path, *, allow: Sequence[Path] = (), settings: StepsSettings | None = None) -> None:
-        self._studio = Studio(folder, allow)
+        self._studio = Studio(folder, allow, reads_only=True)
         self.folder = self._studio.folder
         self._settings, self._closed = settings or StepsSettings(), False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="process-video")

@@ -11,7 +11,9 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import sqlite3
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -137,18 +139,18 @@ def video_id(name: str) -> str:
 
 
 def open_corrections(folder: Path) -> "Studio | None":
-    """Return the store of a library; None where there is none, or it cannot be read for want of a right to write."""
-    there = (folder / STORE).is_file() and os.access(folder, os.W_OK)
-    return Studio(folder) if there else None
+    """Return the store of a library, to be read; None where there is none."""
+    return Studio(folder, reads_only=True) if (folder / STORE).is_file() else None
 
 
 class Studio:
     """One library. allowed: folders outside of it from which files may be taken.
 
-    Raises StoreError where the folder is none, or its store cannot be read or written.
+    reads_only: nothing will be corrected, so that a folder that cannot be written will do; its store is copied into
+    memory then. Raises StoreError where the folder is none, or its store cannot be read or written.
     """
 
-    def __init__(self, folder: Path, allowed: Sequence[Path] = ()) -> None:
+    def __init__(self, folder: Path, allowed: Sequence[Path] = (), *, reads_only: bool = False) -> None:
         if not folder.is_dir():
             raise StoreError(f"{folder}: no folder; name the one that `stepline steps --out` wrote")
         self.folder = Path(os.path.realpath(folder))
@@ -161,7 +163,7 @@ class Studio:
         self._cards: dict[str, tuple[LibraryVideo, VideoCard | None]] = {}
         self._recent: dict[tuple[LibraryVideo, int], tuple[Record, CorrectedRecord]] = {}
         self._hashes: dict[tuple[str, int, int], str] = {}
-        self._database = self._open()
+        self._database = self._open(reads_only)
 
     def close(self) -> None:
         """Close the store."""
@@ -522,9 +524,15 @@ class Studio:
 
     # ---------------------------------------------------------------- the database
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, reads_only: bool) -> sqlite3.Connection:
+        writable = os.access(self.folder, os.W_OK)
+        if not (writable or reads_only):
+            raise StoreError(f"{self.folder}: cannot be written, and corrections are kept in it; take a copy of it")
         with self._guarded():
-            database = sqlite3.connect(self.path, timeout=BUSY, check_same_thread=False, isolation_level=None)
+            place = self.path if writable else ":memory:"
+            database = sqlite3.connect(place, timeout=BUSY, check_same_thread=False, isolation_level=None)
+            if not writable and self.path.is_file():
+                _copy_store(self.path, database)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
             database.execute("BEGIN IMMEDIATE")
@@ -537,7 +545,8 @@ class Studio:
                 database.executemany("INSERT OR IGNORE INTO library VALUES (?, ?)", facts)
                 database.execute(f"PRAGMA user_version = {FORM}")
             database.execute("COMMIT")
-            self.path.chmod(0o600)
+            if writable:
+                self.path.chmod(0o600)
         if form > FORM:
             raise StoreError(f"{self.path}: of a later Stepline (form {form}, this one knows {FORM}); update Stepline")
         return database
@@ -562,6 +571,17 @@ class Studio:
                 yield
             except (sqlite3.Error, OSError) as error:
                 raise StoreError(f"{self.path}: {error}; free some space, or see who else works on it") from error
+
+
+def _copy_store(path: Path, database: sqlite3.Connection) -> None:
+    """Copy a store and what its log holds yet; SQLite reads neither where it cannot write beside them."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        shutil.copyfile(path, copy)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(f"{path}-wal", f"{copy}-wal")
+        with contextlib.closing(sqlite3.connect(copy)) as store:
+            store.backup(database)
 
 
 def _card(id: str, record: Record, revision: int, made: float) -> VideoCard:

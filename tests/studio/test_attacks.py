@@ -1,7 +1,11 @@
 """What a hostile page, client, file or record may try against the studio, and the answer to each."""
 
+import http.client
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +15,7 @@ from http_client import ask
 from starlette.exceptions import HTTPException
 from studio_server import library, serving
 
+from stepline.annotate.local_server import Certificate
 from stepline.errors import SettingsError
 from stepline.storage import read_record, write_record
 from stepline.studio.access import Access, Password, read_password
@@ -271,6 +276,57 @@ def test_the_password_lets_in_and_nothing_else_does(guarded):
     assert login(guarded, "open sesame", Origin="http://evil.example")[0].status == 403
     for host, status in (("evil.example", 403), ("192.0.2.7:99", 200), ("localhost:1", 200), ("[::1]:5", 200)):
         assert ask(guarded, "GET", "/login", Host=host)[0].status == status, host
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for this machine, as docs/studio.md has it made."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no `openssl` on PATH")
+    cert, key = (tmp_path_factory.mktemp("tls") / name for name in ("cert.pem", "key.pem"))
+    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=studio",
+            "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-out", cert, "-keyout", key)  # fmt: skip
+    subprocess.run(made, check=True, capture_output=True)
+    return Certificate(cert, key)
+
+
+def test_over_https_all_is_encrypted_and_other_origins_stay_out(tmp_path, small_video, certificate):
+    folder = library(tmp_path / "library", small_video)
+    with serving(folder, password=Password("open sesame"), certificate=certificate) as running:
+        assert running.link.startswith("https://")
+        trust = ssl.create_default_context(cafile=certificate.certfile)
+
+        def ask_over_tls(method, path, body=None, **headers):
+            line = http.client.HTTPSConnection("127.0.0.1", running.port, timeout=60, context=trust)
+            line.request(method, path, body, {"X-Stepline": "studio", **headers})
+            reply = line.getresponse()
+            data = reply.read()
+            line.close()
+            return reply, data
+
+        entry, own = json.dumps({"password": "open sesame"}), f"https://127.0.0.1:{running.port}"
+        reply, data = ask_over_tls("POST", "/login", entry, Origin=own)
+        assert reply.status == 200, data
+        assert "Secure" in reply.headers["Set-Cookie"].split("; ")
+        token = {"Authorization": f"Bearer {running.access.token}"}
+        assert ask_over_tls("GET", "/api/videos", Host="studio.example", **token)[0].status == 200
+        for origin in (own.replace("https", "http"), "https://evil.example"):
+            assert (
+                ask_over_tls("POST", f"{PLACE}/corrections", json.dumps(OWNED), Origin=origin, **token)[0].status == 403
+            )
+        assert raw(running, GET + b"Host: localhost:1\r\n\r\n") == b""  # plain http is not heard
+
+
+def test_a_certificate_that_is_none_is_told_with_its_cure(tmp_path, certificate):
+    (tmp_path / "text").write_text("no certificate")
+    for files in (
+        (tmp_path / "none",),
+        (tmp_path / "text",),
+        (certificate.certfile,),
+        (tmp_path / "text", certificate.keyfile),
+    ):
+        with pytest.raises(SettingsError, match="give --certfile a PEM"):
+            Certificate(*files)
 
 
 def test_passwords_cannot_be_tried_often(guarded):

@@ -6,6 +6,7 @@ import pytest
 from browser import CHROMIUM
 from studio_server import library, serving
 
+from stepline.storage import read_record, write_parquet
 from stepline.studio.store import video_id
 
 pytestmark = [
@@ -90,6 +91,25 @@ def test_what_is_listed_is_shared_as_a_folder(visit, server):
     index = (server.studio.folder / "share" / "index.html").read_text()
     assert "Bread" in index
     assert "Lemonade" not in index
+
+
+def test_the_library_leads_to_annotating_and_to_the_audit_of_a_dataset_and_they_lead_back(visit, server):
+    page = visit()
+    page.wait_until("!document.getElementById('annotate').hidden")
+    assert page.run("document.getElementById('audit').hidden")  # there is no dataset
+    page.click("#annotate")
+    page.wait_until("location.pathname === '/annotate/' && document.querySelector('#library:not([hidden]) a')")
+    assert page.violations() == []
+    page.click("#library a")
+    page.wait_until("document.querySelectorAll('.card').length === 3")
+    data = server.studio.folder / "dataset" / "data"
+    data.mkdir(parents=True)
+    write_parquet([read_record(server.studio.folder / "v0.json")], data / "all.parquet")
+    page.send("Page.reload")
+    page.wait_until("!document.getElementById('audit')?.hidden")
+    page.click("#audit")
+    page.wait_until("location.pathname === '/audit/' && document.querySelector('#library:not([hidden]) a')")
+    assert page.complaints() == []
 
 
 def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, server, tmp_path):

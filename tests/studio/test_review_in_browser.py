@@ -350,6 +350,39 @@ def test_what_could_not_be_sent_outlives_the_window(review, browser, server):
     assert other.run("Object.keys(localStorage).filter((name) => name.startsWith('stepline-unsaved')).length") == 0
 
 
+def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(browser, tmp_path, small_video):
+    first, second = (library(tmp_path / name, small_video) for name in ("first", "second"))
+
+    def unsent(page):
+        page.wait_until(SAVED)
+        names = page.run("Object.keys(localStorage).filter((name) => name.startsWith('stepline-unsaved'))")
+        page.close()
+        return len(names)
+
+    with serving(first) as server:
+        browser.open(server.link).close()
+        page = ready(browser.open(f"{server.address}video/{ID}"))
+        page.send("Network.setBlockedURLs", urls=["*/corrections"])
+        press(page, "j")
+        press(page, "x")
+        page.wait_until("document.getElementById('saved').classList.contains('offline')")
+        other = ready(browser.open(f"{server.address}video/{ID}"))  # what an open window has is its own to send
+        assert unsent(other) == 1
+        assert len(read(server)[0]) == 3
+        page.close()
+    with serving(second, port=server.port) as stranger:
+        browser.open(stranger.link).close()
+        assert unsent(ready(browser.open(f"{stranger.address}video/{ID}"))) == 1
+        assert len(read(stranger)[0]) == 3
+    with serving(first) as again:
+        assert again.port == server.port
+        browser.open(again.link).close()
+        page = browser.open(f"{again.address}video/{ID}")
+        page.wait_until("document.querySelectorAll('#list .step').length === 2")
+        assert list(steps(again, page)) == ["b", "c"]
+        assert unsent(page) == 0
+
+
 @pytest.mark.parametrize(
     "look", ["narrow", "dark", *(pytest.param(e, marks=pytest.mark.slow) for e in ("wide", "narrow-dark"))]
 )

@@ -1,7 +1,9 @@
 """The studio's API as a page or a program uses it."""
 
 import json
+import os
 import re
+import socket
 
 import pytest
 from http_client import ask
@@ -64,7 +66,7 @@ def test_the_waveform_is_read_once(server, monkeypatch):
     assert server.read(f"/api/videos/{LEMONADE}/waveform") == first
 
 
-@pytest.mark.parametrize("name", sorted(set(OUTPUTS) - {"docx", "pdf", "webp", "gif", "mkv"}))
+@pytest.mark.parametrize("name", sorted(OUTPUTS))
 def test_every_output_is_given_of_the_corrected_record(server, name):
     reply, data = server.ask("GET", f"/api/videos/{LEMONADE}/steps?format={name}")
     if name in ("chapters", "ffmetadata", "mp4", "recipe") and reply.status == 409:
@@ -197,6 +199,30 @@ def test_what_people_corrected_is_found_by_every_door(own, stepline):
     tools.close()
 
 
+def test_a_library_that_cannot_be_written_is_searched_as_corrected_and_that_is_said(
+    own, stepline, tmp_path, monkeypatch
+):
+    from stepline.studio.mcp_server import LibraryTools
+
+    own.ask(
+        "POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Grate the zest")
+    )  # in the log, not the store
+    folder = own.studio.folder
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)  # a folder that others own
+    before = sorted(path.name for path in folder.iterdir())
+    shown = stepline("search", folder, "zest", "--json")
+    assert shown.exit_code == 0, shown.stderr
+    assert json.loads(shown.stdout)[0]["text"] == "Grate the zest"
+    assert f"warning: {folder} cannot be written; the index lies in {tmp_path / 'cache'}" in shown.stderr
+    tools = LibraryTools(folder)
+    assert tools.search_moments("zest").moments[0].text == "Grate the zest"
+    tools.close()
+    assert sorted(path.name for path in folder.iterdir()) == before
+    refused = stepline("studio", folder)
+    assert (refused.exit_code, "take a copy of it" in refused.stderr) == (1, True)
+
+
 def test_a_share_folder_needs_no_server(own):
     reply, data = own.ask("POST", "/api/share", {"ids": [LEMONADE]})
     assert reply.status == 200, data
@@ -225,6 +251,19 @@ def test_the_address_that_is_opened_lets_a_browser_in(server):
     assert (reply.status, reply.headers["Location"]) == (303, "/")
     assert {"HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
     assert ask(server, "GET", "/api/videos", Cookie=cookie.partition(";")[0])[0].status == 200
+
+
+def test_a_library_is_served_where_it_was_the_last_time_unless_that_is_taken(tmp_path, small_video, caplog):
+    folder = library(tmp_path / "library", small_video)
+    with serving(folder) as first:
+        pass
+    with serving(folder) as again:
+        assert again.port == first.port
+        with serving(library(tmp_path / "other", small_video), port=0) as other:
+            assert other.port != first.port
+    with socket.create_server(("127.0.0.1", first.port)), serving(folder) as elsewhere:
+        assert elsewhere.port != first.port
+    assert f"port {first.port}, of the last time, is taken" in caplog.text
 
 
 def test_records_of_the_api_read_back(server):
