@@ -2,7 +2,7 @@
 
     python benchmarks/search.py --steps 100000
     python benchmarks/search.py --clips CLIPS --records DIR
-    python benchmarks/search.py --drawn 30
+    python benchmarks/search.py --drawn 30 --floors 0 .2 .25 .3
 
 The first makes records of how-to steps in a temporary folder, with random unit vectors (a search compares all of them,
 whatever they hold), and times queries whole: the query's own vector, words, meaning, the answers. Beside it, in the
@@ -13,6 +13,9 @@ that clip and lies in, or within 3 s of, the seconds in which the step is marked
 The third asks for the steps of so many scripts of drawn videos (`research.drawn_videos`, seeds from 200 on) in the
 words of their recipe; what is searched is what the narrator says, in other words, and the steps that the grammar writes
 of it. A sentence takes SPOKEN s here; an answer is right where it lies in a sentence that tells a step of that wording.
+
+Of both, for each of --floors (least likeness by which meaning answers), also the shares of queries in made words, and
+of those about other things, that are answered by nothing.
 """
 
 import argparse
@@ -20,12 +23,15 @@ import json
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from research.drawn_videos import make_script
-from stepline.library import Moment, SearchIndex
+from stepline.library import Moment, SearchIndex, search
 from stepline.records import Matrix, Record, Sentence, Span, Step, Transcript, Video, covering_span
 from stepline.storage import files_below, read_record, write_record
 from stepline.text import embed
@@ -47,6 +53,16 @@ PLACES = ("in the bowl", "on the bench", "with a spatula", "under the sink", "un
 QUERIES = ("fold the egg whites", "how to fix a wire under the sink", "stir until smooth", "drill the board by hand")
 PER_RECORD, SLACK = 100, 3.0  # steps; seconds
 FIRST_SEED, SPOKEN = 200, 5.0  # of scripts; s that a sentence takes
+MADE = 200  # queries of made words
+OTHER_THINGS = (
+    "interest rates of the central bank", "who won the football final", "compile a kernel module", "ticket to the moon",
+    "divorce lawyer", "neutrino mass", "quarterly tax return", "poems about autumn", "rebase a git branch",
+    "weather tomorrow", "train timetable", "parliament elections", "jazz piano chords", "dinosaur fossils",
+    "stock market crash", "learn Portuguese grammar", "galaxy clusters", "passport renewal", "chess openings",
+    "opera tickets",
+)  # fmt: skip
+
+Question: TypeAlias = tuple[str, Callable[[Moment], bool]]  # a query, and whether a moment answers it
 
 
 def made_records(folder: Path, count: int) -> None:
@@ -111,26 +127,20 @@ def speed(count: int) -> dict[str, float]:
     }
 
 
-def quality(clips: Path, records: Path) -> dict[str, float]:
-    """Return the share of labelled steps whose moment is the first answer, and among the first five."""
+def quality(clips: Path, records: Path, floors: Sequence[float]) -> list[dict[str, float]]:
+    """Return the shares of `shares` for the labelled steps of clips."""
     labels = json.loads((clips / "labels.json").read_text())
-    index = SearchIndex(records)
-    index.update()
-    firsts, fives = [], []
+    questions = list[Question]()
     for name, truth in labels.items():
-        if not (records / f"{Path(name).stem}.json").is_file():
-            continue
-        for label in truth["steps"]:
-            spans = [*(label.get("shown") or []), *([label["spoken"]] if label.get("spoken") else [])]
-            right = [_right(moment, Path(name).stem, spans) for moment in index.search(label["text"])]
-            firsts.append(any(right[:1]))
-            fives.append(any(right))
-    index.close()
-    return {"steps": len(fives), "first": round(np.mean(firsts), 3), "first five": round(np.mean(fives), 3)}
+        if (records / f"{Path(name).stem}.json").is_file():
+            for label in truth["steps"]:
+                spans = [*(label.get("shown") or []), *([label["spoken"]] if label.get("spoken") else [])]
+                questions.append((label["text"], partial(_right, clip=Path(name).stem, spans=spans)))
+    return shares(records, questions, floors)
 
 
-def drawn_quality(count: int) -> dict[str, float]:
-    """Return the shares of `quality` for the steps of scripts."""
+def drawn_quality(count: int, floors: Sequence[float]) -> list[dict[str, float]]:
+    """Return the shares of `shares` for the steps of scripts."""
     folder = Path(tempfile.mkdtemp())
     told: dict[str, list[tuple[str, float]]] = {}  # a step's wording: the videos, and the second at which each tells it
     try:
@@ -149,20 +159,47 @@ def drawn_quality(count: int) -> dict[str, float]:
             write_record(record, folder / f"{script.id}.json")
             for step in script.steps:
                 told.setdefault(step.text, []).append((script.id, spans[step.utterance].center))
-        index = SearchIndex(folder)
-        index.update()
-        ranks = []
-        for text, moments in told.items():
-            found = index.search(text)
-            ranks.append([any(m.video == id and m.start <= at < m.end for id, at in moments) for m in found])  # type: ignore[operator]
-        index.close()
+        return shares(folder, [(text, partial(_tells, places=places)) for text, places in told.items()], floors)
     finally:
         shutil.rmtree(folder)
-    first, five = (round(float(np.mean([any(right[:n]) for right in ranks])), 3) for n in (1, 5))
-    return {"videos": count, "steps": len(ranks), "first": first, "first five": five}
 
 
-def _right(moment: Moment, clip: str, spans: "list[list[float]]") -> bool:
+def shares(folder: Path, questions: Sequence[Question], floors: Sequence[float]) -> list[dict[str, float]]:
+    """Return, for each least likeness, the shares of questions whose right moment is the first answer, and among five.
+
+    Beside them those of made words, and of queries about other things, that are answered by nothing.
+    """
+    index = SearchIndex(folder)
+    index.update()
+    rows = []
+    for floor in floors:
+        search.LEAST_LIKENESS = floor
+        ranks = [[right(moment) for moment in index.search(text)] for text, right in questions]
+        row = {"least likeness": floor, "steps": len(ranks)}
+        row |= {name: float(np.mean([any(right[:n]) for right in ranks])) for name, n in (("first", 1), ("five", 5))}
+        for name, queries in (("made words", made_words(MADE)), ("other things", OTHER_THINGS)):
+            row[f"{name}, no answer"] = float(np.mean([not index.search(query) for query in queries]))
+        rows.append({name: round(value, 3) for name, value in row.items()})
+    index.close()
+    return rows
+
+
+def made_words(count: int) -> list[str]:
+    """Return queries of one to four words that no language has."""
+    rng = np.random.default_rng(17)
+
+    def word() -> str:
+        return "".join(rng.choice(list(letters)) for letters in ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5))
+
+    return [" ".join(word() for _ in range(rng.integers(1, 5))) for _ in range(count)]
+
+
+def _tells(moment: Moment, places: Sequence[tuple[str, float]]) -> bool:
+    times = [at for id, at in places if id == moment.video]
+    return moment.start is not None and moment.end is not None and any(moment.start <= at < moment.end for at in times)
+
+
+def _right(moment: Moment, clip: str, spans: Sequence[Sequence[float]]) -> bool:
     if moment.video != clip or moment.start is None or moment.end is None:
         return False
     return any(moment.start <= end + SLACK and start - SLACK <= moment.end for start, end in spans)
@@ -175,11 +212,13 @@ def main() -> None:
     parser.add_argument("--clips", type=Path)
     parser.add_argument("--records", type=Path)
     parser.add_argument("--drawn", type=int)
+    parser.add_argument("--floors", type=float, nargs="+", default=[search.LEAST_LIKENESS])
     args = parser.parse_args()
+    told: object
     if args.drawn:
-        told = drawn_quality(args.drawn)
+        told = drawn_quality(args.drawn, args.floors)
     else:
-        told = quality(args.clips, args.records) if args.clips else speed(args.steps)
+        told = quality(args.clips, args.records, args.floors) if args.clips else speed(args.steps)
     print(json.dumps(told, indent=2))
 
 

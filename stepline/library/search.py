@@ -36,6 +36,7 @@ FORM = 1  # of the tables below; an index of another is made anew
 RANK_DAMPING = 60  # k of reciprocal rank fusion; the paper's
 COMMON = 0.25  # share of the moments that hold a word from which it is not searched, "the" and the like
 CANDIDATES = 200  # moments of each ranking that are joined
+LEAST_LIKENESS = 0.0  # cosine of a query and a moment from which that answers by its meaning
 
 TABLES = """
 CREATE TABLE file (
@@ -183,7 +184,8 @@ class SearchIndex:
         return [row for (row,) in rows]
 
     def _by_meaning(self, likeness: dict[int, float]) -> list[int]:
-        return sorted(likeness, key=lambda row: (-likeness[row], row))[:CANDIDATES]
+        like = [row for row in likeness if likeness[row] >= LEAST_LIKENESS]
+        return sorted(like, key=lambda row: (-likeness[row], row))[:CANDIDATES]
 
     def _likeness(self, query: str) -> dict[int, float]:
         """Return the cosine of the query and each of the moments that are most like it, and of the steps they name."""

@@ -33,6 +33,12 @@ def library(folder, video, titles=("Lemonade",)):
     return folder
 
 
+def let_in(browser, server):
+    """Give a browser the cookie that it gets where it opens the server's link; there is no page to load for that."""
+    cookie = {"name": server.access._cookie, "value": server.access.token, "url": server.address}
+    browser.send("Storage.setCookies", cookies=[cookie | {"httpOnly": True, "sameSite": "Strict"}])
+
+
 @contextlib.contextmanager
 def serving(folder, **options):
     """Yield a StudioServer that runs; `server.ask` sends its token."""

@@ -10,7 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from browser import CHROMIUM, Browser
+from browser import CHROMIUM
 from http_client import ask
 from starlette.exceptions import HTTPException
 from studio_server import library, serving
@@ -216,7 +216,7 @@ def test_jobs_that_are_traps_fail_in_a_line(server, tmp_path, small_video):
 
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium")
-def test_script_in_titles_and_captions_does_not_run(tmp_path, small_video):
+def test_script_in_titles_and_captions_does_not_run(browser, tmp_path, small_video):
     folder = library(tmp_path / "library", small_video, (SCRIPT,))
     record = read_record(folder / "v0.json")
     steps = tuple(step.model_copy(update={"text": SCRIPT, "seen": (SCRIPT,)}) for step in record.steps)
@@ -224,17 +224,12 @@ def test_script_in_titles_and_captions_does_not_run(tmp_path, small_video):
     transcript = record.transcript.model_copy(update={"sentences": said})
     write_record(record.model_copy(update={"steps": steps, "transcript": transcript}), folder / "v0.json")
     with serving(folder) as running:
-        browser = Browser(tmp_path / "profile")
-        try:
-            page = browser.open(running.link)
+        for address in (running.link, *(f"{running.address}{place}/{LEMONADE}" for place in ("video", "follow"))):
+            page = browser.open(address)
             page.wait_until("document.body.innerText.includes('onerror')")
-            for place in ("/", f"/video/{LEMONADE}", f"/follow/{LEMONADE}"):
-                page = browser.open(f"http://127.0.0.1:{running.port}{place}")
-                page.wait_until("document.body.innerText.includes('onerror')")
-                assert page.run("document.title") != "owned"
-                assert page.run("document.querySelectorAll('img[src=x]').length") == 0
-        finally:
-            browser.close()
+            assert page.run("document.title") != "owned"
+            assert page.run("document.querySelectorAll('img[src=x]').length") == 0
+            page.close()
         shared = running.ask("POST", "/api/share", {"ids": [LEMONADE]})[1]
         assert "<script>document" not in (folder / "share" / "index.html").read_text(), shared
 

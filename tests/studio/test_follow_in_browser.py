@@ -6,7 +6,7 @@ import json
 
 import pytest
 from browser import CHROMIUM
-from studio_server import library, serving
+from studio_server import let_in, library, serving
 
 from stepline.records import Span, Step
 from stepline.storage import read_record, write_record
@@ -40,7 +40,7 @@ def server(tmp_path_factory, small_video):
 
 @pytest.fixture
 def follow(browser, server):
-    browser.open(server.link).close()
+    let_in(browser, server)
     opened = []
 
     def follow(id=ID, before="", **screen):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from browser import CHROMIUM
-from studio_server import library, serving
+from studio_server import let_in, library, serving
 
 from stepline.storage import read_record, write_parquet
 from stepline.studio.store import video_id
@@ -29,7 +29,7 @@ def server(tmp_path, small_video):
 
 @pytest.fixture
 def visit(browser, server):
-    browser.open(server.link).close()
+    let_in(browser, server)
     opened = []
 
     def visit(path="", **screen):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from browser import CHROMIUM
-from studio_server import library, serving
+from studio_server import let_in, library, serving
 
 from stepline.studio.store import video_id
 
@@ -35,8 +35,7 @@ def look(request):
 @pytest.fixture
 def review(browser, server, look):
     """Opens the video for review in a new window; each server is an address, which the browser remembers apart."""
-
-    browser.open(f"{server.link}").close()
+    let_in(browser, server)
     opened = []
 
     def review():
@@ -360,7 +359,7 @@ def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
         return len(names)
 
     with serving(first) as server:
-        browser.open(server.link).close()
+        let_in(browser, server)
         page = ready(browser.open(f"{server.address}video/{ID}"))
         page.send("Network.setBlockedURLs", urls=["*/corrections"])
         press(page, "j")
@@ -371,12 +370,12 @@ def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
         assert len(read(server)[0]) == 3
         page.close()
     with serving(second, port=server.port) as stranger:
-        browser.open(stranger.link).close()
+        let_in(browser, stranger)
         assert unsent(ready(browser.open(f"{stranger.address}video/{ID}"))) == 1
         assert len(read(stranger)[0]) == 3
     with serving(first) as again:
         assert again.port == server.port
-        browser.open(again.link).close()
+        let_in(browser, again)
         page = browser.open(f"{again.address}video/{ID}")
         page.wait_until("document.querySelectorAll('#list .step').length === 2")
         assert list(steps(again, page)) == ["b", "c"]
@@ -444,7 +443,7 @@ def test_outputs_and_links_of_what_was_corrected_are_given_out(review, server, b
 
 def test_a_video_whose_file_is_gone_is_corrected_all_the_same(browser, server):
     (server.studio.folder / "v0.mp4").unlink()
-    browser.open(server.link).close()
+    let_in(browser, server)
     page = browser.open(f"{server.address}video/{ID}")
     page.wait_until("document.getElementById('trouble').textContent.includes('nothing to watch')")
     press(page, "j")
