@@ -80,6 +80,7 @@ def _pages(access: Access) -> list[Route]:
         *(Route(path, partial(page, name)) for path, name in there.items()),
         Route("/login", login, methods=["POST"]),
         Route("/static/{name}", file),
+        Route("/favicon.ico", lambda _: Response(static["icon.svg"].read_bytes(), media_type="image/svg+xml")),
     ]
 
 
