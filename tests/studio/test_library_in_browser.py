@@ -106,7 +106,7 @@ def test_the_library_leads_to_annotating_and_to_the_audit_of_a_dataset_and_they_
     data.mkdir(parents=True)
     write_parquet([read_record(server.studio.folder / "v0.json")], data / "all.parquet")
     page.send("Page.reload")
-    page.wait_until("!document.getElementById('audit')?.hidden")
+    page.wait_until("document.getElementById('audit')?.hidden === false")
     page.click("#audit")
     page.wait_until("location.pathname === '/audit/' && document.querySelector('#library:not([hidden]) a')")
     assert page.complaints() == []
