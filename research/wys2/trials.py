@@ -30,6 +30,7 @@ from stepline.wys2.dataset import (
 from stepline.wys2.detector import Detector, score_pairs
 from stepline.wys2.settings import DetectorSettings, LabelSettings
 from stepline.wys2.train import ValidationClips, train_detector, train_with_pseudo_labels
+from stepline.wys2.unlabelled import ListedClips
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def train_on(trial: Wys2Trial, corpus: Wys2Corpus, folder: Path) -> tuple[Detect
         weak = labels_of(corpus.validation, trial.labels, resolved=trial.resolved)
         held = ValidationClips(_plain(corpus.validation), weak)
         made = train_with_pseudo_labels(
-            pairs, _plain(corpus.unlabelled), held, train, trial.pseudo, corpus.unlabelled.truth
+            pairs, ListedClips(_plain(corpus.unlabelled)), held, train, trial.pseudo, corpus.unlabelled.truth
         )
         last = made.rounds[-1]
         shown = sum(truth) + (last.precision or 0.0) * last.kept

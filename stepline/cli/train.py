@@ -5,7 +5,7 @@ stderr. A run that was stopped goes on when the same command is given again.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from stepline.nasva.train import PreparedAligner
     from stepline.procx.train import PreparedRun as ProcxPrepared
     from stepline.procx.train import SeedResult
+    from stepline.records import Record, Transcript
     from stepline.training.loop import Progress
-    from stepline.wys2.dataset import ClipDataset
 
 run_option = out_option("Folder of the run.")
 tensorboard_option = click.option("--tensorboard", is_flag=True, help="Write curves for TensorBoard as well.")
@@ -230,7 +230,8 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
               help="Videos with key-steps: records or DATASET:PATH; may be given again.")  # fmt: skip
 @click.option("--narrations", metavar="SOURCE", multiple=True,
               help="What is said in them, where the key-steps' source does not tell; may be given again.")  # fmt: skip
-@click.option("--unlabelled", metavar="SOURCE", help="Narrated videos without key-steps, for pseudo-labels.")
+@click.option("--unlabelled", metavar="SOURCE", multiple=True,
+              help="Narrated videos without key-steps, for pseudo-labels; may be given again.")  # fmt: skip
 @click.option("--vectors", metavar="ENCODER", default="minilm", show_default=True,
               help="Vectors of sentences by minilm, conse, clip:FOLDER, s3d:WEIGHTS or a folder.")  # fmt: skip
 @exclude_option
@@ -257,37 +258,50 @@ def train_wys2(
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.records import count_reasons
     from stepline.settings import load_settings
-    from stepline.training.sources import read_records, text_encoder
+    from stepline.training.sources import read_records, store_text_vectors, text_encoder
     from stepline.wys2.dataset import VideoFrames, gather_clips
     from stepline.wys2.detector import DETECTOR
     from stepline.wys2.settings import Wys2Settings
     from stepline.wys2.train import train_detector_run
+    from stepline.wys2.unlabelled import ClipStream
 
     settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
-    store, folder, weights = options["features"], options["videos"], options["weights"]
-    if (store is None) == (folder is None):
+    store, videos, weights = options["features"], options["videos"], options["weights"]
+    if (store is None) == (videos is None):
         raise SettingsError("give --features or --videos: one of them is what the detector sees")
-    if weights is not None and folder is None:
+    if weights is not None and videos is None:
         raise SettingsError("--weights is S3D's, which is trained on --videos; leave it out")
     features: FeatureStore | VideoFrames
-    if folder is None:
+    if videos is None:
         features = FeatureStore(store)
     else:
-        named = name_videos(find_videos([folder]), out)
+        named = name_videos(find_videos([videos]), out)
         features = VideoFrames(named, settings.detector.frames, settings.detector.side)
     encode = text_encoder(options["vectors"])
-    said = (record for source in options["narrations"] for record in read_records(source))
-    transcripts = {record.video.id: record.transcript for record in said if record.transcript is not None}
     excluded = read_excluded(options["exclude"])
 
-    def gather(sources: Iterable[str]) -> "ClipDataset":
-        records = (record for source in sources for record in read_records(source))
-        clips = gather_clips(records, features, encode, settings.clips, transcripts, excluded=excluded)
-        _say_left_out(count_reasons(clips.omitted))
-        return clips
+    def records(option: str) -> "Iterator[Record]":
+        return (record for source in options[option] for record in read_records(source))
 
-    labelled = gather(options["key_steps"])
-    further = gather([options["unlabelled"]]) if options["unlabelled"] else None
+    def transcripts(option: str) -> "dict[str, Transcript]":
+        """Return what the source of narrations says of videos that lack it; of no other, for they may be many."""
+        if not options["narrations"]:
+            return {}
+        mute = {record.video.id for record in records(option) if record.transcript is None}
+        said = ((record.video.id, record.transcript) for record in records("narrations"))
+        return {id: transcript for id, transcript in said if transcript is not None and id in mute}
+
+    key_steps = records("key_steps")
+    labelled = gather_clips(key_steps, features, encode, settings.clips, transcripts("key_steps"), excluded=excluded)
+    _say_left_out(count_reasons(labelled.omitted))
+    further = None
+    if options["unlabelled"]:
+        folder, name = out / "vectors" / "narration", options["vectors"]
+        vectors = partial(store_text_vectors, encode=encode, folder=folder, name=name)
+        said = transcripts("unlabelled")
+        unlabelled = partial(records, "unlabelled")
+        further = ClipStream(unlabelled, features, vectors, settings.clips, said, excluded=excluded)
+        _say_left_out(count_reasons(further.omitted))
     encoders = {"video": features.backbone if isinstance(features, FeatureStore) else "", "text": options["vectors"]}
     with training_bar() as bar:
         trained = train_detector_run(labelled, further, out, settings, **encoders, s3d=weights, report=bar)

@@ -1,8 +1,8 @@
-"""A feature store: the features of many items in shards, read one at a time, in place, from any thread or process.
+"""A feature store: the features of many items in shards, read one at a time from any thread or process.
 
 A shard is one float16 matrix (N, D) in a safetensors file, beside a Parquet index: which rows belong to which item,
 and the texts that the rows are vectors of, if any. `FeatureWriter` gathers rows in memory until a shard is full and
-writes it whole; `FeatureStore` maps shards and reads only the rows that are asked for.
+writes it whole; `FeatureStore` reads only the rows that are asked for, and keeps none.
 """
 
 import hashlib
@@ -173,8 +173,27 @@ def write_shard(values: Half, path: Path) -> None:
         save_file({TENSOR: values}, partial)
 
 
-def map_shard(path: Path) -> Half:
-    """Return the matrix of a shard, its rows read from disk when they are looked at. Raises StoreError."""
+@dataclass(frozen=True, slots=True)
+class ShardMatrix:
+    """Where the matrix (rows, width) of a shard begins in its file, in bytes."""
+
+    path: Path
+    begin: int
+    rows: int
+    width: int
+
+    def read(self, first: int, count: int) -> Half:
+        """Return rows of it (count, width). Raises StoreError where the file has become shorter, or cannot be read."""
+        try:
+            found = np.fromfile(self.path, np.float16, count * self.width, offset=self.begin + 2 * first * self.width)
+            return found.reshape(count, self.width)
+        except (OSError, ValueError) as error:
+            cure = "it changed while it was read: give the same command again"
+            raise StoreError(f"{self.path}: {first_line(error)}; {cure}") from error
+
+
+def find_matrix(path: Path) -> ShardMatrix:
+    """Return where the matrix of a shard lies in its file. Raises StoreError for any other file."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(HEADER_LENGTH), "little")
@@ -184,14 +203,14 @@ def map_shard(path: Path) -> Half:
         rows, width = entry["shape"]
         if entry["dtype"] != "F16" or HEADER_LENGTH + length + 2 * rows * width != size:
             raise ValueError(f"{entry['dtype']} {entry['shape']} in {size} bytes")
-        mapped = np.memmap(path, np.float16, "r", HEADER_LENGTH + length, (rows, width))
-        return mapped.view(np.ndarray)  # whose slices are cheap
+        return ShardMatrix(path, HEADER_LENGTH + length, rows, width)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = first_line(error)
         raise StoreError(f"{path}: not a whole shard of features ({reason}); import the features again") from error
 
 
 SHARDS_WITH_TEXTS = 4  # shards whose texts stay in memory
+WHOLE = slice(None)  # all rows of an item
 
 
 class FeatureStore(Mapping[str, FeatureLocation]):
@@ -210,7 +229,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             if location.id in self._locations:
                 raise StoreError(f"{folder}: {location.id} is in two shards; remove one and its index")
             self._locations[location.id] = location
-        self._maps: dict[int, Half] = {}
+        self._matrices: dict[int, ShardMatrix] = {}
         self._texts = lru_cache(SHARDS_WITH_TEXTS)(lambda shard: read_row_texts(folder, shard))
         self._digests = lru_cache(None)(lambda shard: read_text_digests(folder, shard))
 
@@ -242,15 +261,18 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             raise StoreError(f"{self.folder}: features of {' and '.join(names)}; keep one backbone a store")
         return names[0] if names else ""
 
-    def matrix(self, id: str) -> Matrix:
-        """Return the rows (T, D) of an item as float32. Raises StoreError where there is none."""
-        values: Matrix = self._rows(self[id]).astype(np.float32)
+    def matrix(self, id: str, rows: slice = WHOLE) -> Matrix:
+        """Return the rows (T, D) of an item, or some that follow each other, as float32; no others are read.
+
+        Raises StoreError where there is none.
+        """
+        values: Matrix = self._rows(self[id], rows).astype(np.float32)
         return values
 
-    def read(self, id: str) -> FeatureSequence:
-        """Return the features of a video. Raises StoreError where there are none, ShapeError for NaN."""
+    def read(self, id: str, rows: slice = WHOLE) -> FeatureSequence:
+        """Return the features of a video, or a part. Raises StoreError where there are none, ShapeError for NaN."""
         try:
-            return FeatureSequence(self.matrix(id), self[id].rate, self[id].backbone)
+            return FeatureSequence(self.matrix(id, rows), self[id].rate, self[id].backbone)
         except ShapeError as error:
             raise ShapeError(f"{self.folder}: {id}: {error}") from error
 
@@ -265,14 +287,14 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         """
         return self._digests(self[id].shard).get(id)
 
-    def _rows(self, location: FeatureLocation) -> Half:
-        if location.shard not in self._maps:
-            self._maps[location.shard] = map_shard(shard_path(self.folder, location.shard))
-        values = self._maps[location.shard]
-        if location.first + location.rows > len(values) or location.width != values.shape[1]:
-            path = shard_path(self.folder, location.shard)
-            raise StoreError(f"{path}: {location.id} lies outside of it; import the features again")
-        return values[location.first : location.first + location.rows]
+    def _rows(self, location: FeatureLocation, rows: slice = WHOLE) -> Half:
+        if location.shard not in self._matrices:
+            self._matrices[location.shard] = find_matrix(shard_path(self.folder, location.shard))
+        matrix = self._matrices[location.shard]
+        if location.first + location.rows > matrix.rows or location.width != matrix.width:
+            raise StoreError(f"{matrix.path}: {location.id} lies outside of it; import the features again")
+        first, stop, _ = rows.indices(location.rows)
+        return matrix.read(location.first + first, max(0, stop - first))
 
     def check(self) -> Iterator[Rejected]:
         """Yield what is wrong with the rows that lie on disk; reads all of them."""

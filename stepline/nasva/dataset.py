@@ -104,7 +104,8 @@ class AlignerSamples(LazySamples[Sample]):
         *,
         asked: bool = False,
     ) -> None:
-        super().__init__(self._read, [part.length for part in parts])
+        shards = [features[part.video].shard for part in parts]
+        super().__init__(self._read, [part.length for part in parts], shards)
         self._parts, self._features, self._vectors, self._settings = parts, features, vectors, settings
         self._asked = asked
         self.omitted = tuple(omitted)
@@ -115,7 +116,7 @@ class AlignerSamples(LazySamples[Sample]):
     def _read(self, index: int) -> Sample:
         """Return a sample as it lies on disk now."""
         part = self._parts[index]
-        video = self._features.matrix(part.video)[: part.length]  # (T, C)
+        video = self._features.matrix(part.video, slice(part.length))  # (T, C)
         vectors = self._vectors[part.kind].matrix(part.video)[part.rows]  # (K, C)
         positive = np.zeros((len(vectors), len(video)), dtype=np.bool_)
         for text, start, stop in part.labels.tolist():

@@ -142,7 +142,8 @@ class StepVideo:
     """A video and the steps written for it; said: where each of the K is said, None where nobody says it.
 
     rows: of its features, rate a second. read: returns the features and the step vectors (K, C), from disk where they
-    lie there. truth: (K, T) where each step is really shown, of simulated videos; reports use it, nothing else does.
+    lie there, and then in that shard. truth: (K, T) where each step is really shown, of simulated videos; reports use
+    it, nothing else does.
     """
 
     id: str
@@ -151,6 +152,7 @@ class StepVideo:
     rate: float
     read: Callable[[], tuple[FeatureSequence, Matrix]]
     truth: Mask | None = None
+    shard: int = 0
 
 
 def step_video(
@@ -177,7 +179,7 @@ def step_samples(
         features, vectors = video.read()
         return labelled_sample(video.id, features, vectors[texts], spans, ordered=True)
 
-    return LazySamples(make, [video.rows for video, _, _ in chosen])
+    return LazySamples(make, [video.rows for video, _, _ in chosen], [video.shard for video, _, _ in chosen])
 
 
 def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
@@ -188,8 +190,11 @@ def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
 def concatenate_samples(first: LazySamples[Sample], others: Sequence[Sample]) -> LazySamples[Sample]:
     """Return the samples of both."""
     lengths = others.lengths if isinstance(others, LazySamples) else [len(sample.video) for sample in others]
+    shards = others.shards if isinstance(others, LazySamples) else [0] * len(others)
     count = len(first)
-    return LazySamples(lambda at: first[at] if at < count else others[at - count], [*first.lengths, *lengths])
+    return LazySamples(
+        lambda at: first[at] if at < count else others[at - count], [*first.lengths, *lengths], [*first.shards, *shards]
+    )
 
 
 def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
@@ -262,7 +267,8 @@ def _aligned(
     for network in networks:
         network.eval()
     lengths = samples.lengths if hasattr(samples, "lengths") else [len(sample.video) for sample in samples]
-    for chosen in length_buckets(lengths, VIDEOS_A_BATCH, seed=0, epoch=0):
+    shards = samples.shards if hasattr(samples, "shards") else ()
+    for chosen in length_buckets(lengths, VIDEOS_A_BATCH, seed=0, epoch=0, shards=shards):
         read = [samples[index] for index in chosen]
         batch = collate(read, max(MAX_ROWS, *lengths))
         with torch.inference_mode():

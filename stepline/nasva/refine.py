@@ -165,12 +165,12 @@ class _VideoReader:
             return None
 
         def read() -> tuple[FeatureSequence, Matrix]:
-            found = self._features.read(id)
-            return FeatureSequence(found.values[:longest], found.rate, found.backbone), self._vectors.matrix(id)[rows]
+            return self._features.read(id, slice(longest)), self._vectors.matrix(id)[rows]
 
         stored = self._features[id]
         length = min(stored.rows, longest)
-        return StepVideo(id, self._said(record, length / stored.rate), length, stored.rate, read)
+        said = self._said(record, length / stored.rate)
+        return StepVideo(id, said, length, stored.rate, read, shard=stored.shard)
 
     def _said(self, record: Record, seconds: float) -> StepSpans:
         """Return where each step is said: as the record has it, else by its likeness to the narration (section 3.1).

@@ -79,7 +79,8 @@ def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> Tr
         return shuffle_texts(chosen, settings, rng)
 
     lengths = samples.lengths if hasattr(samples, "lengths") else None  # known without reading the samples
-    return TrainingTask(samples, lambda sample: len(sample.video), augment, losses, lengths)
+    shards = samples.shards if hasattr(samples, "shards") else ()
+    return TrainingTask(samples, lambda sample: len(sample.video), augment, losses, lengths, shards)
 
 
 def shuffle_texts(samples: Sequence[Sample], settings: AlignerLossSettings, rng: np.random.Generator) -> list[Sample]:

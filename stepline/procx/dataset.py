@@ -88,7 +88,8 @@ class StepDataset(LazySamples[StepSample]):
         spec: FeatureSpec | None,
         omitted: Sequence[Rejected] = (),
     ) -> None:
-        super().__init__(self._read, [1] * len(parts))
+        shards = [features[part.video].shard for part in parts] if isinstance(features, FeatureStore) else ()
+        super().__init__(self._read, [1] * len(parts), shards)
         self._parts, self._features, self._settings, self._spec = parts, features, settings, spec
         self.omitted = tuple(omitted)
         self.videos = tuple(part.video for part in parts)

@@ -302,7 +302,8 @@ def procx_task(
     def augment(batch: Sequence[StepSample], rng: np.random.Generator) -> list[StepSample]:
         return list(batch) if data is None else [augment_sample(sample, data, rng) for sample in batch]
 
-    return TrainingTask(samples, lambda _: 1, augment, losses, [1] * len(samples))
+    shards = samples.shards if hasattr(samples, "shards") else ()
+    return TrainingTask(samples, lambda _: 1, augment, losses, [1] * len(samples), shards)
 
 
 def augment_sample(sample: StepSample, data: DataSettings, rng: np.random.Generator) -> StepSample:

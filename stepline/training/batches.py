@@ -21,6 +21,7 @@ B = TypeVar("B", bound="TensorRecord")
 
 MAX_ROWS = 1200  # rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
 BATCHES_A_POOL = 50  # batches among which videos of like length are sought; more pad less, but shuffle less
+SHARDS_A_WINDOW = 16  # shards of features, of 256 MiB each, among whose videos an epoch shuffles at a time
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,14 @@ class Sample:
 
 
 class LazySamples(Sequence[S]):
-    """Samples that are made, or read, when they are asked for; lengths: feature rows of each, known without that."""
+    """Samples that are made, or read, when they are asked for; lengths: feature rows of each, known without that.
 
-    def __init__(self, make: Callable[[int], S], lengths: Sequence[int]) -> None:
+    shards: in which shard of their store each one's features lie; none where they lie elsewhere.
+    """
+
+    def __init__(self, make: Callable[[int], S], lengths: Sequence[int], shards: Sequence[int] = ()) -> None:
         self._make = make
-        self.lengths = list(lengths)
+        self.lengths, self.shards = list(lengths), list(shards)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -134,16 +138,51 @@ def pad(rows: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(padded), torch.arange(padded.shape[1]) >= lengths[:, None]  # (B, N)
 
 
-def length_buckets(lengths: Sequence[int], size: int, *, seed: int, epoch: int) -> Iterator[tuple[int, ...]]:
-    """Yield batches of at most `size` indices, shuffled, with videos of like length together.
+def length_buckets(
+    lengths: Sequence[int],
+    size: int,
+    *,
+    seed: int,
+    epoch: int,
+    shards: Sequence[int] = (),
+    window: int = SHARDS_A_WINDOW,
+) -> Iterator[tuple[int, ...]]:
+    """Yield batches of at most `size` indices, shuffled, with videos of like length together; every index comes once.
 
-    The order depends on the seed and the epoch alone; every index comes once.
+    shards: in which shard each one's features lie. Of more than `window` shards, drawn in another order each epoch, an
+    epoch goes through so many after the other, so that each is read once and together; what no batch of a window has
+    room for begins the next. The order depends on the seed, the epoch and the shards alone.
     """
     rng = np.random.default_rng([seed, epoch])
-    order = rng.permutation(len(lengths))
-    batches: list[tuple[int, ...]] = []
-    for start in range(0, len(order), size * BATCHES_A_POOL):
-        pool = sorted(order[start : start + size * BATCHES_A_POOL].tolist(), key=lambda index: lengths[index])
-        batches += [tuple(pool[first : first + size]) for first in range(0, len(pool), size)]
-    for index in rng.permutation(len(batches)):
-        yield batches[index]
+    left: npt.NDArray[np.int64] = np.empty(0, np.int64)
+    parts = shard_windows(len(lengths), shards, window, rng)
+    for number, part in enumerate(parts):
+        order = np.concatenate([left, part[rng.permutation(len(part))]])
+        whole = len(order) if number == len(parts) - 1 else len(order) // size * size
+        first = size * bool(len(left) and whole)
+        if first:
+            yield tuple(order[:first].tolist())
+        order, left = order[first:whole], order[whole:]
+        batches: list[tuple[int, ...]] = []
+        for start in range(0, len(order), size * BATCHES_A_POOL):
+            pool = sorted(order[start : start + size * BATCHES_A_POOL].tolist(), key=lambda index: lengths[index])
+            batches += [tuple(pool[first : first + size]) for first in range(0, len(pool), size)]
+        for index in rng.permutation(len(batches)):
+            yield batches[index]
+
+
+def shard_windows(
+    count: int, shards: Sequence[int], window: int, rng: np.random.Generator
+) -> list[npt.NDArray[np.int64]]:
+    """Return the indices below `count` in parts, each of the videos of at most `window` shards drawn at random.
+
+    One part, and nothing drawn, where the shards are no more than that or not known.
+    """
+    known = np.unique(np.asarray(shards, np.int64))
+    if len(known) <= window:
+        return [np.arange(count)]
+    place = np.empty(len(known), np.int64)
+    place[rng.permutation(len(known))] = np.arange(len(known)) // window
+    windows = place[np.searchsorted(known, shards)]  # of each index
+    order = np.argsort(windows, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(windows[order])) + 1)

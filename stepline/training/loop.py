@@ -68,8 +68,8 @@ class TrainingTask(Generic[S]):
 
     length: of a sample; samples of like length share a batch. augment: random changes to the samples of one step.
     losses: the terms of a batch's loss, which is the sum of their means. lengths: of all samples, where they are known
-    without reading each. Samples are read and augmented in threads, ahead of the step, so `augment` draws from the
-    generator it is given alone.
+    without reading each; shards: in which shard of a store each lies, so that a shard's are read together. Samples are
+    read and augmented in threads, ahead of the step, so `augment` draws from the generator it is given alone.
     """
 
     samples: Sequence[S]
@@ -77,6 +77,7 @@ class TrainingTask(Generic[S]):
     augment: Callable[[Sequence[S], np.random.Generator], Sequence[S]]
     losses: Callable[[nn.Module, Sequence[S]], Sequence[Loss]]
     lengths: Sequence[int] | None = None
+    shards: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -185,13 +186,12 @@ def _steps_left(
 ) -> Iterator[tuple[int, bool, tuple[int, ...]]]:
     """Yield each step that is left, whether it ends an epoch, and the indices of its samples."""
     lengths = [task.length(sample) for sample in task.samples] if task.lengths is None else task.lengths
-    step = 0
+    step, a_epoch = 0, math.ceil(len(lengths) / settings.batch)
     for epoch in range(settings.epochs):
-        batches = list(length_buckets(lengths, settings.batch, seed=settings.seed, epoch=epoch))
-        for indices in batches:
+        for indices in length_buckets(lengths, settings.batch, seed=settings.seed, epoch=epoch, shards=task.shards):
             step += 1
             if step > done:
-                yield step - 1, indices is batches[-1], indices
+                yield step - 1, step % a_epoch == 0, indices
 
 
 def _step(

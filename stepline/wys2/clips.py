@@ -66,7 +66,9 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
             step = step_at(record.reference, middle)
             text = None if step is None else step.text
             # the sentences nearest to the middle, the clip's own first
-            others = sorted({*range(len(middles))} - {row}, key=lambda other: (abs(middles[other] - middle), other))
+            others: list[int] = []
+            if settings.candidates > 1:
+                others = sorted({*range(len(middles))} - {row}, key=lambda other: (abs(middles[other] - middle), other))
             near = (row, *others[: settings.candidates - 1])
             span = _clip_span(middle, duration, settings.seconds)
             clips.append(NarratedClip(record.id, span, row, spoken[row], record.video.task, text, near))
@@ -201,7 +203,17 @@ def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
 
 
 def clip_text_pair(id: str, features: FeatureSequence, span: Span, text: Matrix) -> ClipTextPair:
-    """Return the feature rows of a clip with its texts; a clip past the last row takes that one."""
+    """Return the feature rows of a clip with its texts."""
+    return ClipTextPair(id, features.values[clip_rows(features, span)], text)
+
+
+def clip_rows(features: FeatureSequence, span: Span) -> slice:
+    """Return the rows that a clip has; one past the last row has that one."""
     rows = features.rows(span)
     first = min(rows.start, max(0, len(features.values) - 1))
-    return ClipTextPair(id, features.values[first : max(rows.stop, first + 1)], text)
+    return slice(first, max(rows.stop, first + 1))
+
+
+def clip_id(video: str, start: float) -> str:
+    """Return what a clip of a video is called; start: its first second."""
+    return f"{video} {start:.1f}"

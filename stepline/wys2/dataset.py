@@ -12,7 +12,7 @@ trains SlowFast on frames; each clip is scored by a classifier that never saw it
 Letters: N clips, O tasks, C width of features.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -28,8 +28,8 @@ from stepline.features import FeatureStore
 from stepline.records import Matrix, Record, Rejected, Span, Transcript
 from stepline.text import embed
 from stepline.training.batches import Mask
-from stepline.training.gather import FeatureJoin, Flaw
-from stepline.wys2.clips import ClipTextPair, FrameClip, NarratedClip, clip_text_pair, narrated_clips
+from stepline.training.gather import TWICE, FeatureJoin, Flaw
+from stepline.wys2.clips import ClipTextPair, FrameClip, NarratedClip, clip_id, clip_text_pair, narrated_clips
 from stepline.wys2.settings import ClipSettings, CosineMapping, LabelSettings
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -101,33 +101,56 @@ def gather_clips(
     (a benchmark's own). A video without features or file, without narration or with broken annotations is left out and
     its reason counted.
     """
+    gathered = ClipDataset()
+    for record, clips in narrated_videos(
+        records, features, settings, transcripts or {}, gathered.omitted, excluded=excluded
+    ):
+        vectors = encode([sentence.text for sentence in record.sentences])
+        gathered.clips += clips
+        rows = None if isinstance(features, VideoFrames) else features.read(record.video.id)
+        for clip in clips:
+            id, texts = clip_id(clip.video, clip.span.start), vectors[list(clip.candidates)]
+            if rows is not None:
+                gathered.pairs.append(clip_text_pair(id, rows, clip.span, texts))
+            elif isinstance(features, VideoFrames):
+                gathered.pairs.append(ClipTextPair(id, features.clip(clip.video, clip.span), texts))
+    return gathered
+
+
+def narrated_videos(
+    records: Iterable[Record],
+    features: FeatureStore | VideoFrames,
+    settings: ClipSettings,
+    transcripts: Mapping[str, Transcript],
+    omitted: list[Rejected],
+    *,
+    excluded: ExcludedVideos | frozenset[str] = frozenset(),
+    once: bool = False,
+) -> Iterator[tuple[Record, list[NarratedClip]]]:
+    """Yield each record that has narration and features, with its clips; the others are noted in `omitted`.
+
+    As `gather_clips` takes them; once: whether a video counts that came before.
+    """
     frames = features if isinstance(features, VideoFrames) else None
     join = FeatureJoin({} if isinstance(features, VideoFrames) else features, excluded=excluded)
-    gathered = ClipDataset(omitted=join.omitted)
-    known = transcripts or {}
+    seen: set[str] = set()
     for record in records:
         video = record.video.id
-        if record.transcript is None and video in known:
-            record = record.model_copy(update={"transcript": known[video]})
+        if record.transcript is None and video in transcripts:
+            record = record.model_copy(update={"transcript": transcripts[video]})
         flaw = join.flaw(video) if frames is None or video in excluded else frames.flaw(video)
+        if once and video in seen:
+            flaw = TWICE, ""
+        seen.add(video)
         if flaw is None:
             try:
                 clips = narrated_clips(record, settings)
             except DatasetError as error:
                 flaw = str(error).removeprefix(f"{record.id}: ").partition(";")[0], ""
         if flaw is not None:
-            join.omit("video", video, flaw)
-            continue
-        vectors = encode([sentence.text for sentence in record.transcript.sentences] if record.transcript else [])
-        gathered.clips += clips
-        rows = None if isinstance(features, VideoFrames) else features.read(video)
-        for clip in clips:
-            id, texts = f"{clip.video} {clip.span.start:.1f}", vectors[list(clip.candidates)]
-            if rows is not None:
-                gathered.pairs.append(clip_text_pair(id, rows, clip.span, texts))
-            elif frames is not None:
-                gathered.pairs.append(ClipTextPair(id, frames.clip(video, clip.span), texts))
-    return gathered
+            omitted.append(Rejected("video", flaw[0], id=video, value=flaw[1]))
+        else:
+            yield record, clips
 
 
 def infer_labels(gathered: ClipDataset, settings: LabelSettings) -> Mask:

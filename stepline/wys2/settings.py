@@ -75,6 +75,7 @@ class PseudoSettings(Settings):
     rounds: Annotated[int, Field(ge=1, le=100)] = 1  # of labelling and training anew
     threshold: Literal["best F1", "share"] = "best F1"  # of the validation clips' labels, or a share of the unlabelled
     share: Fraction = 0.1  # share: of the unlabelled clips that is kept, the best ones
+    most: Count = 4_000_000  # clips held to choose from, drawn evenly where more reach the threshold; 28 bytes each
 
 
 class Wys2Settings(Settings):

@@ -28,7 +28,7 @@ from stepline.errors import DatasetError, SettingsError
 from stepline.evaluate.ranking import roc_auc
 from stepline.records import Matrix, count_reasons
 from stepline.storage import write_atomic
-from stepline.training.batches import Mask
+from stepline.training.batches import LazySamples, Mask
 from stepline.training.distributed import one_process, start_processes
 from stepline.training.gather import reasons_in_words
 from stepline.training.loop import Loss, Progress, TrainingTask, fit
@@ -47,6 +47,7 @@ from stepline.wys2.settings import (
     PseudoSettings,
     Wys2Settings,
 )
+from stepline.wys2.unlabelled import ClipStream, References, Reservoir, UnlabelledClips
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class DetectorRun(TrainedDetector):
 
 def train_detector_run(
     labelled: ClipDataset,
-    unlabelled: ClipDataset | None,
+    unlabelled: ClipStream | None,
     folder: Path,
     settings: Wys2Settings,
     *,
@@ -170,14 +171,14 @@ def train_detector_run(
 
 def _train(
     pairs: Sequence[ClipTextPair],
-    unlabelled: ClipDataset | None,
+    unlabelled: ClipStream | None,
     validation: ValidationClips,
     train_round: TrainOnPairs,
     settings: PseudoSettings,
 ) -> TrainedDetector:
     """Train on labelled pairs once, or in rounds with pseudo-labelled ones where there are clips without key-steps."""
     if unlabelled is not None:
-        return train_with_pseudo_labels(pairs, unlabelled.pairs_of_own_text(), validation, train_round, settings)
+        return train_with_pseudo_labels(pairs, unlabelled, validation, train_round, settings)
     known = validation.positive
     if known.all() or not known.any():
         raise DatasetError(f"all {len(known)} validation clips are of one class; give more videos, or other labels")
@@ -250,12 +251,13 @@ def detector_task(pairs: Sequence[ClipTextPair], settings: ContrastSettings) -> 
     def augment(batch: Sequence[ClipTextPair], rng: np.random.Generator) -> list[ClipTextPair]:
         return [batch[index].read() for index in rng.permutation(len(batch))]  # frames are read ahead of the step
 
-    return TrainingTask(pairs, lambda pair: len(pair.video), augment, losses)
+    lengths, shards = (pairs.lengths, pairs.shards) if isinstance(pairs, LazySamples) else (None, ())
+    return TrainingTask(pairs, lambda pair: len(pair.video), augment, losses, lengths, shards)
 
 
 def train_with_pseudo_labels(
     labelled: Sequence[ClipTextPair],
-    unlabelled: Sequence[ClipTextPair],
+    unlabelled: UnlabelledClips,
     validation: ValidationClips,
     train: TrainOnPairs,
     settings: PseudoSettings | None = None,
@@ -263,30 +265,64 @@ def train_with_pseudo_labels(
 ) -> TrainedDetector:
     """Return the detector trained on labelled and pseudo-labelled pairs, after `settings.rounds` rounds.
 
-    truth: (len(unlabelled),) bool, for the report alone. Raises DatasetError without unlabelled clips, when the
+    Each round goes through the unlabelled clips once. truth: (len(unlabelled),) bool, of listed clips, for the report
+    alone. Raises DatasetError without unlabelled clips, when the
     validation clips are of one class, or when no clip reaches the threshold.
     """
     settings = settings or PseudoSettings()
-    if not unlabelled:
+    if not len(unlabelled):
         raise DatasetError("no unlabelled clip; pseudo-labels need videos without key-steps")
     network = train(labelled, 0)
     rounds = [TrainingRound(0, len(labelled), 0, len(unlabelled), None, _auc(network, validation))]
     for number in range(1, settings.rounds + 1):
-        scores = score_pairs(network, unlabelled)
-        threshold = choose_threshold(scores, score_pairs(network, validation.pairs), validation.positive, settings)
-        kept = np.flatnonzero(scores >= threshold).tolist()
+        threshold, kept = choose_clips(network, unlabelled, validation, settings, np.random.default_rng(number))
         if not len(kept):
             raise DatasetError(
                 f"none of {len(unlabelled)} unlabelled clips reaches {threshold:.3g}; take pseudo.threshold=share"
             )
         log.info("round %d: %d of %d unlabelled clips kept", number, len(kept), len(unlabelled))
-        network = train([*labelled, *(unlabelled[row] for row in kept)], number)
+        network = train(_joined(labelled, unlabelled.pairs(kept)), number)
         precision = None if truth is None else float(truth[kept].mean())
         auc = _auc(network, validation)
         rounds.append(
             TrainingRound(number, len(labelled) + len(kept), len(kept), len(unlabelled), threshold, auc, precision)
         )
     return TrainedDetector(network, tuple(rounds))
+
+
+def choose_clips(
+    network: Detector,
+    clips: UnlabelledClips,
+    validation: ValidationClips,
+    settings: PseudoSettings,
+    rng: np.random.Generator,
+) -> tuple[float, References]:
+    """Return the score from which a clip counts as positive, and the references of the clips that reach it.
+
+    Of a share of the clips the threshold is known only after the last one, so at most `most` of all are drawn before;
+    else at most so many of those that reach it.
+    """
+    held, sample, threshold = score_pairs(network, validation.pairs), Reservoir(settings.most, rng), -np.inf
+    none = np.zeros(0, np.float32)
+    if settings.threshold != "share":
+        threshold = choose_threshold(none, held, validation.positive, settings)
+    for references, pairs in clips.blocks():
+        scores = score_pairs(network, pairs)
+        reached = scores >= threshold
+        sample.add(scores[reached], references[reached])
+    scores, found = sample.columns or (none, none)
+    if settings.threshold == "share":
+        threshold = choose_threshold(scores, held, validation.positive, settings)
+    return threshold, found[scores >= threshold]
+
+
+def _joined(labelled: Sequence[ClipTextPair], kept: Sequence[ClipTextPair]) -> Sequence[ClipTextPair]:
+    """Return both; labelled clips, which are in memory, come evenly with the others of each window of shards."""
+    if not isinstance(kept, LazySamples):
+        return [*labelled, *kept]
+    count, lengths = len(labelled), [*(len(pair.video) for pair in labelled), *kept.lengths]
+    shards = [*np.resize(np.array(kept.shards), count).tolist(), *kept.shards] if kept.shards else []
+    return LazySamples(lambda at: labelled[at] if at < count else kept[at - count], lengths, shards)
 
 
 def choose_threshold(scores: Matrix, validation: Matrix, positive: Mask, settings: PseudoSettings) -> float:

@@ -114,3 +114,29 @@ def test_lazy_samples_are_made_when_they_are_asked_for():
     assert made == [2, 0, 1]
     with pytest.raises(IndexError):
         samples[3]
+
+
+def test_an_epoch_goes_through_a_few_shards_at_a_time():
+    shards = np.repeat(np.arange(10), 13)[np.random.default_rng(3).permutation(130)].tolist()
+    lengths = list(range(130))
+    batches = list(length_buckets(lengths, 4, seed=5, epoch=1, shards=shards, window=3))
+    assert sorted(index for batch in batches for index in batch) == lengths
+    assert [len(batch) for batch in batches].count(4) == 32  # as many steps as of any other order
+    met = [shards[index] for batch in batches for index in batch]
+    for first in range(0, 130, 39):  # a window of three shards is 39 videos; its last ones share a batch with the next
+        assert len(set(met[first : first + 36])) <= 3
+    last = {shard: number for number, shard in enumerate(met)}
+    assert max(last[shard] - met.index(shard) for shard in range(10)) < 39 + 4
+
+
+def test_windows_of_shards_differ_from_epoch_to_epoch():
+    shards = np.repeat(np.arange(12), 5).tolist()
+    epochs = [list(length_buckets([1] * 60, 5, seed=0, epoch=e, shards=shards, window=3)) for e in (0, 0, 1)]
+    assert epochs[0] == epochs[1] != epochs[2]
+    together = [{frozenset(shards[i] for i in batch) for batch in epoch} for epoch in epochs]
+    assert together[0] != together[2]
+
+
+def test_few_shards_are_shuffled_as_if_there_were_one():
+    plain, known = (list(length_buckets(range(70), 4, seed=5, epoch=1, shards=s)) for s in ((), [1] * 30 + [2] * 40))
+    assert plain == known

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,11 +18,13 @@ from stepline.records import Transcript, count_reasons
 from stepline.storage import write_parquet
 from stepline.training.gather import EXCLUDED, NO_FEATURES
 from stepline.training.settings import TrainSettings
+from stepline.training.sources import store_text_vectors
 from stepline.wys2.clips import ClipTextPair
 from stepline.wys2.dataset import gather_clips, infer_labels
 from stepline.wys2.detector import Detector, read_detector, score_pairs, trained_on
 from stepline.wys2.settings import ClipSettings, DetectorSettings, LabelSettings, PseudoSettings, Wys2Settings
 from stepline.wys2.train import ValidationClips, choose_threshold, train_detector_run, train_with_pseudo_labels
+from stepline.wys2.unlabelled import ClipStream, ListedClips
 
 PLAIN = ClipSettings(resolve=False)
 SMALL = Wys2Settings(
@@ -55,18 +58,22 @@ def store(world, tmp_path_factory):
     return FeatureStore(folder)
 
 
+def kept_in(folder):
+    """Keep the vectors of sentences in a folder."""
+    return partial(store_text_vectors, encode=words, folder=folder, name="words")
+
+
 def bare(records):
     """The records without key-steps."""
     return [record.model_copy(update={"reference": ()}) for record in records]
 
 
 def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
-    labelled, further = (
-        gather_clips(records, store, words, PLAIN) for records in (world.records[:10], bare(world.records[10:]))
-    )
+    labelled = gather_clips(world.records[:10], store, words, PLAIN)
+    further = ClipStream(lambda: bare(world.records[10:]), store, kept_in(tmp_path / "vectors"), PLAIN)
     made = train_detector_run(labelled, further, tmp_path, SMALL, video="world", text="words")
     assert [one.number for one in made.rounds] == [0, 1]
-    assert made.rounds[1].kept == pytest.approx(0.2 * len(further.clips), abs=1)
+    assert made.rounds[1].kept == pytest.approx(0.2 * len(further), abs=1)
     told = json.loads((tmp_path / "run.json").read_text())
     assert told["counts"]["clips"] > told["counts"]["positive"] > 0
     parts = json.loads((tmp_path / "videos.json").read_text())
@@ -232,7 +239,9 @@ VALIDATION = ValidationClips(clips(0.1, 0.2, 0.7, 0.9), np.array([FALSE, FALSE, 
 
 def test_clips_above_the_threshold_join_the_training():
     calls = []
-    made = train_with_pseudo_labels(clips(5.0, 6.0), clips(0.0, 0.69, 0.7, 2.0), VALIDATION, recorded(calls))
+    made = train_with_pseudo_labels(
+        clips(5.0, 6.0), ListedClips(clips(0.0, 0.69, 0.7, 2.0)), VALIDATION, recorded(calls)
+    )
     assert calls == [(0, [5.0, 6.0]), (1, [0.7, 2.0, 5.0, 6.0])]
     first, second = made.rounds
     assert (first.kept, first.threshold, first.auc) == (0, None, 1.0)
@@ -242,13 +251,17 @@ def test_clips_above_the_threshold_join_the_training():
 
 def test_the_report_says_how_many_pseudo_labels_are_right_where_that_is_known():
     truth = np.array([FALSE, FALSE, FALSE, TRUE])
-    made = train_with_pseudo_labels(clips(5.0), clips(0.0, 0.1, 0.8, 2.0), VALIDATION, recorded([]), truth=truth)
+    made = train_with_pseudo_labels(
+        clips(5.0), ListedClips(clips(0.0, 0.1, 0.8, 2.0)), VALIDATION, recorded([]), truth=truth
+    )
     assert made.rounds[1].precision == 0.5
 
 
 def test_each_round_starts_from_the_labelled_clips():
     calls = []
-    train_with_pseudo_labels(clips(5.0), clips(0.0, 1.0), VALIDATION, recorded(calls), PseudoSettings(rounds=2))
+    train_with_pseudo_labels(
+        clips(5.0), ListedClips(clips(0.0, 1.0)), VALIDATION, recorded(calls), PseudoSettings(rounds=2)
+    )
     assert calls == [(0, [5.0]), (1, [1.0, 5.0]), (2, [1.0, 5.0])]
 
 
@@ -280,11 +293,11 @@ def test_a_threshold_needs_both_classes(positive):
 def test_validation_clips_of_one_class_have_no_auc():
     one = ValidationClips(VALIDATION.pairs, np.ones(4, bool))
     with pytest.raises(DatasetError, match="both classes"):
-        train_with_pseudo_labels(clips(5.0), clips(1.0), one, recorded([]))
+        train_with_pseudo_labels(clips(5.0), ListedClips(clips(1.0)), one, recorded([]))
 
 
 def test_no_unlabelled_clip_or_none_above_the_threshold_is_told():
     with pytest.raises(DatasetError, match="no unlabelled clip"):
-        train_with_pseudo_labels(clips(5.0), [], VALIDATION, recorded([]))
+        train_with_pseudo_labels(clips(5.0), ListedClips([]), VALIDATION, recorded([]))
     with pytest.raises(DatasetError, match="none of 1 unlabelled clips reaches"):
-        train_with_pseudo_labels(clips(5.0), clips(0.0), VALIDATION, recorded([]))
+        train_with_pseudo_labels(clips(5.0), ListedClips(clips(0.0)), VALIDATION, recorded([]))
