@@ -33,6 +33,7 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.nasva.pseudo_labels import RoundReport
+    from stepline.nasva.refine import RefineResult
     from stepline.nasva.train import PreparedAligner
     from stepline.procx.train import PreparedRun as ProcxPrepared
     from stepline.procx.train import SeedResult
@@ -45,7 +46,7 @@ tensorboard_option = click.option("--tensorboard", is_flag=True, help="Write cur
 
 @click.group(cls=Group)
 def train() -> None:
-    """Train a network; nasva and procx also over several GPUs or nodes (torchrun)."""
+    """Train a network; nasva and procx also over several GPUs or nodes (torchrun), as `stepline refine`."""
 
 
 @train.command()
@@ -388,15 +389,17 @@ def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, 
 
     First labels are where the steps are said. Networks learn them, stop early and label all videos anew; the last
     labels are written as records (refined.parquet), beside a network that was trained on them (aligner.safetensors).
-    A run that was stopped goes on, round by round, when the same command is given again.
+    A run that was stopped goes on, round by round, when the same command is given again. Under torchrun, the processes
+    share the trainings and the labelling.
 
     \b
     Example:
       stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
     """
-    from stepline.nasva.refine import REFINED, RefineSources, refine_dataset
+    from stepline.nasva.refine import RefineSources, refine_dataset
     from stepline.nasva.settings import RefineRunSettings
     from stepline.settings import load_settings
+    from stepline.training.distributed import end_processes, is_first
 
     given = [] if options["rounds"] is None else [f"rounds.rounds={options['rounds']}"]
     overrides = [*options["overrides"], *given]
@@ -406,14 +409,23 @@ def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, 
     sources = RefineSources(dataset, features, **chosen, excluded=tuple(options["exclude"]))
 
     def say_end(name: str, progress: "Progress") -> None:
-        if progress.step == progress.steps:
+        if progress.step == progress.steps and is_first():
             say(f"{name}: {progress.steps} steps, loss {progress.loss:.3f}, {progress.seconds:.1f} s")
 
     done = refine_dataset(sources, out, settings, say_end)
+    if is_first():
+        _say_refined(done, out, as_json=options["as_json"])
+    end_processes()
+
+
+def _say_refined(done: "RefineResult", out: Path, *, as_json: bool) -> None:
+    """Say what is refined and what is left out; print a line a round."""
+    from stepline.nasva.refine import REFINED
+
     say(*(f"left out {video.id}: {video.reason} {video.value}".rstrip() for video in done.omitted[:3]))
     say(f"{done.videos} videos refined, {len(done.omitted)} left out")
     files = [str(out / REFINED), str(out / "aligner.safetensors")]
-    if options["as_json"]:
+    if as_json:
         print_data(json.dumps({"rounds": [asdict(row) for row in done.trained.rounds], "files": files}))
         return
     print_data(_round_table(done.trained.rounds))

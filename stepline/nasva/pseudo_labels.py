@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -239,12 +239,15 @@ def alignment_matrices(network: Aligner, samples: Sequence[Sample]) -> list[Matr
     return found
 
 
-def iterate_matrices(networks: Sequence[Aligner], samples: Sequence[Sample]) -> Iterator[tuple[int, list[Matrix]]]:
+def iterate_matrices(
+    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, of: int = 1
+) -> Iterator[tuple[int, list[Matrix]]]:
     """Yield each video's place among the samples, and every network's cosines (K, T) of its texts.
 
-    One batch is in memory at a time, and read once for all networks. The places come in the order of the batches.
+    One batch is in memory at a time, and read once for all networks. The places come in the order of the batches; of
+    `of` processes, each takes its share of the batches, which are the same for any number of them.
     """
-    for chosen, read, aligned in _aligned(networks, samples):
+    for chosen, read, aligned in _aligned(networks, samples, rank, of):
         scores = [each.scores.cpu().numpy() for each in aligned]
         for row, (index, sample) in enumerate(zip(chosen, read, strict=True)):
             yield index, [each[row, : len(sample.text), : len(sample.video)].copy() for each in scores]
@@ -261,14 +264,14 @@ def alignable_logits(network: Aligner, samples: Sequence[Sample]) -> list[Matrix
 
 
 def _aligned(
-    networks: Sequence[Aligner], samples: Sequence[Sample]
+    networks: Sequence[Aligner], samples: Sequence[Sample], rank: int = 0, of: int = 1
 ) -> Iterator[tuple[tuple[int, ...], list[Sample], list[AlignerOutput]]]:
     """Yield of each batch which samples it holds, the samples, and what each network says of them."""
     for network in networks:
         network.eval()
     lengths = samples.lengths if hasattr(samples, "lengths") else [len(sample.video) for sample in samples]
     shards = samples.shards if hasattr(samples, "shards") else ()
-    for chosen in length_buckets(lengths, VIDEOS_A_BATCH, seed=0, epoch=0, shards=shards):
+    for chosen in islice(length_buckets(lengths, VIDEOS_A_BATCH, seed=0, epoch=0, shards=shards), rank, None, of):
         read = [samples[index] for index in chosen]
         batch = collate(read, max(MAX_ROWS, *lengths))
         with torch.inference_mode():

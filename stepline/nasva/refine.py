@@ -22,6 +22,7 @@ from stepline.nasva.self_training import SelfTraining, SelfTrainingResult
 from stepline.nasva.settings import RefineRunSettings
 from stepline.records import FeatureSequence, Matrix, Record, Rejected
 from stepline.storage import write_parquet
+from stepline.training.distributed import first_then_all, is_first, start_processes, wait_for_all
 from stepline.training.gather import FeatureJoin
 from stepline.training.loop import Progress
 from stepline.training.run_folder import OMITTED, write_omitted
@@ -83,23 +84,30 @@ def refine_dataset(
 ) -> RefineResult:
     """Place the steps of a dataset by self-training, or go on with it, and write them; see the top of this file.
 
-    Raises ShapeError when no video is left or hardly a text keeps a label, SettingsError when the folder holds another
-    run, and what the sources raise.
+    Under torchrun the processes share the work; the first one writes. Raises ShapeError when no video is left or hardly
+    a text keeps a label, SettingsError when the folder holds another run, and what the sources raise.
     """
     settings = settings or RefineRunSettings()
+    start_processes(settings.train.device)
     features = FeatureStore(sources.features)
-    step_texts = labelled_texts(read_records(sources.dataset), "step")
-    vectors = text_vectors(sources.step_vectors, step_texts, folder / "vectors" / "step")
+
+    def step_vectors() -> FeatureStore:
+        texts = labelled_texts(read_records(sources.dataset), "step")
+        return text_vectors(sources.step_vectors, texts, folder / "vectors" / "step")
+
+    vectors = first_then_all(step_vectors)
     excluded = read_excluded(sources.excluded)
     reading = _VideoReader(features, vectors, settings, excluded)
     videos = [video for record in read_records(sources.dataset) if (video := reading.take(record)) is not None]
     omitted, narrations = tuple(reading.omitted), None
     if sources.narrations is not None:
         texts = partial(read_labelled_texts, sources.narrations, "narration")
-        stored = text_vectors(sources.vectors_of_narrations(), texts(), folder / "vectors" / "narration")
+        made = sources.vectors_of_narrations()
+        stored = first_then_all(lambda: text_vectors(made, texts(), folder / "vectors" / "narration"))
         narrations = gather_samples(texts(), features, {"narration": stored}, settings.data, excluded=excluded)
         omitted += narrations.omitted
-    write_omitted(folder, map(omitted_row, omitted))
+    if is_first():
+        write_omitted(folder, map(omitted_row, omitted))
     if not videos:
         raise ShapeError(f"{sources.dataset}: no video has steps and features; see {folder / OMITTED}")
     first, text = features[videos[0].id], vectors[videos[0].id]
@@ -117,8 +125,10 @@ def refine_dataset(
         videos, folder, narrations or (), model, settings.loss, settings.train, settings.rounds, read, space, progress
     ).run()
     places = dict(zip((video.id for video in videos), trained.labels, strict=True))
-    count = write_parquet(refined_records(read_records(sources.dataset), places), folder / REFINED)
-    return RefineResult(trained, count, omitted)
+    if is_first():
+        write_parquet(refined_records(read_records(sources.dataset), places), folder / REFINED)
+    wait_for_all()
+    return RefineResult(trained, len(places), omitted)
 
 
 def refined_records(records: Iterator[Record], places: Mapping[str, StepSpans]) -> Iterator[Record]:

@@ -10,6 +10,7 @@ Everything a round makes is on disk, so that a killed run goes on where it was:
 
 Differs from the paper: several teachers of other seeds label together, and a text on which they disagree may lose its
 label (`refine.agree`); one teacher, `position="start"` and a threshold are the paper's.
+Several processes (torchrun) share each batch of training, and the batches of labelling; the first one writes.
 Letters: K texts, T feature rows.
 """
 
@@ -18,7 +19,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -57,7 +58,15 @@ from stepline.nasva.train import train_aligner
 from stepline.records import Matrix
 from stepline.storage import write_atomic
 from stepline.training.batches import Sample
-from stepline.training.distributed import one_process, start_processes
+from stepline.training.distributed import (
+    first_says,
+    first_then_all,
+    gather_from_all,
+    is_first,
+    rank_and_world_size,
+    start_processes,
+    wait_for_all,
+)
 from stepline.training.loop import Progress
 from stepline.training.run_folder import claim_run_folder, versions
 from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
@@ -94,16 +103,19 @@ class SelfTraining:
     def run(self) -> SelfTrainingResult:
         """Do, or go on with, all rounds and the final training.
 
-        Raises ShapeError when hardly a text keeps a label, SettingsError when the folder holds another run or torchrun
-        started several processes, StoreError when a file of it is damaged.
+        Raises ShapeError when hardly a text keeps a label, SettingsError when the folder holds another run, StoreError
+        when a file of it is damaged.
         """
-        one_process("self-training")
-        self._claim()
+        start_processes(self.training.device)
+        first_then_all(self._claim)
         reports = self._reports()
+        wait_for_all()
         while not self._done(reports):
             reports = (*reports, self._round(len(reports)))
-            write_atomic(self.folder / "report.json", json.dumps([asdict(one) for one in reports], indent=1) + "\n")
-            log.info("%s", reports[-1])
+            if is_first():
+                tree = [asdict(one) for one in reports]
+                write_atomic(self.folder / "report.json", json.dumps(tree, indent=1) + "\n")
+                log.info("%s", reports[-1])
         labels = self._labels(len(reports) - 1)
         keep_all = self.model.alignability and self.loss.alignability == "kept"  # what lost its label is a target too
         samples = concatenate_samples(step_samples(self.videos, labels, keep_all=keep_all), self.others)
@@ -148,16 +160,19 @@ class SelfTraining:
     def _labels(self, number: int) -> tuple[StepSpans, ...]:
         """Return the labels of a round, from disk where they are."""
         path = self.folder / f"round-{number}" / "labels.json"
-        if path.exists():
+        if first_says(path.exists()):
             return read_labels(path, [(video.id, len(video.said)) for video in self.videos])
         if number:
             found: dict[int, LabelCandidates] = {}
-            for index, each in iterate_matrices(self._teachers(number - 1), unlabelled_samples(self.videos)):
+            for index, each in self._matrices(self._teachers(number - 1), self.videos):
                 found[index] = label_candidates(each, self.videos[index].rate, self.settings.refine)
+            found = gather_from_all(found)
             labels = choose_labels([found[index] for index in range(len(found))], self.settings.refine)
         else:
             labels = self._first()
-        write_labels(path, [video.id for video in self.videos], labels)
+        if is_first():
+            write_labels(path, [video.id for video in self.videos], labels)
+        wait_for_all()
         return labels
 
     def _first(self) -> tuple[StepSpans, ...]:
@@ -184,7 +199,7 @@ class SelfTraining:
 
     def _trained(self, name: str, samples: Sequence[Sample], settings: TrainSettings) -> Aligner:
         path, device = self.folder / f"{name}.safetensors", start_processes(self.training.device)
-        if not path.exists():
+        if not first_says(path.exists()):
             if not samples:
                 raise ShapeError("no step has a label to train on; lower coarse.floor, or look at the transcripts")
             report = partial(self.progress, name) if self.progress is not None else None
@@ -192,8 +207,10 @@ class SelfTraining:
             trained = train_aligner(
                 samples, folder, model=self.model, loss=self.loss, settings=settings, report=report, device=device
             )
-            write_aligner(trained, path, self.space)
-            shutil.rmtree(folder)
+            if is_first():
+                write_aligner(trained, path, self.space)
+                shutil.rmtree(folder)
+            wait_for_all()
         network = read_aligner(path)
         network.to(device)
         return network
@@ -232,11 +249,17 @@ class SelfTraining:
     def _rates(self) -> list[float]:
         return [video.rate for video in self.videos]
 
+    def _matrices(self, networks: Sequence[Aligner], videos: Sequence[StepVideo]) -> Iterator[tuple[int, list[Matrix]]]:
+        """Yield this process's share of the videos, each by its place, and every network's matrix of it."""
+        rank, size = rank_and_world_size()
+        return iterate_matrices(networks, unlabelled_samples(videos), rank=rank, of=size)
+
     def _best(self, networks: Sequence[Aligner], videos: Sequence[StepVideo]) -> tuple[list[Matrix], list[RowIndices]]:
         """Return the best score of each video's texts by all networks together, and the row that has it, (K,) both."""
-        scores, rows = {}, {}
-        for index, each in iterate_matrices(networks, unlabelled_samples(videos)):
+        best: dict[int, tuple[Matrix, RowIndices]] = {}
+        for index, each in self._matrices(networks, videos):
             mean = np.asarray(np.mean(each, axis=0), dtype=np.float32)
-            scores[index], rows[index] = best_scores(mean), mean.argmax(axis=1)
+            best[index] = best_scores(mean), mean.argmax(axis=1)
+        best = gather_from_all(best)
         order = range(len(videos))
-        return [scores[index] for index in order], [rows[index] for index in order]
+        return [best[index][0] for index in order], [best[index][1] for index in order]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from stepline.device import device_of_run, set_device
 from stepline.errors import ModelError, SettingsError
 
+K = TypeVar("K")
 R = TypeVar("R")
 
 START_TIMEOUT = timedelta(hours=6)  # how long the others wait while the first prepares what all of them read
@@ -80,6 +81,30 @@ def first_then_all(make: Callable[[], R]) -> R:
         return made
     distributed.barrier()
     return make()
+
+
+def first_says(known: bool) -> bool:
+    """Return what the first process knows, which the others may see another way while files appear."""
+    said = [known]
+    if rank_and_world_size()[1] > 1:
+        distributed.broadcast_object_list(said)
+    return said[0]
+
+
+def wait_for_all() -> None:
+    """Go on once every process is here."""
+    if rank_and_world_size()[1] > 1:
+        distributed.barrier()
+
+
+def gather_from_all(own: dict[K, R]) -> dict[K, R]:
+    """Return what all processes have found; no key is of two."""
+    size = rank_and_world_size()[1]
+    if size == 1:
+        return own
+    parts: list[dict[K, R]] = [{}] * size
+    distributed.all_gather_object(parts, own)
+    return {key: value for part in parts for key, value in part.items()}
 
 
 def sum_over_processes(values: Tensor) -> Tensor:

@@ -151,12 +151,6 @@ def test_another_run_does_not_go_on_in_its_folder(training):
         training.run()
 
 
-def test_several_processes_are_refused(training, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(SettingsError, match="one process"):
-        training.run()
-
-
 def test_a_threshold_that_keeps_nothing_ends_the_run(training):
     high = RefineSettings(threshold=0.99, threshold_kind="cosine")
     with pytest.raises(ShapeError, match="0 of"):

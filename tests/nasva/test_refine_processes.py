@@ -1,0 +1,104 @@
+"""`stepline refine` in two processes, as torchrun starts them, does as one process."""
+
+import json
+import os
+import socket
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_refine import command
+
+from research.simulate import SimulationSettings, simulate
+from stepline.cli import main
+from stepline.features import FeatureWriter, RowTexts
+from stepline.nasva.model import Aligner
+from stepline.nasva.pseudo_labels import iterate_matrices, step_video, unlabelled_samples
+from stepline.nasva.settings import AlignerNetworkSettings
+from stepline.storage import read_parquet, write_parquet
+
+WEIGHTS = 1e-4  # as of one training in two processes (test_aligner_train.py)
+STILL = (
+    "--set", "model.dropout=0", "--set", "model.attention_dropout=0", "--set", "rounds.teachers=2",
+    "--set", "rounds.rounds=2", "--set", "rounds.held_out=0.2", "--set", "train.batch=4",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    """Records of 40 videos, three batches of labelling, and stores of their features and step vectors."""
+    folder = tmp_path_factory.mktemp("dataset")
+    samples = simulate(0, SimulationSettings(videos=40, held_out=0.0)).videos
+    write_parquet((sample.record for sample in samples), folder / "records.parquet")
+    with FeatureWriter(folder / "features") as features, FeatureWriter(folder / "steps") as steps:
+        for sample in samples:
+            found = sample.features()
+            features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
+            lines = RowTexts(tuple(step.text for step in sample.record.steps))
+            steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", texts=lines)
+    return folder
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Stopped(BaseException):
+    """As a kill: no handler of a command takes it for an error."""
+
+
+def one_of_two(rank, port, arguments):
+    """What torchrun would start: refine, be stopped after the first round's teachers, and take the run up again."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    torch.set_num_threads(1)
+    from stepline.nasva import self_training
+
+    choose = self_training.choose_labels
+
+    def stopped(*given):
+        raise Stopped
+
+    self_training.choose_labels = stopped
+    with pytest.raises(Stopped):
+        main(arguments, standalone_mode=False)
+    self_training.choose_labels = choose
+    main(arguments, standalone_mode=False)
+
+
+def test_two_processes_refine_as_one_also_when_stopped_and_resumed(dataset, tmp_path):
+    main(command(dataset, tmp_path / "one", *STILL), standalone_mode=False)
+    arguments = command(dataset, tmp_path / "two", *STILL)
+    torch.multiprocessing.spawn(one_of_two, (free_port(), arguments), nprocs=2)
+    one, two = tmp_path / "one", tmp_path / "two"
+    for number in range(3):
+        found, expected = ((folder / f"round-{number}" / "labels.json").read_bytes() for folder in (two, one))
+        assert found == expected
+    reports = [json.loads((folder / "report.json").read_text()) for folder in (one, two)]
+    for report in (*reports[0], *reports[1]):
+        del report["cpu_seconds"]
+    assert reports[0] == [pytest.approx(report) for report in reports[1]]
+    assert list(read_parquet(two / "refined.parquet")) == list(read_parquet(one / "refined.parquet"))
+    for name in ("round-0/teacher-1", "aligner"):
+        weights = [load_file(folder / f"{name}.safetensors") for folder in (two, one)]
+        torch.testing.assert_close(*weights, atol=WEIGHTS, rtol=0)
+    assert not list(two.rglob("*.training"))
+
+
+def test_the_shares_of_two_processes_are_the_same_bits_as_the_whole():
+    samples = simulate(0, SimulationSettings(videos=40, held_out=0.0)).videos
+    nowhere = [(None,) * len(one.record.steps) for one in samples]
+    videos = [step_video(one.id, one.features(), one.vectors("step"), nowhere[k]) for k, one in enumerate(samples)]
+    size = {"video_width": videos[0].read()[0].values.shape[1], "text_width": videos[0].read()[1].shape[1]}
+    network = Aligner(AlignerNetworkSettings(**size, width=16, heads=2, encoder_layers=1, decoder_layers=1))
+    whole = dict(iterate_matrices([network], unlabelled_samples(videos)))
+    shares = [dict(iterate_matrices([network], unlabelled_samples(videos), rank=rank, of=2)) for rank in range(2)]
+    assert not shares[0].keys() & shares[1].keys()
+    assert sorted(map(len, shares)) in ([16, 24], [8, 32])  # batches of 16, 16 and 8
+    both = shares[0] | shares[1]
+    assert both.keys() == whole.keys()
+    for index in range(40):
+        np.testing.assert_array_equal(both[index][0], whole[index][0])
