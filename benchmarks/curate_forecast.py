@@ -19,9 +19,9 @@ import numpy as np
 
 from stepline.curate.forecast.costs import SampleCosts, StageCosts, read_costs
 from stepline.curate.forecast.model import draw_stratified, forecast, known_sizes
-from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.store.run_log import read_items, read_timings
+from stepline.remote import RemotePath
 
 RESULT = Path(__file__).resolve().parent / "results" / "curate_forecast.json"
 SAMPLES = 200

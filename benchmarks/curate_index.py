@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 
 from stepline.curate.plan import Plan, video_status
-from stepline.curate.remote import FileEntry, RemotePath
 from stepline.curate.report.collect import DatasetCounts
 from stepline.curate.stage import StageFailure, VideoItem, load_recipe, resolve_stages
 from stepline.curate.stages import STAGES
@@ -31,6 +30,7 @@ from stepline.curate.store.manifests import KeySet
 from stepline.curate.store.results import ResultStore, result_path
 from stepline.curate.store.run_log import ITEMS, REFUSED, LogTotals, from_json_line, inventory, to_json_line
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.remote import FileEntry, RemotePath
 from stepline.storage import read_parquet, write_parquet
 
 OUT = Path(__file__).resolve().parent / "results" / "curate_index.json"

@@ -24,12 +24,12 @@ import numpy as np
 from benchmarks.cluster_simulation import NEVER, Cluster, SimulatedRun, Workload, durations, simulate, workload
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.plan import Plan
-from stepline.curate.remote import RemotePath
 from stepline.curate.stage import resolve_stages
 from stepline.curate.stages import STAGES
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import read_items, read_recipe, read_timings
 from stepline.evaluate.bootstrap import Floats
+from stepline.remote import RemotePath
 
 RESULT = Path(__file__).resolve().parent / "results" / "curate_simulation.json"
 VIDEOS = 1_200_000

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stepline.curate.remote import RemotePath
 from stepline.curate.store.run_log import read_timings
+from stepline.remote import RemotePath
 
 RUNS = ("local:1", "local:2", "ray:1", "ray:2")
 RESULTS = Path(__file__).parent / "results" / "curate_throughput.json"

@@ -50,8 +50,8 @@ def stage_folder(out: Path, stage: str) -> Path | None:
 
 def read_out(out: Path) -> Recipe:
     """Return the recipe of a run."""
-    from stepline.curate.remote import RemotePath
     from stepline.curate.store.run_log import read_recipe
+    from stepline.remote import RemotePath
 
     return read_recipe(RemotePath(str(out)))
 

@@ -1,4 +1,5 @@
 import contextlib
+import logging
 import os
 import subprocess
 from pathlib import Path
@@ -49,6 +50,24 @@ def shared():
     if not SHARED.is_dir():
         pytest.skip("needs the shared clips and annotations beside the checkout")
     return SHARED
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """An S3 server of this process with one bucket, `bucket`, that can be told to fail."""
+    pytest.importorskip("moto", reason="needs moto, a stand-in for S3: pip install 'moto[s3]'")
+    pytest.importorskip("s3fs", reason="needs s3fs: pip install 'stepline[cloud]'")
+    from s3_server import s3_server
+
+    from stepline.remote import filesystems
+    from stepline.remote.settings import RemoteSettings
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    with s3_server(monkeypatch) as faults:
+        filesystems._create.cache_clear()  # a new server on a new port
+        filesystems.filesystem("s3://bucket", RemoteSettings()).mkdir("bucket")
+        yield faults
+        filesystems._create.cache_clear()
 
 
 @pytest.fixture(scope="session")

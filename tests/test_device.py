@@ -21,7 +21,6 @@ from stepline.curate.execution.worker import TaskRunner
 from stepline.curate.forecast.costs import SampleCosts, StageCosts
 from stepline.curate.forecast.model import forecast
 from stepline.curate.plan import Plan, StageTask
-from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import Recipe, Stage, VideoItem, resolve_stages
 from stepline.curate.stages import STAGES
@@ -30,6 +29,7 @@ from stepline.curate.store.run_log import RunLog
 from stepline.device import Device, choose_device, current_device, device_of_run, set_device
 from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, read_sound
+from stepline.remote import RemotePath
 from stepline.settings import load_settings, validate
 from stepline.training.distributed import start_processes
 from stepline.wys2.settings import SummarizerRunSettings

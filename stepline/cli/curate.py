@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
     from stepline.curate.audit.verdicts import Verdicts
     from stepline.curate.driver import RunOutcome
-    from stepline.curate.remote import RemotePath
     from stepline.curate.settings import ReportSettings
     from stepline.curate.stage import StageFailure
     from stepline.curate.status import RunStatus
+    from stepline.remote import RemotePath
 
 NAMED = 5  # failures that are said one by one
 
@@ -127,10 +127,10 @@ def status(out: str, as_json: bool) -> None:
     Example:
       stepline curate status dataset
     """
-    from stepline.curate.remote import RemotePath
     from stepline.curate.stages import STAGES
     from stepline.curate.status import run_status
     from stepline.curate.store.run_log import read_recipe
+    from stepline.remote import RemotePath
 
     state = run_status(RemotePath(out, read_recipe(RemotePath(out)).places), STAGES)
     print_data(json.dumps(asdict(state)) if as_json else _table(state))
@@ -254,8 +254,8 @@ def _check_by_model(
 
 def _folder_and_settings(out: str, overrides: tuple[str, ...]) -> "tuple[RemotePath, ReportSettings]":
     """Return OUT, and the report settings of its run's recipe, changed as asked."""
-    from stepline.curate.remote import RemotePath
     from stepline.curate.report.write import report_recipe
+    from stepline.remote import RemotePath
     from stepline.settings import load_settings
 
     recipe = report_recipe(RemotePath(out))

@@ -58,8 +58,8 @@ def studio(folder: Path, **options: Any) -> None:
 
     settings, password_file = _library_settings(folder, options), options["password_file"]
     if options["audit"] is not None:
-        from stepline.curate.remote import RemotePath
         from stepline.curate.report.write import read_dataset
+        from stepline.remote import RemotePath
 
         next(read_dataset(RemotePath(str(options["audit"]))), None)  # raises where there is none
     certfile, keyfile = options["certfile"], options["keyfile"]

@@ -28,7 +28,6 @@ from stepline.curate.dataset_stages import run_dataset_stage
 from stepline.curate.execution.local import run_locally, scratch_folder
 from stepline.curate.execution.scheduler import FinishedVideo, Phase
 from stepline.curate.plan import Plan, video_status
-from stepline.curate.remote import RemotePath
 from stepline.curate.stage import (
     DATASET,
     Collection,
@@ -46,6 +45,7 @@ from stepline.curate.store.run_log import RunLog, inventory, write_inventory
 from stepline.device import core_count
 from stepline.errors import DatasetError
 from stepline.records import Rejected
+from stepline.remote import RemotePath
 from stepline.storage import PARTIAL, check_writable
 from stepline.version import __version__
 

@@ -25,7 +25,6 @@ from stepline.curate.settings import (
     GatherSettings,
     LimitsSettings,
     PlacingSettings,
-    RemoteSettings,
     ReportSettings,
     SourceSettings,
     SwapStageSettings,
@@ -35,10 +34,11 @@ from stepline.errors import SettingsError
 from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Rejected
+from stepline.remote.settings import RemoteSettings
 from stepline.settings import Settings, Threads, load_settings
 
 if TYPE_CHECKING:
-    from stepline.curate.remote import RemotePath
+    from stepline.remote import RemotePath
 
 log = logging.getLogger(__name__)
 

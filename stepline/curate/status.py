@@ -26,7 +26,7 @@ from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import inventory, log_totals, read_items, read_recipe, read_refused
 
 if TYPE_CHECKING:
-    from stepline.curate.remote import RemotePath
+    from stepline.remote import RemotePath
 
 
 @dataclass

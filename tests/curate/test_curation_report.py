@@ -11,7 +11,6 @@ from made_records import left_out, lost, record
 
 from stepline.cli import main
 from stepline.curate.audit.verdicts import Verdict
-from stepline.curate.remote import RemotePath
 from stepline.curate.report import write_report
 from stepline.curate.report.collect import DatasetCounts, collect, find_repeated_steps, task_steps
 from stepline.curate.report.page import render_page
@@ -20,6 +19,7 @@ from stepline.curate.sampling import ReservoirSample, audited_mean, proportion
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import StageFailure
 from stepline.errors import StoreError
+from stepline.remote import RemotePath
 from stepline.storage import write_parquet
 from stepline.text_base.documents import Document, TextStep
 

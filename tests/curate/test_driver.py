@@ -15,14 +15,14 @@ from threadpoolctl import threadpool_info
 from stepline.curate.dataset_stages import PARALLEL_READS, fixed_threads, read_results
 from stepline.curate.driver import RunRequest, curate, run_recipe
 from stepline.curate.plan import VideoStatus
-from stepline.curate.remote import RemotePath
-from stepline.curate.settings import RemoteSettings
 from stepline.curate.sources import read_source
 from stepline.curate.stage import VideoItem, load_recipe
 from stepline.curate.stages import STAGES
 from stepline.curate.status import run_status
 from stepline.curate.store.run_log import read_timings
 from stepline.errors import SteplineError
+from stepline.remote import RemotePath
+from stepline.remote.settings import RemoteSettings
 
 QUICK = RemoteSettings(pause=0.001, seconds=20.0, block=1)
 PATIENT = {"attempts": 8, "pause": 0.01, "seconds": 20.0}

@@ -7,10 +7,11 @@ from s3_server import s3_server
 
 from stepline.curate.export import publish
 from stepline.curate.export.card import pairs, stage_losses, without_folders
-from stepline.curate.remote import RemotePath
-from stepline.curate.settings import ExportSettings, RemoteSettings
+from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore
+from stepline.remote import RemotePath
+from stepline.remote.settings import RemoteSettings
 from stepline.storage import read_parquet
 from stepline.weights import sha256
 
@@ -183,7 +184,7 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
     pytest.importorskip("s3fs", reason="needs s3fs")
     import logging
 
-    from stepline.curate.remote import filesystems
+    from stepline.remote import filesystems
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     settings = RemoteSettings(pause=0.001, seconds=1.0)

@@ -21,10 +21,10 @@ from stepline.curate.forecast.model import (
     known_sizes,
     size_predicts,
 )
-from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import read_timings
+from stepline.remote import RemotePath
 
 SETTINGS = ForecastSettings(sample=6, cores=(1, 4), core_hour=1.0, million_tokens=2.0, gigabyte_month=0.0)
 

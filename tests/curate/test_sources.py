@@ -8,13 +8,13 @@ import tarfile
 import pytest
 
 from stepline.asr.captions import read_captions
-from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources import read_source, relative_address
 from stepline.curate.sources.select import sort_by_id
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.records import Rejected
+from stepline.remote import RemotePath
 
 VTT = "WEBVTT\n\n00:01.000 --> 00:03.000\nSlice the lemons.\n"
 CAPTIONS = {"text": ["Slice the lemons."], "start": [1.0], "end": [3.0]}

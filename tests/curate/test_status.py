@@ -4,10 +4,10 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import PhaseProgress, RunRequest, run_recipe
-from stepline.curate.remote import RemotePath
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.status import run_status
 from stepline.errors import StoreError
+from stepline.remote import RemotePath
 
 
 def stop(gathered: DatasetContext) -> None:

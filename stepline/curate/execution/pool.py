@@ -28,10 +28,10 @@ import psutil
 from pydantic import JsonValue
 
 from stepline.curate.execution.messages import TaskReply, TaskRequest, WorkerReady, WorkerSetup
-from stepline.curate.settings import MIB
 from stepline.curate.stage import StageFailure, no_gpu, no_libraries, no_settings
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
+from stepline.remote.settings import MIB
 
 START_SECONDS = 180.0  # that a process may take to start
 MOST_KILLED_STARTS = 5  # times in a row that one may be killed while it starts

@@ -19,12 +19,12 @@ from stepline.curate.execution.local import scratch_folder
 from stepline.curate.execution.messages import LONGEST_REASON
 from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase, Scheduler
 from stepline.curate.plan import Plan
-from stepline.curate.remote import RemotePath
 from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog, from_json_line, to_json_line
 from stepline.device import core_count
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
+from stepline.remote import RemotePath
 
 ENVIRONMENT = {
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",

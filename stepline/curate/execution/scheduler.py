@@ -19,12 +19,12 @@ from stepline.curate.execution.messages import TaskRequest, WorkerSetup, portabl
 from stepline.curate.execution.pool import POLL_INTERVAL, WorkerPool, WorkerProcess
 from stepline.curate.execution.worker import disk_is_full
 from stepline.curate.plan import KEYED_VERSIONS, Plan, StageTask
-from stepline.curate.remote import RemotePath
-from stepline.curate.settings import MIB, RemoteSettings
 from stepline.curate.stage import StageFailure, VideoItem, files_read
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
+from stepline.remote import RemotePath
+from stepline.remote.settings import MIB, RemoteSettings
 
 FILE_POLL_INTERVAL = 0.02  # seconds to wait while a file is on its way and every worker is free
 PARALLEL_FETCHES = 2  # files fetched at the same time

@@ -28,12 +28,12 @@ from stepline.curate.execution.messages import (
     WorkerSetup,
     portable_reason,
 )
-from stepline.curate.remote import RemotePath
-from stepline.curate.remote.retry import causes
 from stepline.curate.stage import LeftOutError, Stage, VideoContext
 from stepline.curate.store.results import ResultStore
 from stepline.device import set_device
 from stepline.errors import ModelError, SettingsError, SteplineError
+from stepline.remote import RemotePath
+from stepline.remote.retry import causes
 from stepline.version import minor_version
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

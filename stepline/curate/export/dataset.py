@@ -13,10 +13,10 @@ from pydantic import JsonValue
 from stepline.curate.export.card import DatasetFacts, dataset_card, describe_dataset, stage_losses, without_folders
 from stepline.curate.export.croissant import croissant
 from stepline.curate.export.shards import LEFT_OUT, TRAIN, DatasetRow, copy_features, write_shards, write_tars
-from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.records import Record, Rejected, Video
+from stepline.remote import RemotePath
 from stepline.storage import remove_file, write_atomic
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from stepline.curate.remote import RemotePath
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.outputs import webvtt
 from stepline.records import VERSION, Record
+from stepline.remote import RemotePath
 from stepline.storage import atomic_path, to_json
 from stepline.weights import sha256
 

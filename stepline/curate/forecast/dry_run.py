@@ -9,13 +9,13 @@ from dataclasses import asdict, replace
 from stepline.curate.driver import RunRequest, collect_items, run_recipe
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.forecast.model import Forecast, Interval, draw_stratified, forecast, known_sizes
-from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import VideoItem, resolve_stages
 from stepline.curate.store.results import CELLS, FAILURES
 from stepline.curate.store.run_log import read_timings
 from stepline.device import core_count, current_device
 from stepline.records import Rejected
+from stepline.remote import RemotePath
 
 FORECAST = "forecast"  # below OUT
 

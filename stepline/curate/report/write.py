@@ -7,7 +7,6 @@ from pathlib import Path
 
 from stepline.curate.audit.sample import AuditSample
 from stepline.curate.audit.verdicts import FILE, Verdict, Verdicts
-from stepline.curate.remote import RemotePath
 from stepline.curate.report.collect import ReportFindings, collect
 from stepline.curate.report.page import Frames, key_frames, render_page
 from stepline.curate.settings import ReportSettings
@@ -17,6 +16,7 @@ from stepline.curate.store.run_log import ITEMS, RUN, read_items, read_recipe
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.records import Record
+from stepline.remote import RemotePath
 from stepline.storage import read_parquet
 from stepline.text_base.base import open_base
 

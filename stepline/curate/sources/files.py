@@ -20,13 +20,14 @@ from typing import Any, TextIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.remote import FileEntry, RemotePath
-from stepline.curate.remote.filesystems import allow_host, host_of, may_lead
-from stepline.curate.settings import MIB, RemoteSettings, SourceSettings
+from stepline.curate.settings import SourceSettings
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
 from stepline.pipeline.sources import SUFFIXES
+from stepline.remote import FileEntry, RemotePath
+from stepline.remote.filesystems import allow_host, host_of, may_lead
+from stepline.remote.settings import MIB, RemoteSettings
 from stepline.text_base.json_stream import JsonDamage, JsonObjectReader
 
 CAPTIONS = (".vtt", ".srt", ".json3", ".json", ".csv")  # the first that is there is taken

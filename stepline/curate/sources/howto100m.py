@@ -12,12 +12,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.curate.remote import RemotePath
-from stepline.curate.settings import RemoteSettings, SourceSettings
+from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.files import SideFolders, text_lines
 from stepline.curate.sources.select import Entry, SourceFilter
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
+from stepline.remote import RemotePath
+from stepline.remote.settings import RemoteSettings
 from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, CsvTable, read_titles, seconds_of
 
 COLUMNS = ("video_id", "category_1", "task_id")

@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import BinaryIO, TextIO, TypeAlias, cast
 
-from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings
 from stepline.curate.sources.files import (
     STAMPS,
@@ -28,6 +27,7 @@ from stepline.curate.sources.select import Entry, SourceFilter
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError, first_line
 from stepline.limits import parse_json_text
+from stepline.remote import RemotePath
 from stepline.sieve_swap.videos import seconds_of
 from stepline.storage import ParquetError, ParquetReader
 

@@ -6,9 +6,7 @@ Here too the plainest kind: a folder or bucket of videos, with their captions be
 from collections.abc import Iterator
 from dataclasses import replace
 
-from stepline.curate.remote import DEFAULTS as PLACES
-from stepline.curate.remote import RemotePath
-from stepline.curate.settings import RemoteSettings, SourceSettings
+from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.files import (
     FileIndex,
     FileStamps,
@@ -25,6 +23,9 @@ from stepline.curate.sources.select import Entry, SourceFilter, sort_by_id
 from stepline.curate.sources.webdataset import BRACES, read_webdataset
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
+from stepline.remote import DEFAULTS as PLACES
+from stepline.remote import RemotePath
+from stepline.remote.settings import RemoteSettings
 from stepline.sieve_swap.videos import VIDEOS
 
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import BinaryIO
 
-from stepline.curate.remote import RemotePath
 from stepline.curate.sources.files import SideFolders, captions_id, features_id, video_id
 from stepline.curate.sources.select import Entry
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.limits import LATEST, LimitError, parse_json_text
+from stepline.remote import RemotePath
 from stepline.storage import TarHeader
 
 BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")  # shard-{00000..00099}.tar

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepline.curate.export import DatasetContents, export_dataset
-from stepline.curate.remote import RemotePath
 from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.gather import FEATURES, RECORDS, last_folder, last_records, read_left_out, write_dataset
 from stepline.features import FeatureStore
 from stepline.records import Record, Rejected, Step
+from stepline.remote import RemotePath
 from stepline.storage import read_parquet
 
 IDLE, UNSAID, UNSEEN = "its wording tells no step", "nothing that is said supports it", "it is not shown"

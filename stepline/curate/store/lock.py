@@ -18,7 +18,7 @@ from stepline.errors import StoreError
 from stepline.storage import lock_file_now, lock_output, owner_fields, owner_name, owner_note, taken
 
 if TYPE_CHECKING:
-    from stepline.curate.remote import RemotePath
+    from stepline.remote import RemotePath
 
 NAME = "driver.json"
 HEARTBEAT = 20.0  # seconds between the signs of life that a driver leaves in an object store

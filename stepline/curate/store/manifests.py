@@ -35,7 +35,7 @@ from stepline.version import __version__
 
 if TYPE_CHECKING:
     from stepline.curate.plan import Plan
-    from stepline.curate.remote import RemotePath
+    from stepline.remote import RemotePath
 
 MANIFESTS = "manifests"  # below OUT
 LOOSE = 65536  # keys that are held as numbers of Python's, 70 bytes each, before they join the others

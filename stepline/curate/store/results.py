@@ -23,7 +23,7 @@ from stepline.limits import parse_json
 from stepline.weights import cache_folder
 
 if TYPE_CHECKING:
-    from stepline.curate.remote import RemotePath
+    from stepline.remote import RemotePath
 
 CELLS, FAILURES, STAGES = "cells", "failures", "stages"  # folders below OUT
 

@@ -34,7 +34,7 @@ from stepline.storage import atomic_path
 from stepline.version import __version__
 
 if TYPE_CHECKING:
-    from stepline.curate.remote import RemotePath
+    from stepline.remote import RemotePath
 
 T = TypeVar("T")
 

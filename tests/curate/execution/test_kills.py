@@ -13,12 +13,12 @@ from kills import begun, children, finish, run_with_kills, start_driver, tree, w
 from small_video import CAPTIONS, draw_video
 
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.remote import RemotePath
 from stepline.curate.stage import VideoItem
 from stepline.curate.status import run_status
 from stepline.curate.store.manifests import MANIFESTS
 from stepline.curate.store.run_log import to_json_line
 from stepline.errors import SettingsError
+from stepline.remote import RemotePath
 
 TEXTS = {f"v{number:02d}": f"slow 0.1 {'x' * number}" for number in range(10)} | {"bad": "corrupt", "crash": "segfault"}
 LIBRARY_STAGES = ["probe", "transcribe", "write", "encode", "coarse", "ground", "judge", "gather"]

@@ -5,9 +5,9 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.remote import RemotePath
 from stepline.curate.store.run_log import read_timings
 from stepline.errors import SettingsError, SteplineError
+from stepline.remote import RemotePath
 
 TEXTS = {"a": "one two", "b": "three", "c": "four five six"}
 

@@ -5,9 +5,9 @@ from stepline.curate.execution.messages import LONGEST_REASON, TaskRequest, Work
 from stepline.curate.execution.pool import OUTSIDE_KILLS, WorkerDeath, WorkerPool, WorkerProcess
 from stepline.curate.execution.worker import TaskRunner
 from stepline.curate.plan import StageTask
-from stepline.curate.remote import RemotePath
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.store.run_log import RunLog
+from stepline.remote import RemotePath
 from stepline.version import minor_version
 
 REQUEST = TaskRequest(StageTask(VideoItem("a"), "read", "ab" * 32, {}))

@@ -11,11 +11,11 @@ from stepline.curate.execution import ray as ray_engine
 from stepline.curate.execution.ray import actor_groups, run_on_ray
 from stepline.curate.execution.scheduler import Phase
 from stepline.curate.plan import Plan
-from stepline.curate.remote import RemotePath
 from stepline.curate.settings import EngineSettings
 from stepline.curate.stage import resolve_stages
 from stepline.curate.store.results import ResultStore
 from stepline.errors import SteplineError
+from stepline.remote import RemotePath
 
 OF_RAY = ("DeprecationWarning", "ResourceWarning", "FutureWarning")
 pytestmark = pytest.mark.filterwarnings(*(f"ignore::{name}" for name in OF_RAY))

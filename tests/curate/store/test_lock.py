@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from stepline.curate.remote import RemotePath
 from stepline.curate.store.lock import CLAIM, NAME, lock_owner, lock_run
 from stepline.errors import SettingsError
+from stepline.remote import RemotePath
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -111,7 +111,7 @@ DRIVER = """
 import sys, time
 from pathlib import Path
 from stepline import storage
-from stepline.curate.remote import RemotePath
+from stepline.remote import RemotePath
 from stepline.curate.store.lock import lock_run
 from stepline.errors import SettingsError
 

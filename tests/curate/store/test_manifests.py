@@ -9,7 +9,6 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.remote import RemotePath
 from stepline.curate.stage import StageFailure
 from stepline.curate.status import run_status
 from stepline.curate.store import manifests
@@ -17,6 +16,7 @@ from stepline.curate.store.lock import NAME, driver_name, lock_run
 from stepline.curate.store.manifests import MANIFESTS, disk_keys, key_number, stage_failures, store_keys
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog, log_totals, read_timings
+from stepline.remote import RemotePath
 
 READ = STAGES["read"]
 KEYS = [f"{number:02x}" + "ab" * 31 for number in (3, 3 * 16, 250)]

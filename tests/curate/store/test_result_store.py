@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 from fake_stages import STAGES
 
-from stepline.curate.remote import RemotePath
 from stepline.curate.stage import StageFailure
 from stepline.curate.store.manifests import KeySet
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.errors import StoreError
+from stepline.remote import RemotePath
 
 KEY = "ab" * 32
 READ = STAGES["read"]

@@ -1,9 +1,9 @@
 import pytest
 from fake_stages import recipe
 
-from stepline.curate.remote import RemotePath
 from stepline.curate.stage import Collection, VideoItem, rejected_video
 from stepline.curate.store.run_log import RunLog, read_items, read_recipe, read_refused, read_timings, write_inventory
+from stepline.remote import RemotePath
 
 
 def test_a_log_outlives_a_cut_last_line(tmp_path):

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import unquote
 
-from stepline.curate.remote.filesystems import filesystem, list_objects, request
-from stepline.curate.remote.retry import ShortReadError, exists_already, knows_no_conditions, retry
-from stepline.curate.settings import MIB, RemoteSettings
 from stepline.errors import StoreError
 from stepline.limits import is_storable
+from stepline.remote.filesystems import filesystem, list_objects, request
+from stepline.remote.retry import ShortReadError, exists_already, knows_no_conditions, retry
+from stepline.remote.settings import MIB, RemoteSettings
 from stepline.storage import PARTIAL, atomic_path, remove_file, write_atomic
 
 T = TypeVar("T")

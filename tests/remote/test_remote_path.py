@@ -7,9 +7,9 @@ import time
 import pytest
 from s3_server import SECRET
 
-from stepline.curate.remote import RemotePath
-from stepline.curate.settings import RemoteSettings
 from stepline.errors import StoreError
+from stepline.remote import RemotePath
+from stepline.remote.settings import RemoteSettings
 
 QUICK = RemoteSettings(pause=0.001, seconds=5.0, block=1)
 BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: three blocks
@@ -117,7 +117,7 @@ def test_a_slow_read_is_given_up_and_asked_for_again(bucket, tmp_path):
 
 
 def test_listings_of_more_than_a_page_are_whole(bucket, monkeypatch):
-    monkeypatch.setattr("stepline.curate.remote.filesystems.PAGE", 3)
+    monkeypatch.setattr("stepline.remote.filesystems.PAGE", 3)
     for number in range(8):
         (RemotePath("s3://bucket/many", QUICK) / f"{number}.txt").write("x")
     bucket.every = 3
@@ -156,7 +156,7 @@ def test_a_refusal_is_told_at_once_with_its_cure_and_without_a_secret(bucket, an
 
 
 def test_missing_credentials_are_told_with_their_names(bucket, monkeypatch, tmp_path):
-    from stepline.curate.remote import filesystems
+    from stepline.remote import filesystems
 
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
@@ -187,7 +187,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch)
 
 
 def test_a_missing_package_and_an_unknown_kind_name_the_cure(monkeypatch):
-    from stepline.curate.remote import filesystems
+    from stepline.remote import filesystems
 
     def lacks(*arguments, **options):
         raise ImportError("Install s3fs to access S3")

@@ -8,13 +8,14 @@ import tarfile
 import pytest
 from web_server import serve
 
-from stepline.curate.remote import RemotePath
-from stepline.curate.remote.filesystems import host_of, redirect_refusal
-from stepline.curate.settings import RemoteSettings, SourceSettings
+from stepline.curate.settings import SourceSettings
 from stepline.curate.sources import read_source
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError, StoreError
 from stepline.media.http import is_public
+from stepline.remote import RemotePath
+from stepline.remote.filesystems import host_of, redirect_refusal
+from stepline.remote.settings import RemoteSettings
 
 pytest.importorskip("aiohttp", reason="needs aiohttp")
 

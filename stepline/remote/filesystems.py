@@ -13,9 +13,9 @@ from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from stepline.curate.settings import MIB, RemoteSettings
 from stepline.errors import StoreError
 from stepline.media.http import is_public
+from stepline.remote.settings import MIB, RemoteSettings
 
 KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http", "memory": "memory"}
 EXTRA = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extra `cloud`

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from stepline.curate.settings import RemoteSettings
 from stepline.errors import StoreError
+from stepline.remote.settings import RemoteSettings
 
 log = logging.getLogger(__name__)
 
