@@ -46,11 +46,22 @@ class VideoPath(click.Path):
         return value if is_link(str(value)) else super().convert(value, param, ctx)
 
 
+class StorePath(click.Path):
+    """A path, or an address of any kind, which stays text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a Path, or the address."""
+        return value if "://" in str(value) else super().convert(value, param, ctx)
+
+
 VIDEO = VideoPath(path_type=Path)
+STORE = StorePath(path_type=Path)
 BACKBONES = ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-store_option = click.option("--features", type=PATH, required=True, help="Store of the videos' features.")
+store_option = click.option(
+    "--features", type=STORE, required=True, help="Store of the videos' features: a folder, or a URL."
+)
 
 exclude_option = click.option("--exclude", multiple=True, type=PATH, help="A list of evaluation videos.")
 

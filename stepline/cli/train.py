@@ -16,6 +16,7 @@ import click
 
 from stepline.cli.common import (
     PATH,
+    STORE,
     Group,
     device_option,
     exclude_option,
@@ -224,7 +225,7 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
 
 
 @train.command("wys2")
-@click.option("--features", type=PATH, help="Store of the videos' features.")
+@click.option("--features", type=STORE, help="Store of the videos' features.")
 @click.option("--videos", type=PATH, help="Instead: a folder of the videos, for S3D to be trained on their frames.")
 @click.option("--weights", type=PATH, help="With --videos: s3d_howto100m.pth, from which S3D begins.")
 @click.option("--key-steps", metavar="SOURCE", multiple=True, required=True,
@@ -255,7 +256,7 @@ def train_wys2(
       stepline train wys2 --features store --key-steps coin:COIN.json --narrations records --out run
     """
     from stepline.datasets.excluded import read_excluded
-    from stepline.features import FeatureStore
+    from stepline.features import FeatureStore, open_store
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.records import count_reasons
     from stepline.settings import load_settings
@@ -274,7 +275,7 @@ def train_wys2(
         raise SettingsError("--weights is S3D's, which is trained on --videos; leave it out")
     features: FeatureStore | VideoFrames
     if videos is None:
-        features = FeatureStore(store)
+        features = open_store(store)
     else:
         named = name_videos(find_videos([videos]), out)
         features = VideoFrames(named, settings.detector.frames, settings.detector.side)
@@ -340,7 +341,7 @@ def train_summarizer(
     Example:
       stepline train summarizer --features store --key-steps coin:COIN.json --out run
     """
-    from stepline.features import FeatureStore
+    from stepline.features import open_store
     from stepline.records import count_reasons
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
@@ -355,7 +356,7 @@ def train_summarizer(
     records = read_records(key_steps) if key_steps is not None else read_frame_labels(frames)
     narrations = read_records(options["narrations"]) if options["narrations"] is not None else ()
     transcripts = {record.video.id: record.transcript for record in narrations if record.transcript}
-    features, encode = FeatureStore(options["features"]), None if text is None else text_encoder(text)
+    features, encode = open_store(options["features"]), None if text is None else text_encoder(text)
     samples = gather_summaries(records, features, encode, settings.summarizer, transcripts)
     with training_bar() as bar:
         trained = train_summarizer_run(samples, out, settings, video=features.backbone, text=text or "", report=bar)
@@ -384,7 +385,7 @@ def train_summarizer(
 @device_option
 @json_option
 @one_writer
-def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, **options: Any) -> None:
+def refine(dataset: str, features: Path | str, out: Path, settings_file: Path | None, **options: Any) -> None:
     """Place the steps of DATASET (records, or NAME:PATH of a public one) where they are shown, by self-training.
 
     First labels are where the steps are said. Networks learn them, stop early and label all videos anew; the last

@@ -4,9 +4,18 @@
     FeatureStore(folder).read("video1")        # FeatureSequence, float32
 
 A folder is a store: shard-00000.safetensors, shard-00000.parquet, ... ; a shard without its index does not count.
+`open_store` takes one in a bucket as well (s3://, gs://, http://).
 """
 
 from stepline.features.import_files import ImportReport, import_features
-from stepline.features.store import FeatureLocation, FeatureStore, FeatureWriter, RowTexts
+from stepline.features.store import FeatureLocation, FeatureStore, FeatureWriter, RowTexts, open_store
 
-__all__ = ["FeatureLocation", "FeatureStore", "FeatureWriter", "ImportReport", "RowTexts", "import_features"]
+__all__ = [
+    "FeatureLocation",
+    "FeatureStore",
+    "FeatureWriter",
+    "ImportReport",
+    "RowTexts",
+    "import_features",
+    "open_store",
+]

@@ -216,18 +216,19 @@ WHOLE = slice(None)  # all rows of an item
 class FeatureStore(Mapping[str, FeatureLocation]):
     """The items of a folder that `FeatureWriter` filled: id -> where its rows lie; `read` returns the rows.
 
-    Raises StoreError when the folder is no store, or holds an id twice.
+    shown: what messages call the folder. Raises StoreError when the folder is no store, or holds an id twice.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, shown: str = "") -> None:
+        self.folder, self.shown = folder, shown or str(folder)
         shards = shards_of(folder) if folder.is_dir() else []
         if not shards:
-            raise StoreError(f"{folder}: no feature store; `stepline features import SOURCE --out {folder}` makes one")
+            made = f"`stepline features import SOURCE --out {'STORE' if shown else folder}` makes one"
+            raise StoreError(f"{self.shown}: no feature store; {made}")
         self._locations: dict[str, FeatureLocation] = {}
         for location in (location for shard in shards for location in read_index(folder, shard)):
             if location.id in self._locations:
-                raise StoreError(f"{folder}: {location.id} is in two shards; remove one and its index")
+                raise StoreError(f"{self.shown}: {location.id} is in two shards; remove one and its index")
             self._locations[location.id] = location
         self._matrices: dict[int, ShardMatrix] = {}
         self._texts = lru_cache(SHARDS_WITH_TEXTS)(lambda shard: read_row_texts(folder, shard))
@@ -237,7 +238,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         try:
             return self._locations[id]
         except KeyError:
-            raise StoreError(f"{self.folder}: no features of {id!r}; import them, or leave the video out") from None
+            raise StoreError(f"{self.shown}: no features of {id!r}; import them, or leave the video out") from None
 
     def __contains__(self, id: object) -> bool:
         return id in self._locations
@@ -258,7 +259,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         """The name of what made the features, "" where they do not say. Raises StoreError where several did."""
         names = sorted({location.backbone for location in self._locations.values()} - {UNKNOWN})
         if len(names) > 1:
-            raise StoreError(f"{self.folder}: features of {' and '.join(names)}; keep one backbone a store")
+            raise StoreError(f"{self.shown}: features of {' and '.join(names)}; keep one backbone a store")
         return names[0] if names else ""
 
     def matrix(self, id: str, rows: slice = WHOLE) -> Matrix:
@@ -274,7 +275,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         try:
             return FeatureSequence(self.matrix(id, rows), self[id].rate, self[id].backbone)
         except ShapeError as error:
-            raise ShapeError(f"{self.folder}: {id}: {error}") from error
+            raise ShapeError(f"{self.shown}: {id}: {error}") from error
 
     def texts(self, id: str) -> RowTexts | None:
         """Return the texts that an item's rows are vectors of; None where they are none."""
@@ -288,13 +289,18 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return self._digests(self[id].shard).get(id)
 
     def _rows(self, location: FeatureLocation, rows: slice = WHOLE) -> Half:
+        path = self._shard_file(location.shard)
         if location.shard not in self._matrices:
-            self._matrices[location.shard] = find_matrix(shard_path(self.folder, location.shard))
+            self._matrices[location.shard] = find_matrix(path)
         matrix = self._matrices[location.shard]
         if location.first + location.rows > matrix.rows or location.width != matrix.width:
             raise StoreError(f"{matrix.path}: {location.id} lies outside of it; import the features again")
         first, stop, _ = rows.indices(location.rows)
         return matrix.read(location.first + first, max(0, stop - first))
+
+    def _shard_file(self, shard: int) -> Path:
+        """Return the file of a shard's rows, which is on this disk from now on."""
+        return shard_path(self.folder, shard)
 
     def check(self) -> Iterator[Rejected]:
         """Yield what is wrong with the rows that lie on disk; reads all of them."""
@@ -309,6 +315,15 @@ class FeatureStore(Mapping[str, FeatureLocation]):
                 yield Rejected("features", EMPTY, id=id, location=str(path))
             elif not np.isfinite(values).all():
                 yield Rejected("features", NOT_FINITE, id=id, location=str(path))
+
+
+def open_store(place: Path | str) -> FeatureStore:
+    """Return the store in a folder, or at a URL. Raises StoreError where there is none."""
+    if "://" not in str(place):
+        return FeatureStore(Path(place))
+    from stepline.features.remote import RemoteFeatureStore
+
+    return RemoteFeatureStore(str(place))
 
 
 def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:

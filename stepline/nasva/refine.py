@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stepline.datasets.excluded import ExcludedVideos, read_excluded
 from stepline.errors import ShapeError
-from stepline.features import FeatureStore
+from stepline.features import FeatureStore, open_store
 from stepline.grounding.speech import coarse_spans
 from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.dataset import NO_TEXT, gather_samples, matching_rows, omitted_row, other_texts
@@ -43,7 +43,7 @@ UNLABELLED = "no label after self-training: its best score is too low, or the te
 
 @dataclass(frozen=True)
 class RefineSources:
-    """What a run reads. dataset: as `read_records` takes it; features: a store of the videos' features.
+    """What a run reads. dataset: as `read_records` takes it; features: a store of the videos' features, or its URL.
 
     step_vectors: a store, or an encoder as `text_encoder` takes it. narrations: a source of what is said, which the
     final network learns beside the steps, or None; narration_vectors: None for the source's own, else as the steps'.
@@ -51,7 +51,7 @@ class RefineSources:
     """
 
     dataset: str
-    features: Path
+    features: Path | str
     step_vectors: str = LINKING_ENCODER
     narrations: str | None = None
     narration_vectors: str | None = None
@@ -59,11 +59,11 @@ class RefineSources:
 
     def vectors_of_narrations(self) -> str:
         """Return where the narrations' vectors come from; one network must know them and the steps' alike."""
-        own = self.narrations if is_feature_store(Path(self.narrations or "")) else None
+        own = self.narrations if is_feature_store(self.narrations or "") else None
         return (
             self.narration_vectors
             or own
-            or (LINKING_ENCODER if is_feature_store(Path(self.step_vectors)) else self.step_vectors)
+            or (LINKING_ENCODER if is_feature_store(self.step_vectors) else self.step_vectors)
         )
 
 
@@ -89,7 +89,7 @@ def refine_dataset(
     """
     settings = settings or RefineRunSettings()
     start_processes(settings.train.device)
-    features = FeatureStore(sources.features)
+    features = open_store(sources.features)
 
     def step_vectors() -> FeatureStore:
         texts = labelled_texts(read_records(sources.dataset), "step")

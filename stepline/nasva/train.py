@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from stepline.datasets.excluded import read_excluded
 from stepline.device import device_of
 from stepline.errors import DatasetError, ShapeError
-from stepline.features import FeatureStore
+from stepline.features import open_store
 from stepline.nasva.checkpoint import FILE, read_aligner, write_aligner
 from stepline.nasva.dataset import AlignerSamples, gather_samples, omitted_row
 from stepline.nasva.loss import alignability_loss, grounding_loss
@@ -124,13 +124,13 @@ CHANGEABLE = ("dropout", "attention_dropout")  # settings of a network that may 
 
 @dataclass(frozen=True)
 class AlignerSources:
-    """What a run reads. features: a store; narrations, steps: as `read_labelled_texts` takes them.
+    """What a run reads. features: a store, or its URL; narrations, steps: as `read_labelled_texts` takes them.
 
     narration_vectors, step_vectors: a store of text features, or an encoder as `text_encoder` takes it. excluded: lists
     that `stepline excluded` wrote.
     """
 
-    features: Path
+    features: Path | str
     narrations: str | None = None
     steps: str | None = None
     narration_vectors: str | None = None
@@ -145,7 +145,7 @@ class AlignerSources:
         """Return where their vectors come from: the store itself where texts come from one, else MiniLM."""
         source = self.of(kind) or ""
         given = self.narration_vectors if kind == "narration" else self.step_vectors
-        return given or (source if is_feature_store(Path(source)) else "minilm")
+        return given or (source if is_feature_store(source) else "minilm")
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def prepare(
     kinds = [kind for kind in KINDS if sources.of(kind) is not None]
     if not kinds:
         raise DatasetError("no texts to train on; give --narrations, --steps or both")
-    features = FeatureStore(sources.features)
+    features = open_store(sources.features)
     if features.texts(next(iter(features))) is not None:
         what = "holds features of texts, not of videos"
         raise DatasetError(f"{sources.features}: {what}; give the store of the videos' features")

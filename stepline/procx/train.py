@@ -23,7 +23,7 @@ from stepline.datasets.excluded import read_excluded
 from stepline.device import device_of
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.soda import soda
-from stepline.features import FeatureStore
+from stepline.features import open_store
 from stepline.limits import parse_json
 from stepline.procx.batch import StepSample, collate
 from stepline.procx.checkpoint import FILE, LoadedProcx, TrainingFeatures, load_model, write_model
@@ -65,13 +65,13 @@ DROPOUT_SETTINGS = ("dropout", "captioner.dropout")  # settings of a network tha
 
 @dataclass(frozen=True)
 class ProcxSources:
-    """What a run reads. features: a store; steps: as `read_records` takes them, subset: only that split of them.
+    """What a run reads. features: a store, or its URL; steps: as `read_records` takes them, subset: only that split.
 
     words: further sources whose texts the vocabulary is to hold, such as those of a later fine-tuning; excluded: lists
     that `stepline excluded` wrote.
     """
 
-    features: Path
+    features: Path | str
     steps: str
     subset: str | None = None
     words: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ def train_procx_run(
 def prepare_run(sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None) -> PreparedRun:
     """Return all that a run starts from; `model.features` and `data.target` are filled in."""
     data = settings.data.model_copy(update={"target": settings.data.target or steps_given_by(sources.steps)})
-    features = FeatureStore(sources.features)
+    features = open_store(sources.features)
     samples = gather_samples(
         read_records(sources.steps, sources.subset), features, data, excluded=read_excluded(sources.excluded)
     )

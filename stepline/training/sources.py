@@ -1,5 +1,6 @@
 """Sources of training texts: records, public datasets or stored texts, each text with its spans; and their vectors.
 
+Each may be a URL (s3://, gs://, http://): records and datasets are copied to this disk, stores shard by shard.
 Vectors are made once and kept in a feature store beside the training, so that no epoch makes them again.
 """
 
@@ -10,8 +11,10 @@ from pathlib import Path
 
 from stepline.datasets import DATASETS, stream
 from stepline.errors import DatasetError, ShapeError
-from stepline.features import FeatureStore, FeatureWriter, RowTexts
+from stepline.features import FeatureStore, FeatureWriter, RowTexts, open_store
 from stepline.records import Matrix, Record, Span, Step
+from stepline.remote import RemotePath
+from stepline.remote.cache import is_remote, local_copy
 from stepline.storage import read_parquet, read_record
 from stepline.training.settings import StepLabelSource, TextKind
 
@@ -40,8 +43,8 @@ def read_labelled_texts(
     Raises DatasetError or StoreError for any other.
     """
     dataset = dataset_of(source)
-    if dataset is None and is_feature_store(Path(source)):
-        store = FeatureStore(Path(source))
+    if dataset is None and is_feature_store(source):
+        store = open_store(source)
         for id in store:
             lines = store.texts(id)
             if lines is None or not lines.starts or not lines.ends:
@@ -64,9 +67,11 @@ def read_records(source: str, subset: str | None = None) -> Iterator[Record]:
     """
     dataset = dataset_of(source)
     if dataset is not None:
-        yield from (entry.record for entry in stream(*dataset, subset=subset) if entry.record is not None)
+        name, path = dataset
+        found = local_copy(path) if is_remote(path) else Path(path)
+        yield from (entry.record for entry in stream(name, found, subset=subset) if entry.record is not None)
         return
-    path = Path(source)
+    path = local_copy(source) if is_remote(source) else Path(source)
     if subset is not None:
         raise DatasetError(f"{path}: records know no subset {subset!r}; leave --subset out")
     files = sorted((*path.glob("*.parquet"), *path.glob("*.json"))) if path.is_dir() else [path]
@@ -80,15 +85,17 @@ def read_records(source: str, subset: str | None = None) -> Iterator[Record]:
             yield read_record(file)
 
 
-def dataset_of(source: str) -> tuple[str, Path] | None:
-    """Return the name and the path of a public dataset, None of any other source."""
+def dataset_of(source: str) -> tuple[str, str] | None:
+    """Return the name and the path or URL of a public dataset, None of any other source."""
     name, colon, path = source.partition(":")
-    return (name, Path(path)) if colon and name in DATASETS else None
+    return (name, path) if colon and name in DATASETS else None
 
 
-def is_feature_store(path: Path) -> bool:
-    """Tell whether a folder is a feature store."""
-    return path.is_dir() and next(path.glob("shard-*.parquet"), None) is not None
+def is_feature_store(place: str) -> bool:
+    """Tell whether a folder, or a URL, is a feature store."""
+    if is_remote(place):
+        return any(Path(entry.name).match("shard-*.parquet") for entry in RemotePath(place).list())
+    return Path(place).is_dir() and next(Path(place).glob("shard-*.parquet"), None) is not None
 
 
 def labelled_texts(
@@ -133,9 +140,9 @@ def text_encoder(name: str) -> TextEncoder:
 
 
 def text_vectors(given: str, texts: Iterable[LabelledTexts], folder: Path) -> FeatureStore:
-    """Return the store in the folder `given`, else one made in `folder` by the encoder that `given` names."""
-    if is_feature_store(Path(given)):
-        return FeatureStore(Path(given))
+    """Return the store that `given` names by its path or URL, else one made in `folder` by the encoder of that name."""
+    if is_feature_store(given):
+        return open_store(given)
     return store_text_vectors(texts, text_encoder(given), folder, name=given)
 
 

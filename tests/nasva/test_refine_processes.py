@@ -69,6 +69,7 @@ def one_of_two(rank, port, arguments):
     main(arguments, standalone_mode=False)
 
 
+@pytest.mark.slow
 def test_two_processes_refine_as_one_also_when_stopped_and_resumed(dataset, tmp_path):
     main(command(dataset, tmp_path / "one", *STILL), standalone_mode=False)
     arguments = command(dataset, tmp_path / "two", *STILL)

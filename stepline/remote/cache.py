@@ -1,0 +1,130 @@
+"""Remote files that are read again and again, kept on this disk from when they are first asked for.
+
+    <cache folder>/remote/<digest of where they lie and how they are listed>/<name>
+
+Shards make room for others: those that were not asked for the longest go, so that all that is kept takes at most half
+of the disk's free space. Processes and threads share what is kept; two that ask for a file at once fetch it once.
+"""
+
+import hashlib
+import shutil
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from os import utime
+from pathlib import Path
+
+from stepline.errors import StoreError
+from stepline.remote.path import DEFAULTS, RemotePath
+from stepline.remote.settings import RemoteSettings
+from stepline.storage import lock_file_now, remove_file
+from stepline.weights import cache_folder
+
+SHARDS = "*.safetensors"  # files that make room; all others are small, or wanted whole
+IN_USE = 60.0  # s since a file was asked for, in which it stays
+AT_ONCE = 16  # files that are fetched at the same time
+ASKED_AGAIN = 5.0  # s between two notes that a file is used
+LOCK_PAUSE = 0.05  # s
+
+
+def is_remote(place: object) -> bool:
+    """Tell whether a path is a URL."""
+    return "://" in str(place)
+
+
+class CachedFolder:
+    """A remote folder as it is listed now, whose files come to this disk when they are asked for.
+
+    folder: where they come; one of its own for each state of the remote folder. most: bytes that all shards in the
+    cache may take, None for half of what is free.
+    """
+
+    def __init__(self, url: str, settings: RemoteSettings = DEFAULTS, *, most: int | None = None) -> None:
+        self._remote, self._most = RemotePath(url, settings), most
+        self._entries = {entry.name: entry for entry in sorted(self._remote.list(), key=lambda entry: entry.name)}
+        self.folder = _folder_of(url, (f"{one.name} {one.fingerprint}" for one in self._entries.values()))
+        self.names = tuple(self._entries)
+        self._asked: dict[str, float] = {}
+
+    @property
+    def display_url(self) -> str:
+        """The folder's URL as messages show it."""
+        return self._remote.display_url
+
+    def path(self, name: str) -> Path:
+        """Return a file, fetched where it is not here. Raises StoreError where it cannot be, or is another by now."""
+        path, now = self.folder / name, time.monotonic()
+        if now - self._asked.get(name, -ASKED_AGAIN) < ASKED_AGAIN:
+            return path
+        entry = self._entries[name]
+        _fetch_once(self._remote / name, path, entry.fingerprint, entry.size, self._most)
+        utime(path)
+        self._asked[name] = now
+        return path
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Fetch several files."""
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fetch") as pool:
+            for _ in pool.map(self.path, names):
+                pass
+
+
+def local_copy(url: str, settings: RemoteSettings = DEFAULTS) -> Path:
+    """Return a remote file, or a folder with all its files, on this disk. Raises StoreError where it is not there."""
+    cached = CachedFolder(url, settings)
+    if cached.names:
+        cached.fetch(cached.names)
+        return cached.folder
+    remote = RemotePath(url, settings)
+    fingerprint = remote.fingerprint()
+    path = _folder_of(url, [fingerprint]) / remote.name
+    _fetch_once(remote, path, fingerprint, remote.size())
+    return path
+
+
+def _folder_of(url: str, state: Iterable[str]) -> Path:
+    digest = hashlib.sha256("\n".join([url.rstrip("/"), *state]).encode("utf-8", "surrogatepass")).hexdigest()
+    return cache_folder() / "remote" / digest[:32]
+
+
+_fetching = threading.Lock()
+_locks: dict[Path, threading.Lock] = {}
+
+
+def _fetch_once(remote: RemotePath, path: Path, fingerprint: str, size: int, most: int | None = None) -> None:
+    """Have a file on this disk. Raises StoreError where what comes is not what was listed."""
+    if path.exists():
+        return
+    with _fetching:
+        lock = _locks.setdefault(path, threading.Lock())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with lock, path.with_name(f".{path.name}.lock").open("ab") as file:
+        while not lock_file_now(file):
+            time.sleep(LOCK_PAUSE)
+        if path.exists():
+            return
+        if path.match(SHARDS):
+            _make_room(size, most)
+        if remote.fetch(path) != fingerprint:
+            remove_file(path)
+            raise StoreError(f"{remote.display_url}: it changed meanwhile; give the same command again")
+
+
+def _make_room(size: int, most: int | None) -> None:
+    """Remove the shards that were not asked for the longest, as many as are in the way."""
+    root, now = cache_folder() / "remote", time.time()
+    held = []
+    for path in root.rglob(SHARDS):
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # another process made room
+            continue
+        held.append((status.st_mtime, status.st_size, path))
+    taken = sum(bytes for _, bytes, _ in held) + size
+    limit = (taken + shutil.disk_usage(root).free) // 2 if most is None else most
+    for used, bytes, path in sorted(held):
+        if taken <= limit or now - used < IN_USE:
+            break
+        path.unlink(missing_ok=True)
+        taken -= bytes
