@@ -67,8 +67,8 @@ def read_records(source: str, subset: str | None = None) -> Iterator[Record]:
     """
     dataset = dataset_of(source)
     if dataset is not None:
-        name, path = dataset
-        found = local_copy(path) if is_remote(path) else Path(path)
+        name, place = dataset
+        found = local_copy(place) if is_remote(place) else Path(place)
         yield from (entry.record for entry in stream(name, found, subset=subset) if entry.record is not None)
         return
     path = local_copy(source) if is_remote(source) else Path(source)

@@ -22,7 +22,9 @@ TRAINERS = {
     "refine": (("refine", "RECORDS", "--step-vectors", "VECTORS"), (*TINY, "rounds.teachers=1"), "aligner.safetensors"),
     "procx": (
         ("train", "procx", "--steps", "RECORDS"),
-        ("model.width=16", "model.heads=2", "model.feed_forward=16", "model.frames=16", "train.epochs=1"),
+        ("model.attention.width=16", "model.attention.heads=2", "model.captioner.width=16", "model.captioner.heads=2",
+         "model.captioner.feed_forward=16", "model.captioner.projection=8", "model.encoder_layers=1",
+         "model.decoder_layers=1", "model.feed_forward=16", "model.rows=16", "vocabulary.size=300", "train.epochs=1"),
         "procx.safetensors",
     ),
     "wys2": (

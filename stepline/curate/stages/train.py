@@ -16,7 +16,7 @@ from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.cache_keys import text_source
 from stepline.curate.stages.gather import FEATURES, RECORDS, last_folder, read_left_out, write_dataset
 from stepline.errors import DatasetError, SettingsError, StoreError
-from stepline.features import FeatureStore
+from stepline.features import FeatureStore, open_store
 from stepline.nasva.align import TextScores, score_texts
 from stepline.nasva.calibration import calibration_path, write_calibration
 from stepline.nasva.checkpoint import LoadedAligner
@@ -98,7 +98,7 @@ def refine(dataset: DatasetContext) -> None:
     )  # fmt: skip
     refined = refine_dataset(sources, folder, settings)
     dataset.say(f"{refined.videos} videos refined in {len(refined.trained.rounds)} rounds")
-    vectors = StepVectors(FeatureStore(sources.features), FeatureStore(folder / "vectors" / "step"))
+    vectors = StepVectors(open_store(sources.features), FeatureStore(folder / "vectors" / "step"))
     left_out = read_left_out(last_folder(dataset))
     reasons = {omitted.id: omitted.reason for omitted in refined.omitted if omitted.what == "step"}
     texts: list[LabelledTexts] = []  # records do not fit into memory
