@@ -1,0 +1,226 @@
+"""The memory that each trainer and `refine` need at NaSVA's 340,000 videos, all of them gone through.
+
+    python benchmarks/training_memory.py [nasva procx wys2 refine]    # writes benchmarks/results/training_memory.json
+
+Records of 100 sentences of 9 words and 10 steps, made as they are read, and the indexes of their features, texts and
+digests as a store's would lie in memory; rows are drawn when they are read, 16 wide, for what is read of them is gone
+after each batch, and networks are as small. `nasva` learns steps and narrations, `procx` steps, `wys2` has all videos
+as unlabelled clips, `refine` labels all videos by two untrained teachers and gathers their narrations. Each size runs
+in a process of its own; counted are the most that it has held (ru_maxrss, with Python, torch and all else), and CPU
+seconds on a machine with other work.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+from stepline.features import FeatureStore, RowTexts
+from stepline.features.store import Digests, FeatureLocation, text_digest
+from stepline.nasva.dataset import gather_samples
+from stepline.nasva.model import Aligner
+from stepline.nasva.refine import _VideoReader
+from stepline.nasva.self_training import SelfTraining
+from stepline.nasva.settings import AlignerNetworkSettings, RefineRunSettings, RefineSettings
+from stepline.nasva.train import train_aligner
+from stepline.procx.dataset import gather_samples as gather_step_samples
+from stepline.procx.settings import AttentionSettings, CaptionerSettings, DataSettings, ModelSettings
+from stepline.procx.train import train_procx
+from stepline.procx.vocabulary import train_vocabulary
+from stepline.records import Matrix, Record, Sentence, Span, Step, Transcript, Video
+from stepline.training.loop import Progress
+from stepline.training.settings import TrainSettings
+from stepline.training.sources import LabelledTexts, labelled_texts
+from stepline.wys2.clips import ClipTextPair
+from stepline.wys2.detector import Detector
+from stepline.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
+from stepline.wys2.train import ValidationClips, choose_clips, train_detector
+from stepline.wys2.unlabelled import ClipStream
+
+OUT = Path(__file__).resolve().parent / "results" / "training_memory.json"
+WHOLE, PART = 340_000, 34_000
+WIDTH, ROWS, SENTENCES, STEPS = 16, 60, 100, 10
+STEPS_TAKEN = 3  # of the trainings; every one holds one batch
+VOCABULARY = [f"word{number}" for number in range(4000)]
+ALIGNER = AlignerNetworkSettings(
+    video_width=WIDTH, text_width=WIDTH, width=16, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=16,
+    projection=8, text_positions=128,
+)  # fmt: skip
+PROCX = ModelSettings(
+    features=WIDTH, attention=AttentionSettings(width=16, heads=2), encoder_layers=1, decoder_layers=1, feed_forward=16,
+    rows=32, captioner=CaptionerSettings(width=16, heads=2, feed_forward=16, projection=8),
+)  # fmt: skip
+
+
+def record(number: int, sentences: int = SENTENCES) -> Record:
+    """Return a video in which somebody speaks all the time; its words are its own."""
+    draw = random.Random(number)
+    length = ROWS / sentences
+    said = tuple(
+        Sentence.model_construct(
+            text=" ".join(draw.choices(VOCABULARY, k=9)), span=Span(length * n, length * (n + 1)), words=()
+        )
+        for n in range(sentences)
+    )
+    steps = tuple(
+        Step.model_construct(
+            id=str(n), text=" ".join(draw.choices(VOCABULARY, k=8)), spans=(Span(6.0 * n, 6.0 * n + 4.0),),
+            said=Span(6.0 * n, 6.0 * n + 3.0), alternatives=(), status="shown",
+        )
+        for n in range(STEPS)
+    )  # fmt: skip
+    video = Video.model_construct(id=f"v{number:07d}", duration=float(ROWS), task=None)
+    transcript = Transcript.model_construct(language="en", sentences=said)
+    return Record.model_construct(id=video.id, video=video, transcript=transcript, steps=steps, reference=())
+
+
+class DrawnStore(FeatureStore):
+    """The index of a store of so many videos; rows are drawn when they are read, digests made when they are asked for.
+
+    texts: what the rows of a video are vectors of, of a store that knows it.
+    """
+
+    def __init__(self, videos: int, rows: int, kind: str | None = None) -> None:
+        self.folder, self.shown, a_shard = Path("drawn"), "drawn", 640
+        ids = (f"v{number:07d}" for number in range(videos))
+        self._locations = {
+            id: FeatureLocation(id, number // a_shard, number % a_shard * rows, rows, WIDTH, 1.0, "drawn")
+            for number, id in enumerate(ids)
+        }
+        self._kind, self._known = kind, dict[str, Digests]()
+
+    def matrix(self, id: str, rows: slice = slice(None)) -> Matrix:
+        """Return rows that differ from video to video."""
+        first, stop, _ = rows.indices(self[id].rows)
+        return np.random.default_rng([int(id[1:]), first]).standard_normal((stop - first, WIDTH), np.float32)
+
+    def texts(self, id: str) -> RowTexts | None:
+        """Return what is said in a video."""
+        said = record(int(id[1:]), self[id].rows).transcript
+        return None if said is None else RowTexts(tuple(sentence.text for sentence in said.sentences))
+
+    def text_digests(self, id: str) -> Digests | None:
+        """Return, and keep, the digests of a video's texts."""
+        if self._kind is not None and id not in self._known:
+            (texts,) = labelled_texts([record(int(id[1:]))], self._kind)  # type: ignore[arg-type]
+            self._known[id] = np.array([text_digest(text) for text in texts.texts], np.uint64)
+        return self._known.get(id)
+
+
+class EnoughError(Exception):
+    """Ends a training after a few steps."""
+
+
+def few_steps(told: Progress) -> None:
+    """End a training."""
+    if told.taken == STEPS_TAKEN:
+        raise EnoughError
+
+
+def stores(videos: int) -> tuple[DrawnStore, DrawnStore, DrawnStore]:
+    """Return the stores of videos, steps and narrations."""
+    return DrawnStore(videos, ROWS), DrawnStore(videos, STEPS, "step"), DrawnStore(videos, SENTENCES, "narration")
+
+
+def nasva(videos: int, folder: Path) -> None:
+    """Gather steps and narrations, and take a few steps."""
+    seen, steps, said = stores(videos)
+    texts = (one for kind in ("step", "narration") for one in labelled_texts(map(record, range(videos)), kind))  # type: ignore[arg-type]
+    samples = gather_samples(texts, seen, {"step": steps, "narration": said})
+    assert len(samples) == 2 * videos
+    train_aligner(samples, folder, model=ALIGNER, report=few_steps)
+
+
+def procx(videos: int, folder: Path) -> None:
+    """Gather steps, make the vocabulary, and take a few steps."""
+    samples = gather_step_samples(map(record, range(videos)), DrawnStore(videos, ROWS), DataSettings(target="steps"))
+    assert len(samples) == videos
+    vocabulary = train_vocabulary(list(samples.texts()))
+    train_procx(samples, folder, vocabulary=vocabulary, model=PROCX, report=few_steps)
+
+
+def wys2(videos: int, folder: Path, sentences: int = 10) -> None:
+    """Go through unlabelled clips, 10 a video, choose among them, and take steps on what is chosen."""
+
+    def store(texts: Iterable[LabelledTexts]) -> DrawnStore:
+        for _ in texts:  # vectors are not written, which would fill a disk
+            pass
+        return DrawnStore(videos, sentences)
+
+    records = partial(map, partial(record, sentences=sentences), range(videos))
+    stream = ClipStream(records, DrawnStore(videos, ROWS), store, ClipSettings(resolve=False))
+    pairs = [ClipTextPair(str(k), np.full((3, WIDTH), k, np.float32), np.ones((1, WIDTH), np.float32)) for k in (1, 2)]
+    held = ValidationClips(pairs, np.array([False, True]))
+    network = Detector(DetectorSettings(video_width=WIDTH, text_width=WIDTH))
+    settings = PseudoSettings(threshold="share", share=0.9)
+    _, kept = choose_clips(network, stream, held, settings, np.random.default_rng(0))
+    training = TrainSettings(epochs=1, batch=128)
+    train_detector(stream.pairs(kept), folder, detector=network.settings, settings=training, report=few_steps)
+
+
+def refine(videos: int, folder: Path) -> None:
+    """Gather videos and narrations, label all by two teachers, and take a few steps of the final training."""
+    seen, steps, said = stores(videos)
+    settings = RefineRunSettings(said="given")
+    reading = _VideoReader(seen, steps, settings)
+    records: Iterator[Record] = map(record, range(videos))
+    found = [video for one in records if (video := reading.take(one)) is not None]
+    assert len(found) == videos
+    narrations = gather_samples(
+        labelled_texts(map(record, range(videos)), "narration"), seen, {"narration": said}, settings.data
+    )
+    rounds = settings.rounds.model_copy(update={"refine": RefineSettings(threshold=0.0, agree=None)})
+    training = SelfTraining(found, folder, narrations, ALIGNER, settings=rounds, progress=lambda _, told: few_steps(told))
+    teachers = [Aligner(ALIGNER), Aligner(ALIGNER)]
+    SelfTraining._teachers = lambda *_: teachers  # type: ignore[method-assign]
+    SelfTraining._done = lambda _, reports: len(reports) == 2  # type: ignore[method-assign]
+    training.run()
+
+
+TRAINERS = {"nasva": nasva, "procx": procx, "wys2": wys2, "refine": refine}
+
+
+def measure(name: str, videos: int) -> dict[str, float]:
+    """Return what one size takes in a process of its own."""
+    command = [sys.executable, __file__, "--one", name, "--videos", str(videos)]
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    row: dict[str, float] = json.loads(told.stdout.splitlines()[-1])
+    print(name, row, flush=True)
+    return row
+
+
+def main() -> None:
+    """Print and keep what each trainer holds at a tenth and at the whole."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("trainers", nargs="*", default=[*TRAINERS])
+    parser.add_argument("--one", choices=TRAINERS)
+    parser.add_argument("--videos", type=int, default=WHOLE)
+    chosen = parser.parse_args()
+    if chosen.one:
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                TRAINERS[chosen.one](chosen.videos, Path(scratch))
+            except EnoughError:
+                used = resource.getrusage(resource.RUSAGE_SELF)
+                row = {"videos": chosen.videos, "GiB": round(used.ru_maxrss / 2**20, 2)}
+                print(json.dumps(row | {"cpu_seconds": round(used.ru_utime + used.ru_stime)}))
+        return
+    told = json.loads(OUT.read_text()) if OUT.exists() else {}
+    for name in chosen.trainers:
+        told[name] = [measure(name, size) for size in (PART, WHOLE)]
+        OUT.write_text(json.dumps(told, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
