@@ -181,7 +181,9 @@ def refine(videos: int, folder: Path) -> None:
         labelled_texts(map(record, range(videos)), "narration"), seen, {"narration": said}, settings.data
     )
     rounds = settings.rounds.model_copy(update={"refine": RefineSettings(threshold=0.0, agree=None)})
-    training = SelfTraining(found, folder, narrations, ALIGNER, settings=rounds, progress=lambda _, told: few_steps(told))
+    training = SelfTraining(
+        found, folder, narrations, ALIGNER, settings=rounds, progress=lambda _, told: few_steps(told)
+    )
     teachers = [Aligner(ALIGNER), Aligner(ALIGNER)]
     SelfTraining._teachers = lambda *_: teachers  # type: ignore[method-assign]
     SelfTraining._done = lambda _, reports: len(reports) == 2  # type: ignore[method-assign]
