@@ -2,11 +2,10 @@
 
     python benchmarks/feature_order.py        # writes benchmarks/results/feature_order.json
 
-A store of 64 shards of 30 videos (60 to 240 rows, 768 wide), of which 8 fit: into memory, whose pages of any other shard
-are dropped (posix_fadvise) as if there were no more, and into the cache of a bucket's files. Training goes through 4
-shards at a time (16 in earnest). Both orders in the same run, each three times, one after the other; counted are
-bytes that came from disk (/proc/self/io), shards fetched, and CPU seconds; seconds of the wall on a machine with other
-work.
+A store of 64 shards of 30 videos (60 to 240 rows, 768 wide), of which 8 fit: into memory, from which the pages of any
+other shard are dropped (posix_fadvise) as if there were no more, and into the cache of a bucket's files. Training goes
+through 4 shards at a time (16 in earnest). Both orders in the same run, each three times, one after the other; counted
+are bytes that came from disk (/proc/self/io), shards fetched, CPU seconds, and seconds of the wall.
 """
 
 import json

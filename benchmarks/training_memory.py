@@ -2,24 +2,23 @@
 
     python benchmarks/training_memory.py [nasva procx wys2 refine]    # writes benchmarks/results/training_memory.json
 
-Records of 100 sentences of 9 words and 10 steps, made as they are read, and the indexes of their features, texts and
-digests as a store's would lie in memory; rows are drawn when they are read, 16 wide, for what is read of them is gone
-after each batch, and networks are as small. `nasva` learns steps and narrations, `procx` steps, `wys2` has all videos
-as unlabelled clips, `refine` labels all videos by two untrained teachers and gathers their narrations. Each size runs
-in a process of its own; counted are the most that it has held (ru_maxrss, with Python, torch and all else), and CPU
-seconds on a machine with other work.
+Records of 100 sentences and 10 steps of their own, made as they are read, and the indexes of their features, texts and
+digests as a store's would lie in memory; rows are drawn when they are read, 20 of 16 numbers a video, for what is read
+of them is gone after each batch, and networks are as small. `nasva` learns steps and narrations, `procx` steps, `wys2`
+has all videos as unlabelled clips (5 a video: the number of clips changes nothing, unlabelled_memory.py), `refine`
+labels all videos by two untrained teachers and gathers their narrations. Each size runs in a process of its own;
+counted are the most that it has held (ru_maxrss, with Python, torch and all else), and CPU seconds.
 """
 
 import argparse
 import json
 import os
-import random
 import resource
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -50,9 +49,9 @@ from stepline.wys2.unlabelled import ClipStream
 
 OUT = Path(__file__).resolve().parent / "results" / "training_memory.json"
 WHOLE, PART = 340_000, 34_000
-WIDTH, ROWS, SENTENCES, STEPS = 16, 60, 100, 10
+WIDTH, ROWS, SENTENCES, STEPS = 16, 20, 100, 10
 STEPS_TAKEN = 3  # of the trainings; every one holds one batch
-VOCABULARY = [f"word{number}" for number in range(4000)]
+VERBS = ("chop", "fold", "whisk", "spread", "boil", "fry", "cut", "pour")
 ALIGNER = AlignerNetworkSettings(
     video_width=WIDTH, text_width=WIDTH, width=16, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=16,
     projection=8, text_positions=128,
@@ -63,26 +62,32 @@ PROCX = ModelSettings(
 )  # fmt: skip
 
 
-def record(number: int, sentences: int = SENTENCES) -> Record:
-    """Return a video in which somebody speaks all the time; its words are its own."""
-    draw = random.Random(number)
-    length = ROWS / sentences
+@cache
+def spoken(sentences: int) -> Transcript:
+    """Return what is said in every video; of sentences, none keeps more than digests."""
     said = tuple(
         Sentence.model_construct(
-            text=" ".join(draw.choices(VOCABULARY, k=9)), span=Span(length * n, length * (n + 1)), words=()
+            text=f"then we {VERBS[n % 8]} the onion number {n}", words=(),
+            span=Span(ROWS / sentences * n, ROWS / sentences * (n + 1)),
         )
         for n in range(sentences)
-    )
+    )  # fmt: skip
+    return Transcript.model_construct(language="en", sentences=said)
+
+
+def record(number: int, sentences: int = SENTENCES) -> Record:
+    """Return a video in which somebody speaks all the time; its steps are its own."""
     steps = tuple(
         Step.model_construct(
-            id=str(n), text=" ".join(draw.choices(VOCABULARY, k=8)), spans=(Span(6.0 * n, 6.0 * n + 4.0),),
-            said=Span(6.0 * n, 6.0 * n + 3.0), alternatives=(), status="shown",
+            id=str(n), text=f"{VERBS[(n + number) % 8]} the onion of pan {number % 999} for {n} minutes, then turn",
+            spans=(Span(2.0 * n, 2.0 * n + 1.5),), said=Span(2.0 * n, 2.0 * n + 1.0), alternatives=(), status="shown",
         )
         for n in range(STEPS)
     )  # fmt: skip
     video = Video.model_construct(id=f"v{number:07d}", duration=float(ROWS), task=None)
-    transcript = Transcript.model_construct(language="en", sentences=said)
-    return Record.model_construct(id=video.id, video=video, transcript=transcript, steps=steps, reference=())
+    return Record.model_construct(
+        id=video.id, video=video, transcript=spoken(sentences), steps=steps, reference=(), dropped=()
+    )
 
 
 class DrawnStore(FeatureStore):
@@ -150,8 +155,8 @@ def procx(videos: int, folder: Path) -> None:
     train_procx(samples, folder, vocabulary=vocabulary, model=PROCX, report=few_steps)
 
 
-def wys2(videos: int, folder: Path, sentences: int = 10) -> None:
-    """Go through unlabelled clips, 10 a video, choose among them, and take steps on what is chosen."""
+def wys2(videos: int, folder: Path, sentences: int = 5) -> None:
+    """Go through unlabelled clips, choose among them, and take steps on what is chosen."""
 
     def store(texts: Iterable[LabelledTexts]) -> DrawnStore:
         for _ in texts:  # vectors are not written, which would fill a disk
@@ -219,9 +224,10 @@ def main() -> None:
                 print(json.dumps(row | {"cpu_seconds": round(used.ru_utime + used.ru_stime)}))
         return
     told = json.loads(OUT.read_text()) if OUT.exists() else {}
-    for name in chosen.trainers:
-        told[name] = [measure(name, size) for size in (PART, WHOLE)]
-        OUT.write_text(json.dumps(told, indent=1) + "\n")
+    for size in (PART, WHOLE):
+        for name in chosen.trainers:
+            told.setdefault(name, {})[str(size)] = measure(name, size)
+            OUT.write_text(json.dumps(told, indent=1) + "\n")
 
 
 if __name__ == "__main__":
