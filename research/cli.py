@@ -17,7 +17,7 @@ NASVA_TABLES = (
 PROCX_TABLES = (
     "baselines", "1", "3", "4", "5", "2a", "2b", "contrast", "7b", "data", "decoding", "speech",
 )  # fmt: skip
-WYS2_TABLES = ("labels", "baselines", "pseudo-labels", "options", "grid")
+WYS2_TABLES = ("labels", "baselines", "pseudo-labels", "options", "amount", "grid")
 WYS2_USES = ("summaries", "alignability")
 ALL = 10**9  # videos, more than there are
 
@@ -87,7 +87,7 @@ def procx_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, 
     from research.procx.tables import ProcxStudy
 
     steps = options["steps"]
-    size = ProcxSize() if steps is None else ProcxSize(pretraining_steps=steps, finetuning_steps=steps)
+    size = ProcxSize() if steps is None else ProcxSize(pretraining_steps=steps, finetuning_steps=steps, steps=steps)
     worlds = range(2, seeds + 2)  # sizes were chosen on worlds 0 and 1
     with training_counter() as report:
         ProcxStudy(out, worlds, tables, report, size, options["processes"], options["train"]).run()

@@ -2,7 +2,7 @@
 
     narrated   videos of the simulated world whose sentences are the steps, at the seconds of the speech: raw, only
                sieved, or swapped for lines of the world's text base by Sieve & Swap as it is (MiniLM, its defaults,
-               but short neighbours merged before: appendix A.2)
+               but short neighbours merged before: appendix A.2); the swapped also at refined and at true places
     youcook2   videos of two minutes, 5.6 steps that cover half of them, narrated
     tasty      videos of 56 s with 8.9 steps, one after the other
 
@@ -22,9 +22,9 @@ Letters: K steps.
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -32,6 +32,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from research.procx.places import narration_towers, refined_record, true_record
 from research.procx.rows import Baseline, Form, ProcxSize, Wording
 from research.simulate import SHORT, TASTY, SimulatedVideo, SimulationSettings, make_world, recipes, stream
 from stepline.errors import ShapeError
@@ -73,12 +74,20 @@ class Captioned:
 
 @dataclass(frozen=True)
 class ProcxCorpus:
-    """narrated: by their words; a mix has every video twice. swap_quality: how right Sieve & Swap was, by the truth."""
+    """narrated: by their words; a mix has every video twice. swap_quality: how right Sieve & Swap was, by the truth.
+
+    placed: the narrated videos with swapped steps at "refined" or "true" places, made when they are asked for.
+    """
 
     narrated: Mapping[Wording, tuple[StepSample, ...]]
+    placed: Callable[[Wording], tuple[StepSample, ...]]
     captioned: Mapping[Form, Captioned]
     vocabulary: Vocabulary
     swap_quality: Mapping[str, float]
+
+    def samples(self, wording: Wording) -> tuple[StepSample, ...]:
+        """Return the narrated videos whose steps say, and lie, so."""
+        return self.narrated[wording] if wording in self.narrated else self.placed(wording)
 
 
 def events_of(sample: StepSample) -> list[Event]:
@@ -102,7 +111,18 @@ def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
     sentences = sorted({text for sample in known for text in sample.sentences})
     speech = {one.text for part in captioned.values() for said in part.speech.values() for one in said}
     vocabulary = train_vocabulary([*sentences, *sorted(speech)], VocabularySettings(size=2000))
-    return ProcxCorpus(narrated, captioned, vocabulary, swap_quality(videos, records["swap"]))
+
+    @cache
+    def placed(wording: Wording) -> tuple[StepSample, ...]:
+        pairs = zip(videos, records["swap"], strict=True)
+        if wording == "true":
+            told = [true_record(video, record) for video, record in pairs]
+        else:
+            towers = narration_towers(videos, seed)
+            told = [refined_record(video, record, towers) for video, record in pairs]
+        return _samples(told, seen, "steps", size.rows)
+
+    return ProcxCorpus(narrated, placed, captioned, vocabulary, swap_quality(videos, records["swap"]))
 
 
 def _captioned(seed: int, form: Form, size: ProcxSize) -> Captioned:

@@ -7,16 +7,20 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from research.study import Claim, Row, Trial
-from stepline.settings import Count, Positive, Settings
+from stepline.procx.settings import QueryStart
+from stepline.settings import Count, CountOrZero, Positive, Settings
 
 PositiveFraction: TypeAlias = Annotated[float, Field(gt=0.0, le=1.0)]
-Wording: TypeAlias = Literal["raw", "only-sieve", "swap", "mix"]
+Wording: TypeAlias = Literal["raw", "only-sieve", "swap", "mix", "refined", "true"]
 Form: TypeAlias = Literal["youcook2", "tasty"]
-Selection: TypeAlias = Literal["surest", "apart", "oracle"]  # how steps are chosen; "oracle" knows where they are
+Selection: TypeAlias = Literal[
+    "surest", "apart", "tile", "oracle"
+]  # how steps are chosen; "oracle" knows where they are
 Baseline: TypeAlias = Literal["uniform, common", "uniform, nearest", "prior, common", "prior, nearest", "nearest video"]
 System: TypeAlias = Literal["procx", "pdvc", "vid2seq"]
 Attention: TypeAlias = Literal["key-aware", "vanilla"]
 
+SeedOrNone: TypeAlias = CountOrZero | None
 FORMS: tuple[Form, ...] = ("youcook2", "tasty")
 
 
@@ -33,9 +37,11 @@ class ProcxSize(Settings):
     layers: Count = 2  # encoder and decoder each; the paper's 4
     queries: Count = 20  # PDVC's 100; a video has 6 or 9 steps, and 11 pieces of narration
     pretraining_steps: Count = 200
-    finetuning_steps: Count = 600
+    finetuning_steps: Count = 600  # from pre-trained weights
+    steps: Count = 600  # on captioned videos, from fresh weights
     batch: Count = 8  # section E.2, fine-tuning
-    learning_rate: Positive = 3e-3  # the paper's 1e-4, for a network 100 times as large
+    learning_rate: Positive = 3e-3  # of fresh weights; the paper's 1e-4, for a network 100 times as large
+    finetuning_rate: Positive = 1e-3  # of pre-trained weights
     clip: Positive = 1.0  # the paper's 0.1
 
 
@@ -54,6 +60,11 @@ class ProcxTrial(Trial):
     encoder: Attention = "key-aware"
     decoder: Attention = "key-aware"
     contrast: Literal["none", "pair", "multiple"] = "pair"  # in fine-tuning; "multiple" in pre-training unless "none"
+    query_start: QueryStart = "xavier"  # of the query projections of key-aware attention
+    offset_rate: Positive = 1.0  # of the rate, for sampling offsets
+    network_seed: SeedOrNone = None  # of fresh weights and the order of videos; None: the world's
+    rate: Positive | None = None  # of its last training; None: the size's
+    steps: Count | None = None  # of the same, where it is on captioned videos
     size: ProcxSize = ProcxSize()
 
     @property
@@ -62,7 +73,9 @@ class ProcxTrial(Trial):
         if self.pretraining is None or self.zero_shot:
             return None
         contrast = "none" if self.contrast == "none" else "multiple"
-        return self.changed(form="youcook2", captioned_share=1.0, zero_shot=True, contrast=contrast)
+        return self.changed(
+            form="youcook2", captioned_share=1.0, zero_shot=True, contrast=contrast, rate=None, steps=None
+        )
 
     @property
     def predecessors(self) -> tuple["ProcxTrial", ...]:
@@ -122,6 +135,8 @@ WORDINGS: Mapping[Wording, str] = {
     "only-sieve": "only sieved",
     "swap": "Sieve & Swap",
     "mix": "mixed",
+    "refined": "Sieve & Swap, refined places",
+    "true": "Sieve & Swap, true places",
 }
 FRACTIONS = (0.1, 0.25, 0.5)
 BASELINES: Mapping[Baseline, str] = {
@@ -279,6 +294,7 @@ def _shares() -> list[ProcxRow]:
 SELECTIONS: Mapping[Selection, str] = {
     "surest": "the surest, as many as counted",
     "apart": "the surest without overlap",
+    "tile": "those that fill the video",
     "oracle": "oracle",
 }
 
@@ -310,7 +326,7 @@ RAW, SIEVED = "5: ProcX, raw speech", "5: ProcX, only sieved"
 PDVC_ROW, VID2SEQ_ROW = "2a: PDVC in full", "speech: Vid2Seq, pictures alone"
 FOCAL, LSTM, VANILLA = "2a: transformer, focal", "2a: LSTM, focal", "2b: nowhere"
 NO_CONTRAST, PAIR, MULTIPLE = "contrast: none", "contrast: InfoNCE", "contrast: MIL-InfoNCE"
-SUREST, APART, ORACLE = (_decoded("ProcX", said) for said in SELECTIONS.values())
+SUREST, APART, TILE, ORACLE = (_decoded("ProcX", said) for said in SELECTIONS.values())
 
 # what a mean must exceed is at most half of the least seed's difference, and was set after these had been seen
 CLAIMS = (

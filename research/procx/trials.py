@@ -56,10 +56,10 @@ from stepline.procx.settings import (
     DescribeSettings,
     LossSettings,
     ModelSettings,
+    ProcxTrainSettings,
 )
 from stepline.procx.train import train_procx
 from stepline.storage import write_atomic
-from stepline.training.settings import TrainSettings
 
 LONGEST = 32  # tokens of a sentence; what is said has 20
 
@@ -72,7 +72,10 @@ def model_of(trial: ProcxTrial) -> ModelSettings:
     decoder: Attention = "vanilla" if pdvc else trial.decoder
     return ModelSettings(
         features=size.features, rows=size.rows, encoder_layers=size.layers, decoder_layers=size.layers,
-        attention=AttentionSettings(width=size.width, heads=size.heads, form=encoder), decoder_form=decoder,
+        attention=AttentionSettings(
+            width=size.width, heads=size.heads, form=encoder, query_start=trial.query_start
+        ),
+        decoder_form=decoder,
         feed_forward=2 * size.width, queries=size.queries, most_steps=size.queries, fuse=not pdvc,
         captioner=CaptionerSettings(
             kind=kind, width=size.width, heads=size.heads, text_layers=1, joint_layers=1,
@@ -117,14 +120,31 @@ Events = Mapping[str, Sequence[Event]]
 
 
 def score_events(reference: Events, given: Events) -> dict[str, float]:
-    """Return the metrics of `METRICS`, and how many steps a video was given. Both: id -> (start, end, sentence)."""
+    """Return the metrics of `METRICS`, "steps" and "texts". Both: id -> (start, end, sentence).
+
+    steps: how many a video was given. texts: METEOR of the sentences alone, over the steps that are paired one to one
+    by IoU, however little it is.
+    """
     words = densevid([reference], given, meteor=_meteor()).mean
     return {
         "SODA-C": 100 * soda(reference, given, kind="c", meteor=_meteor()).f1,
         "SODA-D": 100 * soda(reference, given, kind="d").f1,
         **{name: 100 * words[name] for name in ("METEOR", "CIDEr", "BLEU-4", "F1")},
         "steps": float(np.mean([len(given.get(video, ())) for video in reference])),
+        "texts": 100 * _meteor_of_pairs(reference, given),
     }
+
+
+def _meteor_of_pairs(reference: Events, given: Events) -> float:
+    """Return the mean METEOR of paired sentences, 0 without a pair; roles as officially in SODA."""
+    pairs: list[tuple[list[str], str]] = []
+    for video, truth in reference.items():
+        told = list(given.get(video, ()))
+        agree = segment_iou(times(list(truth)), times(told))  # (steps, told)
+        for step, other in zip(*linear_sum_assignment(-agree), strict=True):
+            if agree[step, other] > 0:
+                pairs.append(([told[other][2]], truth[step][2]))
+    return float(np.mean(_meteor().compare(pairs).segments)) if pairs else 0.0
 
 
 @lru_cache(maxsize=1)
@@ -175,7 +195,9 @@ def score_name(form: str, selection: Selection, metric: str) -> str:
 
 @dataclass(frozen=True)
 class ProcxTrials(TrialStore[ProcxTrial]):
-    """Trials kept with their networks and with what these described."""
+    """Trials kept with their networks and with what these described. selections: how steps are chosen for scoring."""
+
+    selections: Sequence[Selection] = tuple(SELECTIONS)
 
     def run(self, trial: ProcxTrial, folder: Path) -> Outcome:
         """Train and score a trial, on from the network of its pre-training where it has one."""
@@ -185,7 +207,7 @@ class ProcxTrials(TrialStore[ProcxTrial]):
         network = _trained(trial, corpus, start, folder / "training")
         seconds = time.process_time() - began
         save_file(network.state_dict(), folder / "network.safetensors")
-        scores, counted = _scored(trial, network, corpus, folder)
+        scores, counted = _scored(trial, network, corpus, folder, self.selections)
         return Outcome(scores, seconds, counted)
 
     def network(self, trial: ProcxTrial, corpus: ProcxCorpus) -> ProcX | Vid2Seq:
@@ -220,26 +242,28 @@ def _trained(trial: ProcxTrial, corpus: ProcxCorpus, start: ProcX | Vid2Seq | No
 def training_samples(trial: ProcxTrial, corpus: ProcxCorpus) -> list[StepSample]:
     """Return what a trial is trained on itself; what is said goes with it only where that is read."""
     if trial.zero_shot:
-        samples = first_fraction(corpus.narrated[trial.pretraining or "raw"], trial.narrated_share)
+        samples = first_fraction(corpus.samples(trial.pretraining or "raw"), trial.narrated_share)
     else:
         samples = first_fraction(corpus.captioned[trial.form].train, trial.captioned_share)
     return [one if trial.speech else replace(one, speech=None) for one in samples]
 
 
-def training(trial: ProcxTrial, count: int) -> TrainSettings:
+def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
     """Return a training of about the size's steps, in whole epochs, whatever the number of samples."""
-    size = trial.size
-    steps = size.pretraining_steps if trial.zero_shot else size.finetuning_steps
-    epochs = max(1, round(steps / math.ceil(count / size.batch)))
+    size, pretrained = trial.size, trial.start is not None
+    steps = trial.steps or (size.finetuning_steps if pretrained else size.steps)
+    rate = size.finetuning_rate if pretrained else size.learning_rate
+    epochs = max(1, round((size.pretraining_steps if trial.zero_shot else steps) / math.ceil(count / size.batch)))
     own = {
-        "epochs": epochs, "batch": size.batch, "learning_rate": size.learning_rate, "clip": size.clip,
-        "seed": trial.seed, "readers": 0, "save_every": 1_000_000, "device": "cpu",
+        "epochs": epochs, "batch": size.batch, "learning_rate": trial.rate or rate, "clip": size.clip,
+        "seed": trial.seed if trial.network_seed is None else trial.network_seed, "readers": 0,
+        "save_every": 1_000_000, "device": "cpu", "offset_rate": trial.offset_rate,
     }  # fmt: skip
     return PROCX_TRAINING.model_copy(update=own)
 
 
 def _scored(
-    trial: ProcxTrial, network: ProcX | Vid2Seq, corpus: ProcxCorpus, folder: Path
+    trial: ProcxTrial, network: ProcX | Vid2Seq, corpus: ProcxCorpus, folder: Path, selections: Sequence[Selection]
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Return the metrics of every selection of steps in the withheld videos; what was described is written beside."""
     scores: dict[str, float] = {}
@@ -247,7 +271,7 @@ def _scored(
     for form in FORMS if trial.zero_shot else (trial.form,):
         part = corpus.captioned[form]
         write_reference(folder / f"{form}.json", part.reference, {one.id: one.duration for one in part.test})
-        for selection, given in _described(trial, network, corpus, part, counted).items():
+        for selection, given in _described(trial, network, corpus, part, selections, counted).items():
             write_predictions(folder / f"{form}-{selection}.json", given)
             found = score_events(part.reference, given)
             scores |= {score_name(form, selection, metric): value for metric, value in found.items()}
@@ -256,7 +280,12 @@ def _scored(
 
 
 def _described(
-    trial: ProcxTrial, network: ProcX | Vid2Seq, corpus: ProcxCorpus, part: Captioned, counted: Counter[str]
+    trial: ProcxTrial,
+    network: ProcX | Vid2Seq,
+    corpus: ProcxCorpus,
+    part: Captioned,
+    selections: Sequence[Selection],
+    counted: Counter[str],
 ) -> dict[Selection, dict[str, list[Event]]]:
     """Return the described videos, by how their steps were chosen."""
     if isinstance(network, Vid2Seq):
@@ -267,9 +296,9 @@ def _described(
     ]
     truth = [events_of(one) for one in part.test]
     found: dict[Selection, dict[str, list[Event]]] = {}
-    for selection in SELECTIONS:
+    for selection in selections:
         settings = DescribeSettings(
-            choose="apart" if selection == "apart" else "surest", speech=trial.speech,
+            choose="surest" if selection == "oracle" else selection, speech=trial.speech,
             caption_weight=1.0 if trial.system == "pdvc" and selection == "surest" else 0.0,   # as PDVC ranks
         )  # fmt: skip
         selector = oracle_selection(truth) if selection == "oracle" else None

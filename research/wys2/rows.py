@@ -36,6 +36,7 @@ class Wys2Trial(Trial):
     overlapping: bool = False  # trained on clips of 16 s
     pseudo: PseudoSettings | None = None
     everything: bool = False  # all unlabelled clips are taken for positive
+    most: Count | None = None  # positives that are trained on, drawn at random; None: all
     size: Wys2Size = Wys2Size()
 
 
@@ -44,6 +45,7 @@ TITLES = {
     "baselines": "Baselines",
     "pseudo-labels": "Pseudo-labels on unlabelled videos",
     "options": "Named options, SS labels where not said",
+    "amount": "Positives that are trained on, SS labels",
     "grid": "The supplement's grid, its small form; fixed c, scored on validation clips",
 }
 
@@ -65,7 +67,7 @@ ZERO_SHOT = Wys2Trial(kind="zero-shot")
 
 def wys2_rows() -> tuple[Wys2Row, ...]:
     """Return all rows."""
-    return (*_labels(), *_baselines(), *_pseudo(), *_options())
+    return (*_labels(), *_baselines(), *_pseudo(), *_options(), *_amount())
 
 
 def _labels() -> list[Wys2Row]:
@@ -117,6 +119,13 @@ def _options() -> list[Wys2Row]:
         Wys2Row("options", "2 texts and 2 clips as rivals", SS.changed(contrast=ContrastSettings(rivals="both"))),
         Wys2Row("options", "twice the steps", SS.changed(size=Wys2Size(steps=600))),
     ]
+
+
+def _amount() -> list[Wys2Row]:
+    counts = [Wys2Row("amount", f"{count} positives", SS.changed(most=count)) for count in (16, 64, 250, 1000)]
+    many = SS.changed(size=Wys2Size(labelled=1000))  # 4,000 positives
+    return [Wys2Row("amount", "cosine without training", ZERO_SHOT), *counts, Wys2Row("amount", "all", SS),
+            Wys2Row("amount", "4000 positives, of 1000 videos", many.changed(most=4000))]  # fmt: skip
 
 
 def grid_rows() -> tuple[Wys2Row, ...]:

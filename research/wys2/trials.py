@@ -73,7 +73,11 @@ def labels_of(clips: Clips, settings: LabelSettings, *, resolved: bool = True) -
 
 def train_on(trial: Wys2Trial, corpus: Wys2Corpus, folder: Path) -> tuple[Detector, float, int]:
     """Return the network, the precision of what it was trained on, and how many clips that was."""
-    chosen = corpus.train.where(_positive(trial, corpus.train))
+    positive = _positive(trial, corpus.train)
+    if trial.most is not None:
+        drawn = np.random.default_rng(trial.seed).permutation(np.flatnonzero(positive))[: trial.most]
+        positive = np.isin(np.arange(len(positive)), drawn)
+    chosen = corpus.train.where(positive)
     pairs = [item.overlapping if trial.overlapping else item.pair for item in chosen.items]
     if trial.contrast.objective == "nce":
         pairs = [_first(pair) for pair in pairs]

@@ -274,10 +274,10 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         self._initialise()
 
     def _initialise(self) -> None:
-        """Set weights as Deformable DETR does."""
+        """Set weights as Deformable DETR does; with a query projection of zero all points count alike, as there."""
         for name, layer in self.named_children():
             nn.init.zeros_(layer.bias)
-            if name in ("offsets", "weights"):
+            if name in ("offsets", "weights") or (name == "query" and self.settings.query_start == "zero"):
                 nn.init.zeros_(layer.weight)
             else:
                 nn.init.xavier_uniform_(layer.weight)

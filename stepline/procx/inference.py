@@ -4,7 +4,7 @@
     described.steps                                           # in the order of time
 
 Source: ProcX section 5 and PDVC's code: the surest proposals, as many as the network counts; or, beyond the paper, the
-surest together that do not overlap.
+surest together that do not overlap, or those that together fill the video.
 Letters: B videos, N queries and so proposals of a video, C counts, M captions, k steps.
 """
 
@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from stepline.device import current_device, device_of
@@ -25,6 +26,7 @@ from stepline.procx.dataset import speech_window
 from stepline.procx.matcher import QueryIndex, boxes_to_spans
 from stepline.procx.model import ModelOutput, ProcX
 from stepline.procx.settings import DescribeSettings, SearchSettings
+from stepline.procx.tiling import expected_f1, tile
 from stepline.procx.vocabulary import Vocabulary, pad_tokens
 from stepline.records import FeatureSequence, Matrix, Rejected, Sentence, Span, Step
 
@@ -62,8 +64,40 @@ class Proposals:
         return int(self.counts.argmax())
 
 
+def place_steps(proposals: Proposals, settings: DescribeSettings) -> tuple[list[int], Floats]:
+    """Return the numbers of the proposals that are steps, in the order of time, and where each is, (k, 2) seconds."""
+    if settings.choose == "tile":
+        return tile_proposals(proposals, settings)
+    queries = select_proposals(proposals, settings)
+    spans = proposals.boxes[queries].reshape(-1, 2)
+    return queries, cut_overlaps(spans) if settings.choose == "apart" else spans
+
+
+def tile_proposals(proposals: Proposals, settings: DescribeSettings) -> tuple[list[int], Floats]:
+    """Return the proposals that together fill the video best, and the segment of each, (k, 2); `tiling.py` says how.
+
+    Of a fixed count as many as there can be; else at least `settings.least`, and the count of the greatest expected F1.
+    """
+    lengths = proposals.boxes[:, 1] - proposals.boxes[:, 0]
+    usable = np.flatnonzero((lengths >= SHORTEST) & (proposals.confidence >= settings.floor))
+    chances = softmax(proposals.counts)  # (C,)
+    most = len(chances) - 1 if settings.count is None else settings.count
+    expected = max(1.0, float(chances @ np.arange(len(chances))))
+    found = tile(
+        proposals.boxes[usable], np.maximum(proposals.scores[usable], 0.0), proposals.duration, most=most,
+        cost=settings.cover * expected / proposals.duration,
+    )  # fmt: skip
+    if settings.count is not None:
+        best = found[-1]
+    else:
+        best = max(found[min(settings.least, len(found) - 1) :], key=lambda each: expected_f1(each, chances))
+    return [int(usable[number]) for number in best.proposals], best.spans
+
+
 def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[int]:
     """Return the numbers of the proposals that are steps, in the order of time."""
+    if settings.choose == "tile":
+        return tile_proposals(proposals, settings)[0]
     most = settings.count if settings.count is not None else max(proposals.count, settings.least)
     lengths = proposals.boxes[:, 1] - proposals.boxes[:, 0]
     usable = np.flatnonzero((lengths >= SHORTEST) & (proposals.confidence >= settings.floor))
@@ -309,19 +343,25 @@ class StepDescriber:
             speech = self._speech(videos, proposals, [range(self.model.settings.queries)] * len(videos))
             proposals = with_likelihood(self.model, proposals, self.settings, speech, self.vocabulary)
         asked: list[list[int]] = []
+        places: list[Floats] = []
         for number, (video, proposed) in enumerate(zip(videos, proposals.videos, strict=True), start=first):
-            if not len(video.values):
-                asked.append([])
-            elif self.selector is not None:
-                asked.append(list(self.selector(number, proposed)))
-            else:
-                asked.append(select_proposals(proposed, self.settings))
+            queries, spans = [], proposed.boxes[:0]
+            if len(video.values) and self.selector is not None:
+                queries = list(self.selector(number, proposed))
+                spans = proposed.boxes[queries].reshape(-1, 2)
+            elif len(video.values):
+                queries, spans = place_steps(proposed, self.settings)
+            asked.append(queries)
+            places.append(spans)
         speech = self._speech(videos, proposals, asked)
         captions = generate_captions(
             self.model, proposals, asked, self.settings.search, speech=speech, vocabulary=self.vocabulary
         )
-        rows = zip(videos, proposals.videos, asked, captions, strict=True)
-        return [self._description(video, proposed, queries, row) for video, proposed, queries, row in rows]
+        rows = zip(videos, proposals.videos, asked, places, captions, strict=True)
+        return [
+            _description(video, proposed.confidence[queries], spans, self.vocabulary, row)
+            for video, proposed, queries, spans, row in rows
+        ]
 
     def _speech(
         self, videos: Sequence[VideoToDescribe], proposals: ProposalBatch, asked: Sequence[Sequence[int]]
@@ -334,26 +374,22 @@ class StepDescriber:
             [speech_window(video.speech, self.around, *boxes[query]) for query in row] for video, boxes, row in rows
         ]
 
-    def _description(
-        self, video: VideoToDescribe, proposals: Proposals, queries: list[int], captions: Sequence[Caption]
-    ) -> Description:
-        """Return the queries of a video as steps in the order of time, numbered from 1."""
-        spans = proposals.boxes[queries].reshape(-1, 2)
-        if self.settings.choose == "apart" and not self.selector:
-            spans = cut_overlaps(spans)
-        steps: list[Step] = []
-        dropped: list[Rejected] = []
-        for (start, end), score, caption in zip(
-            spans.tolist(), proposals.confidence[queries].tolist(), captions, strict=True
-        ):
-            text = self.vocabulary.decode(caption.tokens)
-            start, end = round(start, DIGITS), round(min(end, video.end), DIGITS)
-            if not text or end - start < SHORTEST:
-                dropped.append(Rejected(what="step", text=text, reason=TOO_SHORT if text else NO_WORDS))
-                continue
-            span, score = Span(start, end), round(score, DIGITS)
-            at = round(span.center, DIGITS)
-            steps.append(Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score))
-        steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
-        numbered = (step.model_copy(update={"id": str(number)}) for number, step in enumerate(steps, start=1))
-        return Description(tuple(numbered), tuple(dropped))
+
+def _description(
+    video: VideoToDescribe, confidence: Floats, spans: Floats, vocabulary: Vocabulary, captions: Sequence[Caption]
+) -> Description:
+    """Return the chosen proposals of a video as steps in the order of time, numbered from 1. confidence: (k,)."""
+    steps: list[Step] = []
+    dropped: list[Rejected] = []
+    for (start, end), score, caption in zip(spans.tolist(), confidence.tolist(), captions, strict=True):
+        text = vocabulary.decode(caption.tokens)
+        start, end = round(start, DIGITS), round(min(end, video.end), DIGITS)
+        if not text or end - start < SHORTEST:
+            dropped.append(Rejected(what="step", text=text, reason=TOO_SHORT if text else NO_WORDS))
+            continue
+        span, score = Span(start, end), round(score, DIGITS)
+        at = round(span.center, DIGITS)
+        steps.append(Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score))
+    steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
+    numbered = (step.model_copy(update={"id": str(number)}) for number, step in enumerate(steps, start=1))
+    return Description(tuple(numbered), tuple(dropped))

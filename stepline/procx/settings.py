@@ -25,6 +25,7 @@ from stepline.settings import (
 from stepline.training.settings import TrainSettings
 
 AttentionForm: TypeAlias = Literal["key-aware", "vanilla"]
+QueryStart: TypeAlias = Literal["xavier", "zero"]
 Padding: TypeAlias = Literal["zero", "border"]
 
 
@@ -37,6 +38,7 @@ class AttentionSettings(Settings):
     points: Annotated[int, Field(ge=1, le=64)] = 4  # points read a query, head and level; PDVC's code
     form: AttentionForm = "key-aware"  # weights from sampled keys (eq. 12); "vanilla": from the query alone (eq. 10)
     padding: Padding = "zero"  # beyond a level's ends, as the CUDA kernels; "border": as PDVC's code on a CPU
+    query_start: QueryStart = "xavier"  # of the query projection, key-aware; "zero": all points count alike at first
 
     @model_validator(mode="after")
     def _fits(self) -> "AttentionSettings":
@@ -223,8 +225,9 @@ class DescribeSettings(Settings):
     count: CountOrZero | None = None  # steps of a video; None: as many as the network counts
     least: CountOrZero = 1  # steps, where the network counts fewer; PDVC's code
     floor: Fraction = 0.0  # a proposal less sure than this is no step, whatever the count
-    choose: Literal["surest", "apart"] = "surest"  # "apart": the surest set without overlap; not in the paper
+    choose: Literal["surest", "apart", "tile"] = "surest"  # "apart": the surest without overlap; "tile": that fill it
     overlap: HalfFraction = 0.2  # apart: share of the shorter of two steps in which they may, and are then parted
+    cover: NonNegative = 1.0  # tile: what leaving as much as an average step uncovered costs, in steps surely found
     caption_weight: NonNegative = 0.0  # of a caption's likelihood beside the confidence, of all queries; PDVC: 1.0
     caption_power: NonNegative = 2.0  # the likelihood is log P / tokens^this; PDVC's code
     speech: bool = False  # read what is said around each step; for a network that was trained with speech
@@ -240,6 +243,7 @@ class ProcxTrainSettings(TrainSettings):
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # share of the steps in which the rate rises; unsaid
     weight_decay: NonNegative = 1e-3  # AdamW's, of matrices alone; section E.2
     clip: Positive = 0.1  # greatest norm of a gradient; section E.2
+    offset_rate: NonNegative = 1.0  # of the rate, for the layers that place sampling points; Deformable DETR: 0.1
 
 
 PROCX_TRAINING: Final = ProcxTrainSettings()

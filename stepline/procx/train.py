@@ -38,6 +38,7 @@ from stepline.procx.settings import (
     LossSettings,
     ModelSettings,
     ProcxRunSettings,
+    ProcxTrainSettings,
 )
 from stepline.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.storage import write_atomic
@@ -60,6 +61,7 @@ BEST, FINAL = FILE.names
 SEEDS = "seeds.json"
 AT_ONCE = 16  # held-out videos
 UNIT = 0.01  # how far from 1 the length of a unit row may lie; features are stored in half precision
+OFFSETS = "offsets"  # the layers of deformable attention that place its points
 DROPOUT_SETTINGS = ("dropout", "captioner.dropout")  # settings of a network that may change when it is trained on
 
 
@@ -279,6 +281,8 @@ def train_procx(
     network = start or ProcX(model or ModelSettings(), len(vocabulary))
     network.to(device)
     task = procx_task(samples, vocabulary, network.settings, loss or LossSettings(), data)
+    if isinstance(settings, ProcxTrainSettings) and settings.offset_rate != 1:
+        task = replace(task, rates={OFFSETS: settings.offset_rate})
     fit(network, task, settings, folder, report, scorer=scorer)
     return network
 

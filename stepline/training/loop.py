@@ -12,10 +12,10 @@ counts are added over all before they are divided, since each holds another numb
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -68,8 +68,9 @@ class TrainingTask(Generic[S]):
 
     length: of a sample; samples of like length share a batch. augment: random changes to the samples of one step.
     losses: the terms of a batch's loss, which is the sum of their means. lengths: of all samples, where they are known
-    without reading each; shards: in which shard of a store each lies, so that a shard's are read together. Samples are
-    read and augmented in threads, ahead of the step, so `augment` draws from the generator it is given alone.
+    without reading each; shards: in which shard of a store each lies, so that a shard's are read together. rates:
+    factors of the learning rate, by the name of the layer that they are of. Samples are read and augmented in threads, ahead of
+    the step, so `augment` draws from the generator it is given alone.
     """
 
     samples: Sequence[S]
@@ -78,6 +79,7 @@ class TrainingTask(Generic[S]):
     losses: Callable[[nn.Module, Sequence[S]], Sequence[Loss]]
     lengths: Sequence[int] | None = None
     shards: Sequence[int] = ()
+    rates: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def fit(
     if is_first():
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial_files(folder)
-    optimizer = _optimizer(model, settings)
+    optimizer = _optimizer(model, settings, task.rates)
     path = folder / CHECKPOINT
     state = resume_checkpoint(model, optimizer, settings, path, count)
     if not same_on_all_processes(state.step, device_of(model)):
@@ -207,7 +209,7 @@ def _step(
     rank, size = rank_and_world_size()
     torch.manual_seed(batch.seed + rank)
     for group in optimizer.param_groups:
-        group["lr"] = settings.learning_rate * _learning_rate_factor(batch.step, steps, settings.warmup)
+        group["lr"] = settings.learning_rate * group["rate"] * _learning_rate_factor(batch.step, steps, settings.warmup)
     device = device_of(model)
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
         terms = task.losses(model, batch.samples[rank::size] or batch.samples[:1])
@@ -235,11 +237,19 @@ def _learning_rate_factor(step: int, steps: int, warmup: float) -> float:
     return (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
 
 
-def _optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """Return AdamW that decays matrices, not biases and norms. Differs: the released code's rule misses its norms."""
-    matrices = [weight for weight in model.parameters() if weight.ndim > 1]
-    others = [weight for weight in model.parameters() if weight.ndim <= 1]
-    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+def _optimizer(model: nn.Module, settings: TrainSettings, rates: Mapping[str, float]) -> torch.optim.AdamW:
+    """Return AdamW that decays matrices, not biases and norms. Differs: the released code's rule misses its norms.
+
+    rates: as in `TrainingTask`; a group's factor is kept in it as "rate".
+    """
+    parts: dict[tuple[float, bool], list[nn.Parameter]] = {(1.0, True): [], (1.0, False): []}
+    for name, weight in model.named_parameters():
+        factor = next((rates[layer] for layer in name.split(".") if layer in rates), 1.0)
+        parts.setdefault((factor, weight.ndim > 1), []).append(weight)
+    groups = [
+        {"params": weights, "rate": factor, "weight_decay": settings.weight_decay if matrix else 0.0}
+        for (factor, matrix), weights in parts.items()
+    ]
     return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
 
 

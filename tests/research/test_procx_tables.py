@@ -40,7 +40,7 @@ from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelS
 
 TINY = ProcxSize(
     narrated=4, captioned=6, withheld=3, rows=16, width=16, heads=2, layers=1, queries=30, pretraining_steps=1,
-    finetuning_steps=1,
+    finetuning_steps=1, steps=1,
 )  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def test_a_zero_shot_trial_learns_from_narration_and_others_from_captions(corpus
 
 
 def test_trainings_take_about_as_many_steps_whatever_they_are_on():
-    trial = PROCX.changed(size=ProcxSize(finetuning_steps=300))
+    trial = PROCX.changed(size=ProcxSize(steps=300))
     steps = [training(trial, count).epochs * -(-count // 8) for count in (12, 30, 60, 120, 600)]
     assert all(abs(taken - 300) <= 38 for taken in steps)
 

@@ -1,0 +1,209 @@
+"""The paper's comparisons with several training seeds a world, every arm at the rate that suits it.
+
+    tune       worlds 0 and 1: each tuned arm at each rate and number of steps; those of the highest mean SODA-D are
+               the arm's
+    compare    worlds 2, 3, ...: every arm at its rate, several seeds of weights and order in each world
+
+Arms of one world and seed share data, so that claims are judged by paired differences: their mean, and its 95 %
+t-interval over all pairs and over the means of worlds. A cell is one training; those that are done are not run again.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, TypeAlias
+
+from scipy.stats import t as student_t
+
+from research.procx.rows import PDVC, PROCX, ProcxSize, ProcxTrial, pretrained
+from research.procx.trials import ProcxTrials, score_name
+from research.study import markdown_table, spread
+from stepline.storage import write_atomic
+
+Option: TypeAlias = tuple[float, int]  # rate and steps of the last training
+Cell: TypeAlias = dict[str, Any]  # arm, world, seed, rate, steps, scores, cpu_seconds
+
+OPTIONS: Sequence[Option] = ((1e-3, 600), (3e-3, 600))
+FROM_ZERO = "key-aware, queries from zero, offsets a tenth"
+PLAIN = PROCX.changed(encoder="vanilla", decoder="vanilla")
+STEADY = PROCX.changed(query_start="zero", offset_rate=0.1)
+ARMS: Mapping[str, ProcxTrial] = {
+    "ProcX": PROCX,
+    "ProcX, Sieve & Swap": pretrained(PROCX, "swap"),
+    "PDVC": PDVC,
+    "ProcX, raw speech": pretrained(PROCX, "raw"),
+    "ProcX, refined places": pretrained(PROCX, "refined"),
+    "ProcX, true places": pretrained(PROCX, "true"),
+    "vanilla attention": PLAIN,
+    FROM_ZERO: STEADY,
+    "PDVC, raw speech": pretrained(PDVC, "raw"),
+    "PDVC, Sieve & Swap": pretrained(PDVC, "swap"),
+}
+TUNED = ("ProcX", "ProcX, Sieve & Swap", "PDVC")
+TUNED_AS = {  # arms that are not tuned themselves
+    "ProcX, raw speech": "ProcX, Sieve & Swap", "ProcX, refined places": "ProcX, Sieve & Swap",
+    "ProcX, true places": "ProcX, Sieve & Swap", "vanilla attention": "ProcX",
+    FROM_ZERO: "ProcX", "PDVC, raw speech": "PDVC", "PDVC, Sieve & Swap": "PDVC",
+}  # fmt: skip
+METRICS = ("SODA-D", "SODA-C", "CIDEr")
+FACTS = ("steps", "texts")  # kept, and not compared
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An ordering of the paper: that one arm is above another. published: its difference, by metric."""
+
+    statement: str
+    more: str
+    less: str
+    published: Mapping[str, float]
+
+
+COMPARISONS = (
+    Comparison("pre-training on Sieve & Swap above none", "ProcX, Sieve & Swap", "ProcX",
+               {"SODA-C": 1.26, "SODA-D": 2.98}),
+    Comparison("ProcX above PDVC, no pre-training", "ProcX", "PDVC", {"SODA-C": 0.60, "SODA-D": 3.00}),
+    Comparison("ProcX above PDVC, both on Sieve & Swap", "ProcX, Sieve & Swap", "PDVC, Sieve & Swap",
+               {"SODA-C": 1.13, "SODA-D": 4.81}),
+    Comparison("pre-training on raw speech above none", "ProcX, raw speech", "ProcX", {"SODA-C": 0.94, "SODA-D": 2.45}),
+    Comparison("Sieve & Swap above raw speech", "ProcX, Sieve & Swap", "ProcX, raw speech",
+               {"SODA-C": 0.32, "SODA-D": 0.53}),
+    Comparison("PDVC: Sieve & Swap above raw speech", "PDVC, Sieve & Swap", "PDVC, raw speech",
+               {"SODA-C": 0.35, "SODA-D": 0.09}),
+    Comparison("refined above spoken times", "ProcX, refined places", "ProcX, Sieve & Swap", {}),
+    Comparison("refined times above no pre-training", "ProcX, refined places", "ProcX", {}),
+    Comparison("true times above no pre-training", "ProcX, true places", "ProcX", {}),
+    Comparison("key-aware above vanilla", "ProcX", "vanilla attention", {"SODA-C": 0.19, "SODA-D": 1.30}),
+    Comparison("key-aware from zero above vanilla", FROM_ZERO, "vanilla attention", {"SODA-C": 0.19, "SODA-D": 1.30}),
+    Comparison("key-aware: from zero above usual", FROM_ZERO, "ProcX", {}),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ArmStudy:
+    """Cells in `folder`, and what they say in `result`, a JSON file written after each."""
+
+    folder: Path
+    result: Path
+    command: str
+    size: ProcxSize = field(default_factory=ProcxSize)
+
+    def tune(self, arms: Sequence[str], worlds: Sequence[int], options: Sequence[Option] = OPTIONS) -> None:
+        """Run each arm at each rate and number of steps."""
+        for world in worlds:
+            for arm in arms:
+                for option in options:
+                    self._run("tuning", arm, world, 0, option)
+
+    def compare(self, arms: Sequence[str], worlds: Sequence[int], seeds: Sequence[int]) -> None:
+        """Run every arm at its tuned rate, a world and seed at a time."""
+        for world in worlds:
+            for seed in seeds:
+                for arm in arms:
+                    self._run("comparison", arm, world, seed, self.option_of(arm))
+
+    def option_of(self, arm: str) -> Option:
+        """Return the rate and number of steps with the highest mean SODA-D in tuning."""
+        name = TUNED_AS.get(arm, arm)
+        found: dict[Option, list[float]] = {}
+        for cell in self.cells("tuning"):
+            if cell["arm"] == name:
+                found.setdefault((cell["rate"], cell["steps"]), []).append(cell["scores"]["SODA-D"])
+        if not found:
+            raise KeyError(f"{name} is not tuned yet; run `tune` first")
+        return max(found, key=lambda option: mean(found[option]))
+
+    def cells(self, stage: str) -> list[Cell]:
+        """Return the cells of a stage that are done."""
+        tree = json.loads(self.result.read_text(encoding="utf-8")) if self.result.exists() else {}
+        cells: list[Cell] = tree.get(stage, [])
+        return cells
+
+    def _run(self, stage: str, arm: str, world: int, seed: int, option: Option) -> None:
+        known = {name: self.cells(name) for name in ("tuning", "comparison")}
+        rate, steps = option
+        place = {"arm": arm, "world": world, "seed": seed, "rate": rate, "steps": steps}
+        if any(place.items() <= cell.items() for cell in known[stage]):
+            return
+        trial = ARMS[arm].changed(seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size)
+        store = ProcxTrials(self.folder, ("surest",))
+        outcome = store.outcome(trial)
+        scores = {metric: outcome.scores[score_name(trial.form, "surest", metric)] for metric in (*METRICS, *FACTS)}
+        known[stage].append({**place, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)})
+        tree = {
+            "command": self.command, "size": self.size.model_dump(mode="json"),
+            "tuned": list(tuning_means(known["tuning"])), **known, "claims": list(claims_of(known["comparison"])),
+        }  # fmt: skip
+        write_atomic(self.result, json.dumps(tree, indent=1) + "\n")
+
+
+def tuning_means(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
+    """Yield the mean SODA-D of each arm, rate and number of steps."""
+    kinds = dict.fromkeys((cell["arm"], cell["rate"], cell["steps"]) for cell in cells)
+    for arm, rate, steps in kinds:
+        own = [cell for cell in cells if (cell["arm"], cell["rate"], cell["steps"]) == (arm, rate, steps)]
+        yield {
+            "arm": arm, "rate": rate, "steps": steps, "worlds": [cell["world"] for cell in own],
+            "SODA-D": mean(cell["scores"]["SODA-D"] for cell in own),
+        }  # fmt: skip
+
+
+def claims_of(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
+    """Yield what the cells say of each comparison and metric, where both arms have two cells of one world and seed."""
+    by_arm: dict[str, dict[tuple[int, int], Mapping[str, float]]] = {}
+    for cell in cells:
+        by_arm.setdefault(cell["arm"], {})[cell["world"], cell["seed"]] = cell["scores"]
+    for claim in COMPARISONS:
+        more, less = by_arm.get(claim.more, {}), by_arm.get(claim.less, {})
+        places = sorted(more.keys() & less.keys())
+        for metric in METRICS if len(places) > 1 else ():
+            differences = {place: more[place][metric] - less[place][metric] for place in places}
+            worlds = [
+                mean(value for (world, _), value in differences.items() if world == one)
+                for one in sorted({world for world, _ in places})
+            ]
+            yield {
+                "claim": claim.statement, "metric": metric, "published": claim.published.get(metric),
+                "mean": mean(differences.values()), "pairs": interval(list(differences.values())),
+                "worlds": interval(worlds) if len(worlds) > 1 else None, "world_means": worlds,
+                "differences": [[world, seed, value] for (world, seed), value in differences.items()],
+            }  # fmt: skip
+
+
+def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """Return the t-interval of the mean of at least two values."""
+    half = float(student_t.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    return mean(values) - half, mean(values) + half
+
+
+def as_markdown(tree: Mapping[str, Any]) -> str:
+    """Return what was measured as tables: tuning, arms, claims with their intervals."""
+    tuned = [
+        [one["arm"], f"{one['rate']:g}", str(one["steps"]), str(len(one["worlds"])), f"{one['SODA-D']:.1f}"]
+        for one in tree["tuned"]
+    ]
+    arms = []
+    for arm in dict.fromkeys(cell["arm"] for cell in tree["comparison"]):
+        own = [cell for cell in tree["comparison"] if cell["arm"] == arm]
+        cells = [spread([cell["scores"][metric] for cell in own]) for metric in (*METRICS, "texts")]
+        seconds = mean(cell["cpu_seconds"] for cell in own)
+        arms.append([arm, f"{own[0]['rate']:g}", str(len(own)), *cells, f"{seconds:.0f}"])
+    claims = [
+        [one["claim"], one["metric"], "–" if one["published"] is None else f"{one['published']:+g}",
+         f"{one['mean']:+.1f}", _range(one["pairs"]), "–" if one["worlds"] is None else _range(one["worlds"]),
+         str(len(one["differences"]))]
+        for one in tree["claims"]
+    ]  # fmt: skip
+    heads = (
+        ["tuned arm", "rate", "steps", "worlds", "SODA-D"],
+        ["arm", "rate", "trainings", *METRICS, "texts", "CPU s"],
+        ["claim", "metric", "paper", "mean", "95 % over pairs", "95 % over worlds", "pairs"],
+    )
+    return "\n".join(markdown_table(*one) for one in zip(heads, (tuned, arms, claims), strict=True))
+
+
+def _range(bounds: Sequence[float]) -> str:
+    return f"{bounds[0]:+.1f} to {bounds[1]:+.1f}"

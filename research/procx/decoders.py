@@ -1,0 +1,150 @@
+"""What a choice of proposals is worth: places and texts apart, on videos with gaps (youcook2) and without (tasty).
+
+One network a world and form; only the choice of its proposals differs. Places: SODA-D, which reads no sentence. Texts:
+METEOR over steps paired one to one by IoU. What a tiling does is taken apart: count (as many as the network counts, or
+of the greatest expected F1), order (no overlap), cover (no gap).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from research.procx.corpus import ProcxCorpus, baseline_steps, procx_corpus
+from research.procx.rows import PROCX, Baseline, Form, ProcxSize
+from research.procx.trials import Events, ProcxTrials, oracle_selection, score_events
+from research.study import markdown_table, spread
+from stepline.evaluate.soda import soda
+from stepline.procx.batch import StepSample
+from stepline.procx.inference import Floats, Proposals, VideoToDescribe, describe_many, place_steps, propose
+from stepline.procx.model import ProcX
+from stepline.procx.settings import DescribeSettings
+from stepline.storage import write_atomic
+
+COVERS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+BASELINES: Sequence[Baseline] = ("uniform, nearest", "prior, nearest")
+AT_ONCE = 16  # videos
+TEXTS = ("SODA-C", "SODA-D", "texts", "steps")
+
+
+@dataclass(frozen=True)
+class DecoderStudy:
+    """Networks in `folder` (trained where they are lacking), and what came of them in `result`, written as it comes."""
+
+    folder: Path
+    result: Path
+    command: str
+    size: ProcxSize = field(default_factory=ProcxSize)
+
+    def run(self, form: Form, world: int, seed: int, rate: float | None = None, steps: int | None = None) -> None:
+        """Score all choices of one network's proposals, unless it has been done."""
+        tree = json.loads(self.result.read_text(encoding="utf-8")) if self.result.exists() else {"networks": []}
+        place = {"form": form, "world": world, "seed": seed}
+        if any(place.items() <= one.items() for one in tree["networks"]):
+            return
+        corpus = procx_corpus(world, self.size, self.folder)
+        trial = PROCX.changed(form=form, seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size)
+        network = ProcxTrials(self.folder, ("surest",)).network(trial, corpus)
+        if not isinstance(network, ProcX):
+            raise TypeError("a decoder's network is ProcX")
+        tree["networks"].append({**place, **scores_of(network, corpus, form)})
+        tree |= {"command": self.command, "size": self.size.model_dump(mode="json")}
+        write_atomic(self.result, json.dumps(tree, indent=1) + "\n")
+
+
+def scores_of(network: ProcX, corpus: ProcxCorpus, form: Form) -> dict[str, Any]:
+    """Return "places", "described" and "unseen" (what does not look at the video), each by the name of the choice."""
+    part = corpus.captioned[form]
+    proposals = proposals_of(network, part.test)
+    places = {name: place_scores(part.reference, given) for name, given in placed(part.test, proposals).items()}
+    watched = [VideoToDescribe(one.values, one.duration, one.duration) for one in part.test]
+    described = {}
+    for name, settings in {**CHOICES, "oracle": DescribeSettings()}.items():
+        selector = oracle_selection([part.reference[one.id] for one in part.test]) if name == "oracle" else None
+        steps = describe_many(network, corpus.vocabulary, watched, settings, selector=selector)
+        given = {
+            one.id: [(step.spans[0].start, step.spans[0].end, step.text) for step in each.steps]
+            for one, each in zip(part.test, steps, strict=True)
+        }
+        found = score_events(part.reference, given)
+        described[name] = {metric: found[metric] for metric in TEXTS}
+    unseen = {}
+    for baseline in BASELINES:
+        given = baseline_steps(part.train, part.test, baseline)
+        found = score_events(part.reference, given)
+        unseen[baseline] = {metric: found[metric] for metric in TEXTS}
+    return {"places": places, "described": described, "unseen": unseen}
+
+
+CHOICES: Mapping[str, DescribeSettings] = {
+    "surest": DescribeSettings(), "apart": DescribeSettings(choose="apart"), "tile": DescribeSettings(choose="tile"),
+}  # fmt: skip
+
+
+def proposals_of(network: ProcX, samples: Sequence[StepSample]) -> list[Proposals]:
+    """Return a network's proposals for each video."""
+    found: list[Proposals] = []
+    for first in range(0, len(samples), AT_ONCE):
+        part = samples[first : first + AT_ONCE]
+        found += propose(network, [one.values for one in part], [one.duration for one in part]).videos
+    return found
+
+
+def placed(samples: Sequence[StepSample], proposals: Sequence[Proposals]) -> dict[str, Events]:
+    """Return the steps without words of every choice."""
+    given: dict[str, dict[str, Floats]] = {}
+    for sample, proposed in zip(samples, proposals, strict=True):
+        surest = place_steps(proposed, DescribeSettings())[1]
+        own = {"surest": surest, "surest, stretched": stretched(surest, proposed.duration)}
+        own["apart"] = place_steps(proposed, CHOICES["apart"])[1]
+        counted = len(surest)
+        for cover in COVERS:
+            settings = DescribeSettings(choose="tile", cover=cover)
+            own[f"tile, cover {cover:g}"] = place_steps(proposed, settings)[1]
+            own[f"tile as counted, cover {cover:g}"] = place_steps(
+                proposed, settings.model_copy(update={"count": counted})
+            )[1]
+            own[f"tile of true count, cover {cover:g}"] = place_steps(
+                proposed, settings.model_copy(update={"count": len(sample.spans)})
+            )[1]
+        for name, spans in own.items():
+            given.setdefault(name, {})[sample.id] = spans
+    return {
+        name: {video: [(start, end, "") for start, end in spans.tolist()] for video, spans in videos.items()}
+        for name, videos in given.items()
+    }
+
+
+def stretched(spans: Floats, duration: float) -> Floats:
+    """Return spans (k, 2) in the order of their middles, each up to half way to its neighbours: cover alone."""
+    middles = np.sort(spans.mean(axis=1))
+    ordered = spans[np.argsort(spans.mean(axis=1), kind="stable")]
+    cuts = np.clip((ordered[:-1, 1] + ordered[1:, 0]) / 2, middles[:-1], middles[1:])
+    edges = np.concatenate(([0.0], cuts, [duration]))
+    return np.stack([edges[:-1], edges[1:]], axis=1) if len(spans) else spans
+
+
+def place_scores(reference: Events, given: Events) -> dict[str, float]:
+    """Return SODA-D with its precision and recall in per cent, and steps a video."""
+    found = soda(reference, given, kind="d")
+    return {
+        "SODA-D": 100 * found.f1, "precision": 100 * found.precision, "recall": 100 * found.recall,
+        "steps": float(np.mean([len(each) for each in given.values()])),
+    }  # fmt: skip
+
+
+def as_markdown(tree: Mapping[str, Any]) -> str:
+    """Return places and texts of every choice and form, the mean over networks from least to most."""
+    parts = []
+    for form in dict.fromkeys(one["form"] for one in tree["networks"]):
+        networks = [one for one in tree["networks"] if one["form"] == form]
+        for kind, metrics in (("places", ("SODA-D", "steps")), ("described", TEXTS), ("unseen", TEXTS)):
+            rows = [
+                [name, *(spread([one[kind][name][metric] for one in networks]) for metric in metrics)]
+                for name in networks[0][kind]
+            ]
+            parts.append(markdown_table([f"{form}, {kind}, {len(networks)} networks", *metrics], rows))
+    return "\n".join(parts)

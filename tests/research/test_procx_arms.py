@@ -1,0 +1,102 @@
+"""Comparisons with several seeds: what is tuned, paired and kept, not what is measured."""
+
+import json
+
+import numpy as np
+import pytest
+
+from research.procx.arms import ARMS, COMPARISONS, TUNED, TUNED_AS, ArmStudy, claims_of, interval
+from research.procx.corpus import procx_corpus
+from research.procx.places import mean_agreement, place_of, refined_record, true_record, true_window
+from research.procx.rows import ProcxSize
+from research.simulate import SHORT, stream
+from research.wys2.corpus import clips_of
+from stepline.sieve_swap.settings import SwapSettings
+from stepline.sieve_swap.swap import sieve_and_swap
+from stepline.wys2.detector import Detector
+from stepline.wys2.settings import DetectorSettings
+
+TINY = ProcxSize(
+    narrated=3, captioned=4, withheld=2, rows=16, width=16, heads=2, layers=1, queries=30, pretraining_steps=1,
+    finetuning_steps=1, steps=1,
+)  # fmt: skip
+
+
+def cell(arm, world, seed, value):
+    return {"arm": arm, "world": world, "seed": seed, "scores": dict.fromkeys(("SODA-D", "SODA-C", "CIDEr"), value)}
+
+
+def test_differences_are_of_one_world_and_seed():
+    cells = [cell("ProcX", world, seed, 10.0 * world + seed) for world in (2, 3) for seed in (0, 1)]
+    cells += [cell("PDVC", world, seed, 10.0 * world) for world in (2, 3) for seed in (0, 1)]
+    cells.append(cell("PDVC", 4, 0, 99.0))  # without a partner
+    claims = [one for one in claims_of(cells) if one["metric"] == "SODA-D"]
+    (claim,) = claims
+    assert claim["claim"] == "ProcX above PDVC, no pre-training"
+    assert claim["mean"] == 0.5
+    assert claim["world_means"] == [0.5, 0.5]
+    assert claim["differences"] == [[2, 0, 0.0], [2, 1, 1.0], [3, 0, 0.0], [3, 1, 1.0]]
+    assert claim["worlds"] == (0.5, 0.5)
+
+
+def test_an_interval_is_students():
+    low, high = interval([1.0, 2.0, 3.0])
+    assert (low + high) / 2 == pytest.approx(2.0)
+    assert high - 2.0 == pytest.approx(4.302653 / 3**0.5)
+
+
+def test_every_comparison_is_between_arms_whose_rate_is_tuned():
+    assert all({one.more, one.less} <= set(ARMS) for one in COMPARISONS)
+    assert set(TUNED) | set(TUNED_AS) == set(ARMS)
+    assert set(TUNED_AS.values()) <= set(TUNED)
+
+
+def test_arms_take_the_rate_that_was_best_and_cells_are_run_once(tmp_path):
+    result = tmp_path / "arms.json"
+    study = ArmStudy(tmp_path, result, "here", TINY)
+    study.tune(["ProcX"], [0], [(1e-3, 1), (3e-3, 1)])
+    tree = json.loads(result.read_text())
+    rates = {one["rate"]: one["SODA-D"] for one in tree["tuned"]}
+    assert study.option_of("vanilla attention") == study.option_of("ProcX") == (max(rates, key=rates.get), 1)
+    study.compare(["ProcX", "vanilla attention"], [0], [0, 1])
+    tree = json.loads(result.read_text())
+    assert [(one["arm"], one["seed"]) for one in tree["comparison"]] == [
+        ("ProcX", 0), ("vanilla attention", 0), ("ProcX", 1), ("vanilla attention", 1),
+    ]  # fmt: skip
+    assert {one["claim"] for one in tree["claims"]} == {"key-aware above vanilla"}
+    before = result.stat().st_mtime_ns
+    study.compare(["ProcX", "vanilla attention"], [0], [0, 1])
+    assert result.stat().st_mtime_ns == before
+
+
+@pytest.fixture(scope="module")
+def told():
+    videos = list(stream(0, SHORT, count=3))
+    return videos, sieve_and_swap([video.record for video in videos], None, SwapSettings(variant="raw"))
+
+
+def test_true_places_are_windows_and_steps_that_are_not_shown_go(told):
+    videos, records = told
+    for video, record in zip(videos, records, strict=True):
+        shown = [step for step in record.steps if true_window(video, step) is not None]
+        assert [step.id for step in true_record(video, record).steps] == [step.id for step in shown]
+    assert mean_agreement(videos, [true_record(*pair) for pair in zip(videos, records, strict=True)]) == 1.0
+    assert 0 < mean_agreement(videos, records) < 1
+
+
+def test_refined_places_are_near_the_speech_and_as_long_as_asked(told):
+    videos, records = told
+    width = clips_of(videos[:1]).pairs[0].text.shape[1]
+    towers = Detector(DetectorSettings(video_width=width, text_width=width))
+    for video, record in zip(videos, records, strict=True):
+        for step, moved in zip(record.steps, refined_record(video, record, towers).steps, strict=True):
+            assert place_of(moved).duration == pytest.approx(10.0)
+            assert abs(place_of(moved).center - place_of(step).center) <= max(15.0, np.ceil(10.0 / 2) + 15.0)
+
+
+def test_pre_training_on_true_places_takes_the_videos_of_the_swapped(tmp_path):
+    corpus = procx_corpus(0, TINY, tmp_path)
+    swapped = {one.id: one.sentences for one in corpus.samples("swap")}
+    true = corpus.samples("true")
+    assert true
+    assert all(set(one.sentences) <= set(swapped[one.id]) for one in true)

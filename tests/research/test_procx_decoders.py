@@ -1,0 +1,51 @@
+"""Choices of proposals compared: what each is given and what is kept, not what is measured."""
+
+import json
+
+import numpy as np
+
+from research.procx.decoders import CHOICES, COVERS, DecoderStudy, as_markdown, place_scores, placed, stretched
+from research.procx.rows import ProcxSize
+from stepline.procx.batch import StepSample
+from stepline.procx.inference import Proposals
+
+TINY = ProcxSize(
+    narrated=3, captioned=4, withheld=2, rows=16, width=16, heads=2, layers=1, queries=30, pretraining_steps=1,
+    finetuning_steps=1, steps=1,
+)  # fmt: skip
+
+
+def test_stretched_steps_meet_half_way():
+    spans = np.array([[12.0, 18.0], [2.0, 8.0]])
+    np.testing.assert_array_equal(stretched(spans, 30.0), [[0.0, 10.0], [10.0, 30.0]])
+    overlapping = np.array([[0.0, 10.0], [4.0, 20.0]])
+    np.testing.assert_array_equal(stretched(overlapping, 20.0), [[0.0, 7.0], [7.0, 20.0]])
+    assert stretched(np.zeros((0, 2)), 20.0).shape == (0, 2)
+
+
+def test_every_choice_sees_the_same_proposals():
+    boxes = np.array([[0.0, 9.0], [11.0, 20.0], [1.0, 10.0]])
+    proposals = Proposals(20.0, np.array([0.9, 0.8, 0.7]), boxes, np.eye(4)[2] * 9)
+    sample = StepSample("a", np.zeros((3, 2), np.float32), 20.0, ((0.0, 10.0), (10.0, 20.0)), ("x", "y"))
+    given = placed([sample], [proposals])
+    assert len(given) == 3 + 3 * len(COVERS)
+    assert given["surest"]["a"] == [(0.0, 9.0, ""), (11.0, 20.0, "")]
+    assert given["surest, stretched"]["a"] == [(0.0, 10.0, ""), (10.0, 20.0, "")]
+    whole = given["tile of true count, cover 4"]["a"]
+    assert (whole[0][0], whole[0][1], whole[1][1]) == (0.0, whole[1][0], 20.0)
+    scores = place_scores({"a": [(0.0, 10.0, "x"), (10.0, 20.0, "y")]}, given["surest"])
+    assert 0 < scores["SODA-D"] < 100
+    assert place_scores({"a": [(0.0, 10.0, "x"), (10.0, 20.0, "y")]}, given["surest, stretched"])["SODA-D"] > 99.9
+
+
+def test_a_network_is_scored_once(tmp_path):
+    result = tmp_path / "decoders.json"
+    study = DecoderStudy(tmp_path, result, "here", TINY)
+    study.run("tasty", 0, 0)
+    (network,) = json.loads(result.read_text())["networks"]
+    assert set(network["described"]) == {*CHOICES, "oracle"}
+    assert set(network["described"]["tile"]) == {"SODA-C", "SODA-D", "texts", "steps"}
+    before = result.stat().st_mtime_ns
+    study.run("tasty", 0, 0)
+    assert result.stat().st_mtime_ns == before
+    assert "| tile, cover 1 |" in as_markdown(json.loads(result.read_text()))
