@@ -99,9 +99,9 @@ class ArmStudy:
                     self._run("tuning", arm, world, 0, option)
 
     def compare(self, arms: Sequence[str], worlds: Sequence[int], seeds: Sequence[int]) -> None:
-        """Run every arm at its tuned rate, a world and seed at a time."""
-        for world in worlds:
-            for seed in seeds:
+        """Run every arm at its tuned rate, all worlds with one seed before the next seed."""
+        for seed in seeds:
+            for world in worlds:
                 for arm in arms:
                     self._run("comparison", arm, world, seed, self.option_of(arm))
 
