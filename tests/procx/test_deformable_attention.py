@@ -198,6 +198,21 @@ def test_points_start_on_both_sides_of_the_reference():
     assert_close(offsets, torch.tensor([1.0, 2, 0, 0, -1, -2, 0, 0]), atol=1e-6, rtol=0)  # cosines of quarter turns
 
 
+def test_with_queries_from_zero_points_count_alike_at_first_and_learn_at_once():
+    torch.manual_seed(0)
+    plain, keyed = (
+        DeformableAttention(AttentionSettings(width=16, heads=4, levels=3, points=2, form=form, query_start="zero"))
+        for form in FORMS
+    )
+    plain.load_state_dict(
+        {name: value for name, value in keyed.state_dict().items() if name in plain.state_dict()}, strict=False
+    )
+    given = (rows(5), torch.rand(2, 5, 3, 1), rows(14), (8, 4, 2))
+    assert_close(keyed(*given), plain(*given))
+    keyed(*given).square().sum().backward()
+    assert keyed.query.weight.grad.abs().max() > 0
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_the_layer_equals_its_parts_sampled(plain, form):
     attend, given = layer(form), (rows(5), torch.rand(2, 5, 3, 1), rows(14), (8, 4, 2))
