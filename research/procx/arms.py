@@ -11,7 +11,7 @@ t-interval over all pairs and over the means of worlds. A cell is one training; 
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, TypeAlias
@@ -26,7 +26,9 @@ from stepline.storage import write_atomic
 Option: TypeAlias = tuple[float, int]  # rate and steps of the last training
 Cell: TypeAlias = dict[str, Any]  # arm, world, seed, rate, steps, scores, cpu_seconds
 
-OPTIONS: Sequence[Option] = ((1e-3, 600), (3e-3, 600))
+OPTIONS: Sequence[Option] = ((1e-3, 300), (3e-3, 300))
+# of `procx-tables`, smaller, with fewer captioned than narrated videos, as in the paper, and some 20 epochs of them
+SIZE = ProcxSize(captioned=100, rows=32, layers=1, pretraining_steps=200, steps=300, finetuning_steps=300)
 FROM_ZERO = "key-aware, queries from zero, offsets a tenth"
 PLAIN = PROCX.changed(encoder="vanilla", decoder="vanilla")
 STEADY = PROCX.changed(query_start="zero", offset_rate=0.1)
@@ -89,7 +91,7 @@ class ArmStudy:
     folder: Path
     result: Path
     command: str
-    size: ProcxSize = field(default_factory=ProcxSize)
+    size: ProcxSize = SIZE
 
     def tune(self, arms: Sequence[str], worlds: Sequence[int], options: Sequence[Option] = OPTIONS) -> None:
         """Run each arm at each rate and number of steps."""
@@ -129,7 +131,7 @@ class ArmStudy:
         if any(place.items() <= cell.items() for cell in known[stage]):
             return
         trial = ARMS[arm].changed(seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size)
-        store = ProcxTrials(self.folder, ("surest",))
+        store = ProcxTrials(self.folder, ("surest",), ())
         outcome = store.outcome(trial)
         scores = {metric: outcome.scores[score_name(trial.form, "surest", metric)] for metric in (*METRICS, *FACTS)}
         known[stage].append({**place, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)})

@@ -7,12 +7,13 @@ of the greatest expected F1), order (no overlap), cover (no gap).
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from research.procx.arms import SIZE
 from research.procx.corpus import ProcxCorpus, baseline_steps, procx_corpus
 from research.procx.rows import PROCX, Baseline, Form, ProcxSize
 from research.procx.trials import Events, ProcxTrials, oracle_selection, score_events
@@ -37,7 +38,7 @@ class DecoderStudy:
     folder: Path
     result: Path
     command: str
-    size: ProcxSize = field(default_factory=ProcxSize)
+    size: ProcxSize = SIZE
 
     def run(self, form: Form, world: int, seed: int, rate: float | None = None, steps: int | None = None) -> None:
         """Score all choices of one network's proposals, unless it has been done."""
@@ -47,7 +48,7 @@ class DecoderStudy:
             return
         corpus = procx_corpus(world, self.size, self.folder)
         trial = PROCX.changed(form=form, seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size)
-        network = ProcxTrials(self.folder, ("surest",)).network(trial, corpus)
+        network = ProcxTrials(self.folder, ("surest",), ()).network(trial, corpus)
         if not isinstance(network, ProcX):
             raise TypeError("a decoder's network is ProcX")
         tree["networks"].append({**place, **scores_of(network, corpus, form)})

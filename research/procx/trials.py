@@ -25,7 +25,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from research.procx.corpus import Captioned, ProcxCorpus, events_of, first_fraction, procx_corpus
-from research.procx.rows import FORMS, SELECTIONS, Attention, ProcxTrial, Selection
+from research.procx.rows import FORMS, SELECTIONS, Attention, Form, ProcxTrial, Selection
 from research.procx.vid2seq import (
     SMALL_VID2SEQ,
     TimedVocabulary,
@@ -195,9 +195,13 @@ def score_name(form: str, selection: Selection, metric: str) -> str:
 
 @dataclass(frozen=True)
 class ProcxTrials(TrialStore[ProcxTrial]):
-    """Trials kept with their networks and with what these described. selections: how steps are chosen for scoring."""
+    """Trials kept with their networks and with what these described.
+
+    selections: how steps are chosen for scoring; forms: those that a pre-training alone is scored on.
+    """
 
     selections: Sequence[Selection] = tuple(SELECTIONS)
+    forms: Sequence[Form] = FORMS
 
     def run(self, trial: ProcxTrial, folder: Path) -> Outcome:
         """Train and score a trial, on from the network of its pre-training where it has one."""
@@ -207,7 +211,8 @@ class ProcxTrials(TrialStore[ProcxTrial]):
         network = _trained(trial, corpus, start, folder / "training")
         seconds = time.process_time() - began
         save_file(network.state_dict(), folder / "network.safetensors")
-        scores, counted = _scored(trial, network, corpus, folder, self.selections)
+        forms = self.forms if trial.zero_shot else (trial.form,)
+        scores, counted = _scored(trial, network, corpus, folder, forms, self.selections)
         return Outcome(scores, seconds, counted)
 
     def network(self, trial: ProcxTrial, corpus: ProcxCorpus) -> ProcX | Vid2Seq:
@@ -263,12 +268,17 @@ def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
 
 
 def _scored(
-    trial: ProcxTrial, network: ProcX | Vid2Seq, corpus: ProcxCorpus, folder: Path, selections: Sequence[Selection]
+    trial: ProcxTrial,
+    network: ProcX | Vid2Seq,
+    corpus: ProcxCorpus,
+    folder: Path,
+    forms: Sequence[Form],
+    selections: Sequence[Selection],
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Return the metrics of every selection of steps in the withheld videos; what was described is written beside."""
     scores: dict[str, float] = {}
     counted: Counter[str] = Counter()
-    for form in FORMS if trial.zero_shot else (trial.form,):
+    for form in forms:
         part = corpus.captioned[form]
         write_reference(folder / f"{form}.json", part.reference, {one.id: one.duration for one in part.test})
         for selection, given in _described(trial, network, corpus, part, selections, counted).items():
