@@ -44,9 +44,9 @@ class CurveSize(UsesSize):
     """How large the experiment is; 131 videos have about 4,000 segments."""
 
     lessons: Count = 135
-    steps: Count = 120  # of every training of a summarizer
+    steps: Count = 100  # of every training of a summarizer
     batch: Count = 8  # videos
-    draws: Count = 3  # of videos, where labels are few
+    draws: Count = 2  # of videos, where labels are few
     few: Count = 250  # labels
 
 
