@@ -35,6 +35,8 @@ def main() -> None:
         study.tune(args.arms, args.worlds or (0, 1), options)
     elif args.stage == "compare":
         study.compare(args.arms, args.worlds or (2, 3, 4), args.seeds)
+    else:
+        study.write({stage: study.cells(stage) for stage in ("tuning", "comparison")})
     print(as_markdown(json.loads(args.result.read_text(encoding="utf-8"))))
 
 

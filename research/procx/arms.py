@@ -135,6 +135,10 @@ class ArmStudy:
         outcome = store.outcome(trial)
         scores = {metric: outcome.scores[score_name(trial.form, "surest", metric)] for metric in (*METRICS, *FACTS)}
         known[stage].append({**place, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)})
+        self.write(known)
+
+    def write(self, known: Mapping[str, Sequence[Cell]]) -> None:
+        """Write the cells of both stages with what they say."""
         tree = {
             "command": self.command, "size": self.size.model_dump(mode="json"),
             "tuned": list(tuning_means(known["tuning"])), **known, "claims": list(claims_of(known["comparison"])),
@@ -167,11 +171,11 @@ def claims_of(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
                 mean(value for (world, _), value in differences.items() if world == one)
                 for one in sorted({world for world, _ in places})
             ]
+            gains = list(differences.values())
             yield {
-                "claim": claim.statement, "metric": metric, "published": claim.published.get(metric),
-                "mean": mean(differences.values()), "pairs": interval(list(differences.values())),
+                "claim": f"{claim.statement}, {metric}", "metric": metric, "published": claim.published.get(metric),
+                "gains": gains, "places": places, "mean": mean(gains), "pairs": interval(gains),
                 "worlds": interval(worlds) if len(worlds) > 1 else None, "world_means": worlds,
-                "differences": [[world, seed, value] for (world, seed), value in differences.items()],
             }  # fmt: skip
 
 
@@ -194,15 +198,15 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
         seconds = mean(cell["cpu_seconds"] for cell in own)
         arms.append([arm, f"{own[0]['rate']:g}", str(len(own)), *cells, f"{seconds:.0f}"])
     claims = [
-        [one["claim"], one["metric"], "–" if one["published"] is None else f"{one['published']:+g}",
+        [one["claim"], "–" if one["published"] is None else f"{one['published']:+g}",
          f"{one['mean']:+.1f}", _range(one["pairs"]), "–" if one["worlds"] is None else _range(one["worlds"]),
-         str(len(one["differences"]))]
+         str(len(one["gains"]))]
         for one in tree["claims"]
     ]  # fmt: skip
     heads = (
         ["tuned arm", "rate", "steps", "worlds", "SODA-D"],
         ["arm", "rate", "trainings", *METRICS, "texts", "CPU s"],
-        ["claim", "metric", "paper", "mean", "95 % over pairs", "95 % over worlds", "pairs"],
+        ["claim", "paper", "mean", "95 % over pairs", "95 % over worlds", "pairs"],
     )
     return "\n".join(markdown_table(*one) for one in zip(heads, (tuned, arms, claims), strict=True))
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from research.procx.arms import ARMS, COMPARISONS, TUNED, TUNED_AS, ArmStudy, claims_of, interval
+from research.procx.arms import ARMS, COMPARISONS, METRICS, TUNED, TUNED_AS, ArmStudy, claims_of, interval
 from research.procx.corpus import procx_corpus
 from research.procx.places import mean_agreement, place_of, refined_record, true_record, true_window
 from research.procx.rows import ProcxSize
@@ -32,10 +32,11 @@ def test_differences_are_of_one_world_and_seed():
     cells.append(cell("PDVC", 4, 0, 99.0))  # without a partner
     claims = [one for one in claims_of(cells) if one["metric"] == "SODA-D"]
     (claim,) = claims
-    assert claim["claim"] == "ProcX above PDVC, no pre-training"
+    assert claim["claim"] == "ProcX above PDVC, no pre-training, SODA-D"
     assert claim["mean"] == 0.5
     assert claim["world_means"] == [0.5, 0.5]
-    assert claim["differences"] == [[2, 0, 0.0], [2, 1, 1.0], [3, 0, 0.0], [3, 1, 1.0]]
+    assert claim["gains"] == [0.0, 1.0, 0.0, 1.0]
+    assert claim["places"] == [(2, 0), (2, 1), (3, 0), (3, 1)]
     assert claim["worlds"] == (0.5, 0.5)
 
 
@@ -63,7 +64,7 @@ def test_arms_take_the_rate_that_was_best_and_cells_are_run_once(tmp_path):
     assert [(one["arm"], one["seed"]) for one in tree["comparison"]] == [
         ("ProcX", 0), ("vanilla attention", 0), ("ProcX", 1), ("vanilla attention", 1),
     ]  # fmt: skip
-    assert {one["claim"] for one in tree["claims"]} == {"key-aware above vanilla"}
+    assert {one["claim"] for one in tree["claims"]} == {f"key-aware above vanilla, {metric}" for metric in METRICS}
     before = result.stat().st_mtime_ns
     study.compare(["ProcX", "vanilla attention"], [0], [0, 1])
     assert result.stat().st_mtime_ns == before
