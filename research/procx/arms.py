@@ -11,7 +11,7 @@ t-interval over all pairs and over the means of worlds. A cell is one training; 
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, TypeAlias
@@ -26,9 +26,7 @@ from stepline.storage import write_atomic
 Option: TypeAlias = tuple[float, int]  # rate and steps of the last training
 Cell: TypeAlias = dict[str, Any]  # arm, world, seed, rate, steps, scores, cpu_seconds
 
-OPTIONS: Sequence[Option] = ((1e-3, 300), (3e-3, 300))
-# of `procx-tables`, smaller, with fewer captioned than narrated videos, as in the paper, and some 20 epochs of them
-SIZE = ProcxSize(captioned=100, rows=32, layers=1, pretraining_steps=200, steps=300, finetuning_steps=300)
+OPTIONS: Sequence[Option] = ((1e-3, 600), (3e-3, 600))
 FROM_ZERO = "key-aware, queries from zero, offsets a tenth"
 PLAIN = PROCX.changed(encoder="vanilla", decoder="vanilla")
 STEADY = PROCX.changed(query_start="zero", offset_rate=0.1)
@@ -91,7 +89,7 @@ class ArmStudy:
     folder: Path
     result: Path
     command: str
-    size: ProcxSize = SIZE
+    size: ProcxSize = field(default_factory=ProcxSize)
 
     def tune(self, arms: Sequence[str], worlds: Sequence[int], options: Sequence[Option] = OPTIONS) -> None:
         """Run each arm at each rate and number of steps."""
@@ -100,12 +98,14 @@ class ArmStudy:
                 for option in options:
                     self._run("tuning", arm, world, 0, option)
 
-    def compare(self, arms: Sequence[str], worlds: Sequence[int], seeds: Sequence[int]) -> None:
-        """Run every arm at its tuned rate, all worlds with one seed before the next seed."""
+    def compare(
+        self, arms: Sequence[str], worlds: Sequence[int], seeds: Sequence[int], option: Option | None = None
+    ) -> None:
+        """Run every arm, all worlds with one seed before the next seed. option: None takes each arm's tuned one."""
         for seed in seeds:
             for world in worlds:
                 for arm in arms:
-                    self._run("comparison", arm, world, seed, self.option_of(arm))
+                    self._run("comparison", arm, world, seed, option or self.option_of(arm))
 
     def option_of(self, arm: str) -> Option:
         """Return the rate and number of steps with the highest mean SODA-D in tuning."""

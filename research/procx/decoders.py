@@ -7,13 +7,12 @@ of the greatest expected F1), order (no overlap), cover (no gap).
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from research.procx.arms import SIZE
 from research.procx.corpus import ProcxCorpus, baseline_steps, procx_corpus
 from research.procx.rows import PROCX, Baseline, Form, ProcxSize
 from research.procx.trials import Events, ProcxTrials, oracle_selection, score_events
@@ -38,7 +37,7 @@ class DecoderStudy:
     folder: Path
     result: Path
     command: str
-    size: ProcxSize = SIZE
+    size: ProcxSize = field(default_factory=ProcxSize)
 
     def run(self, form: Form, world: int, seed: int, rate: float | None = None, steps: int | None = None) -> None:
         """Score all choices of one network's proposals, unless it has been done."""

@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Tiling:
+class Segmentation:
     """proposals: their numbers in the order of time; spans: (k, 2) seconds of each; worth: W(k)."""
 
     proposals: tuple[int, ...]
@@ -30,7 +30,7 @@ class Tiling:
     worth: float
 
 
-def tile(boxes: Floats, scores: Floats, duration: float, *, most: int, cost: float) -> list[Tiling]:
+def tile(boxes: Floats, scores: Floats, duration: float, *, most: int, cost: float) -> list[Segmentation]:
     """Return the worthiest tiling of every number of segments from 0 to `most` that there is.
 
     boxes: (N, 2) seconds, start before end; scores: (N,) of what each is worth; cost: of an uncovered second.
@@ -54,7 +54,7 @@ def tile(boxes: Floats, scores: Floats, duration: float, *, most: int, cost: flo
         node[1:][better] = segments.add(number, first[better], last, parents)
         best, node = _with_gaps(best, node, ends, cost)
     return [
-        segments.tiling(int(node[k, -1]), ends, float(best[k, -1])) for k in range(most + 1) if best[k, -1] > -np.inf
+        segments.chain(int(node[k, -1]), ends, float(best[k, -1])) for k in range(most + 1) if best[k, -1] > -np.inf
     ]
 
 
@@ -87,18 +87,18 @@ class _Segments:
         self._rows += [(number, *row) for row in zip(first.tolist(), last.tolist(), parents.tolist(), strict=True)]
         return np.arange(begin, len(self._rows))
 
-    def tiling(self, row: int, ends: Floats, worth: float) -> Tiling:
+    def chain(self, row: int, ends: Floats, worth: float) -> Segmentation:
         """Return the segmentation whose last segment is this row, -1: none."""
         found = []
         while row >= 0:
             number, first, last, row = self._rows[row]
             found.append((number, ends[first], ends[last]))
         spans = np.array([span for _, *span in found[::-1]], dtype=np.float64).reshape(-1, 2)
-        return Tiling(tuple(number for number, *_ in found[::-1]), spans, worth)
+        return Segmentation(tuple(number for number, *_ in found[::-1]), spans, worth)
 
 
-def expected_f1(tiling: Tiling, counts: Floats) -> float:
+def expected_f1(segmentation: Segmentation, counts: Floats) -> float:
     """Return the F1 to be expected of a tiling, where (C,) are the chances of 0 ... C - 1 steps."""
-    taken = len(tiling.proposals)
+    taken = len(segmentation.proposals)
     halves = np.maximum((taken + np.arange(len(counts))) / 2, 0.5)
-    return float(tiling.worth * (counts / halves).sum())
+    return float(segmentation.worth * (counts / halves).sum())

@@ -7,7 +7,7 @@ import pytest
 
 from stepline.procx.inference import Proposals, place_steps, select_proposals
 from stepline.procx.settings import DescribeSettings
-from stepline.procx.tiling import Tiling, expected_f1, tile
+from stepline.procx.tiling import Segmentation, expected_f1, tile
 
 
 def iou(first, second):
@@ -66,7 +66,7 @@ def test_segments_meet_where_a_gap_costs_and_stay_as_they_are_where_it_does_not(
 
 
 def test_the_count_weighs_what_is_found_against_what_is_there():
-    one, two = (Tiling(tuple(range(count)), np.zeros((count, 2)), worth) for count, worth in ((1, 0.9), (2, 1.2)))
+    one, two = (Segmentation(tuple(range(count)), np.zeros((count, 2)), worth) for count, worth in ((1, 0.9), (2, 1.2)))
     sure_of_two = np.array([0.0, 0.0, 1.0])
     assert expected_f1(one, sure_of_two) == pytest.approx(0.9 / 1.5)
     assert expected_f1(two, sure_of_two) == pytest.approx(0.6)
