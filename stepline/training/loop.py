@@ -69,8 +69,8 @@ class TrainingTask(Generic[S]):
     length: of a sample; samples of like length share a batch. augment: random changes to the samples of one step.
     losses: the terms of a batch's loss, which is the sum of their means. lengths: of all samples, where they are known
     without reading each; shards: in which shard of a store each lies, so that a shard's are read together. rates:
-    factors of the learning rate, by the name of the layer that they are of. Samples are read and augmented in threads, ahead of
-    the step, so `augment` draws from the generator it is given alone.
+    factors of the learning rate, by the name of the layer that they are of. Samples are read and augmented in threads,
+    ahead of the step, so `augment` draws from the generator it is given alone.
     """
 
     samples: Sequence[S]
