@@ -312,7 +312,7 @@ def _second_version() -> list[NasvaRow]:
 LAGS: tuple[tuple[WorldName, float | None], ...] = (
     ("short", None), ("short", 4.0), ("short-2", None), ("short-2", 4.0), ("onset", None),
 )  # fmt: skip
-CORPORA = (100, 300, 1000, 3000)  # videos
+CORPORA = (100, 300, 1000)  # videos
 VERSIONS: Mapping[str, WorldName] = {"labellers": "short-2", "labellers-1": "short"}  # by their table
 
 
@@ -356,7 +356,6 @@ LABELLERS: Mapping[str, NasvaTrial] = {
     "two teachers that agree within 4 s": labelled(OURS),
     "first labels of small loss": labelled(round_of().model_copy(update={"labeller": "small loss"})),
     "soft labels of one teacher": labelled(round_of().model_copy(update={"labeller": "soft"})),
-    "soft labels of two teachers": labelled(round_of(teachers=2).model_copy(update={"labeller": "soft"})),
 }
 
 
@@ -452,7 +451,6 @@ def _explained() -> tuple[Claim, ...]:
     pairs = (
         (agreed, one), (agreed, averaged), (averaged, one), (agreed, "the early-stopped teacher"),
         ("first labels of small loss", "the early-stopped teacher"), ("soft labels of one teacher", one),
-        ("soft labels of two teachers", agreed),
     )  # fmt: skip
     labellers = (
         Claim(f"{more} above {less}, version {1 if world == 'short' else 2}, {metric.split()[0]}", metric,

@@ -1,7 +1,7 @@
 """Fitting P(shown): to a benchmark's truth with its quality on other videos, or without any truth. Letters: N texts.
 
-Without truth (`calibrate_by_foreign_texts`): texts of another video show nothing of this one, so the scores of foreign
-texts are those of texts that are not shown. A video's own texts are a mixture of these and of shown ones, of which
+Without truth (`calibrate_by_foreign_texts`): the video shows nothing of foreign texts (`unshown_texts.py`), so their
+scores are those of texts that are not shown. A video's own texts are a mixture of these and of shown ones, of which
 `rate` is the fraction:
 
     P(shown | scores) = 1 - (1 - rate) p(scores | foreign) / p(scores | own)
@@ -9,6 +9,7 @@ texts are those of texts that are not shown. A video's own texts are a mixture o
 The ratio of the two densities comes from a logistic regression that tells own from foreign texts (Elkan and Noto 2008,
 learning from positive and unlabelled examples, with the roles turned), the rate from Storey's estimate of the fraction
 of true null hypotheses (2002). It leans low where foreign texts are easier to refuse than own ones that are not shown.
+Own and foreign texts are scored beside each other: what a text's rivals are would else tell the two sets apart.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -119,32 +120,45 @@ SUREST = 0.999  # no text is surely own, or surely foreign
 
 def calibrate_by_foreign_texts(
     loaded: LoadedAligner,
-    own: Iterable[TextScores],
-    foreign: Iterable[TextScores],
+    fits: Iterable[tuple[TextScores, TextScores]],
     *,
     mode: Mode = "step",
     rate: float | None = None,
 ) -> tuple[Calibration, float]:
     """Return a calibration of the network and the share of own texts that it takes for shown.
 
-    own, foreign: how the texts of each video, and those of another, fit it; one video's is held at a time. rate: that
-    share, where it is known.
+    fits: how the texts of each video fit it alone, and beside foreign ones, which stand behind them; one video's are
+    held at a time. rate: that share, where it is known.
     Raises DatasetError with too few texts, or where own texts fit no better than foreign ones.
     """
-    rows, null = (
-        np.concatenate([calibration_features(fit) for fit in each if len(fit.scores)]) for each in (own, foreign)
-    )
-    known = np.arange(len(rows) + len(null)) < len(rows)
-    apart = fit_logistic(np.concatenate([rows, null]), known)
-    own_p, null_p = apart(rows), apart(null)
+    alone, beside, foreign = [], [], []
+    for own, both in fits:
+        count, rows = len(own.scores), calibration_features(both)
+        alone.append(calibration_features(own))
+        beside.append(rows[:count])
+        foreign.append(rows[count:])
+    evidence = (np.concatenate(rows) for rows in (alone, beside, foreign))
+    logistic, share = fit_by_foreign_evidence(*evidence, rate=rate)
+    return Calibration(loaded.sha256, {mode: logistic}), share
+
+
+def fit_by_foreign_evidence(
+    alone: Array, own: Array, foreign: Array, *, rate: float | None = None
+) -> tuple[Logistic, float]:
+    """Return P(shown) of evidence (N, E) like `alone`, and the share of it that is taken for shown.
+
+    own: (N, E) of the same texts, as it is told from that of foreign ones (M, E).
+    """
+    known = np.arange(len(own) + len(foreign)) < len(own)
+    apart = fit_logistic(np.concatenate([own, foreign]), known)
+    own_p, null_p = apart(own), apart(foreign)
     share = shown_fraction(own_p, null_p) if rate is None else rate
     if not 0 < share < 1:
         reason = f"the share of shown texts comes out as {share:.2f}"
         raise DatasetError(f"{reason}, so P(shown) cannot be told; give the rate, or train longer")
-    p = shown_probability(own_p, len(rows) / len(null), share)
+    p = shown_probability(own_p, len(own) / len(foreign), share)
     drawn = np.random.default_rng(2008).random((VERDICT_DRAWS, len(p))) < p
-    logistic: Logistic = fit_logistic(np.tile(rows, (VERDICT_DRAWS, 1)), drawn.ravel())
-    return Calibration(loaded.sha256, {mode: logistic}), share
+    return fit_logistic(np.tile(alone, (VERDICT_DRAWS, 1)), drawn.ravel()), share
 
 
 def shown_fraction(own: Array, foreign: Array) -> float:

@@ -86,11 +86,14 @@ def fit(shown: list[bool], rng: np.random.Generator) -> TextScores:
     return TextScores(np.clip(scores, -1, 1), None, 1.0)
 
 
-def made(videos: int, share: float, seed: int) -> tuple[list[TextScores], list[TextScores], list[bool]]:
+def made(videos: int, share: float, seed: int) -> tuple[list[tuple[TextScores, TextScores]], list[bool]]:
     rng = np.random.default_rng(seed)
     truth = [[bool(rng.random() < share) for _ in range(5)] for _ in range(videos)]
-    own, foreign = [fit(one, rng) for one in truth], [fit([False] * 5, rng) for _ in truth]
-    return own, foreign, [one for texts in truth for one in texts]
+    fits = []
+    for texts in truth:
+        own, foreign = fit(texts, rng), fit([False] * 5, rng)
+        fits.append((own, TextScores(np.concatenate([own.scores, foreign.scores]), None, 1.0)))
+    return fits, [one for texts in truth for one in texts]
 
 
 def test_the_share_is_read_from_how_many_own_texts_look_foreign() -> None:
@@ -109,18 +112,19 @@ def test_chances_are_one_where_nothing_foreign_looks_so_and_average_to_the_share
 
 
 def test_p_shown_means_what_it_says_though_nobody_told_the_truth() -> None:
-    own, foreign, _ = made(200, 0.6, seed=0)
-    calibration, share = calibrate_by_foreign_texts(NETWORK, own, foreign)
+    fits, _ = made(200, 0.6, seed=0)
+    calibration, share = calibrate_by_foreign_texts(NETWORK, fits)
     assert share == pytest.approx(0.6, abs=0.12)
-    new, _, truth = made(200, 0.6, seed=1)
-    p = np.concatenate([calibration.modes["step"](calibration_features(one)) for one in new])
+    new, truth = made(200, 0.6, seed=1)
+    p = np.concatenate([calibration.modes["step"](calibration_features(own)) for own, _ in new])
     assert calibration_error(np.array(truth), p) < 0.1
     assert p[np.array(truth)].mean() - p[~np.array(truth)].mean() > 0.4
     assert calibration.aligner == "abc"
 
 
 def test_a_known_share_is_taken_as_it_is_and_one_that_cannot_be_told_is_an_error() -> None:
-    own, foreign, _ = made(40, 0.6, seed=2)
-    assert calibrate_by_foreign_texts(NETWORK, own, foreign, rate=0.3)[1] == 0.3
+    fits, _ = made(40, 0.6, seed=2)
+    assert calibrate_by_foreign_texts(NETWORK, fits, rate=0.3)[1] == 0.3
+    twice = [(own, TextScores(np.concatenate([own.scores] * 2), None, 1.0)) for own, _ in fits]
     with pytest.raises(DatasetError, match=r"the share of shown texts comes out as 1\.00"):
-        calibrate_by_foreign_texts(NETWORK, own, own)  # alike in all they show
+        calibrate_by_foreign_texts(NETWORK, twice)  # alike in all they show

@@ -98,7 +98,7 @@ def test_the_tables_that_explain_run_whole_in_their_small_form(tmp_path: Path):
     names = [claim.statement for claim in EXPLAINED]
     assert len(names) == len(set(names))
     found = measured(NasvaTrials(tmp_path / "trials"), 0, "short-2", TINY)
-    assert {*KINDS, "best cosine", "told the truth"} == found.keys()
+    assert {*KINDS, "other task, apart", "best cosine", "told the truth"} <= found.keys()
     assert all(0 <= figures["area"] <= 1 and 0 <= figures["error"] <= 1 for figures in found.values())
 
 

@@ -5,7 +5,7 @@ train        the grounding network, trained on where steps are said (NaSVA, the 
 refine       self-training, then the final places of the steps by the network that it ends with (NaSVA, section 3.3)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -151,14 +151,15 @@ def calibrate(
     def read(index: int) -> Matrix:
         return vectors.of(videos[index])
 
-    own = (vectors.fit(loaded, one.video, vectors.of(one), settings) for one in videos)
-    foreign = (
-        vectors.fit(loaded, one.video, np.ascontiguousarray(read(other)[rows]), settings)
-        for one, (other, rows) in zip(videos, unshown_texts(tasks, read, settings.unshown), strict=True)
-    )
+    def fits() -> Iterator[tuple[TextScores, TextScores]]:
+        for index, (other, rows) in enumerate(unshown_texts(tasks, read, settings.unshown)):
+            video, own = videos[index].video, read(index)
+            both = np.concatenate([own, read(other)[rows[: len(own)]]])
+            yield vectors.fit(loaded, video, own, settings), vectors.fit(loaded, video, both, settings)
+
     try:
         mode, rate = settings.aligner.mode, settings.shown_rate
-        calibration, fraction = calibrate_by_foreign_texts(loaded, own, foreign, mode=mode, rate=rate)
+        calibration, fraction = calibrate_by_foreign_texts(loaded, fits(), mode=mode, rate=rate)
     except DatasetError as error:
         return loaded, f"not calibrated: {error}"
     write_calibration(calibration, calibration_path(loaded.path))
