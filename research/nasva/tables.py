@@ -93,6 +93,13 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
         """Return a row's trial with this seed, of this study's size; on real data with the paper's thresholds."""
         return sized(trial, self.size, seed, cosines=self.data is not None)
 
+    def facts(self) -> dict[str, object]:
+        """Return what was asked for, as a command."""
+        tables = "".join(f" --table {table}" for table in self.tables)
+        return {
+            "command": f"python -m research nasva-tables --videos {self.size.videos} --seeds {len(self.seeds)}{tables}"
+        }
+
     def claims(self) -> Sequence[Claim]:
         """Return the paper's orderings, and what goes beyond it."""
         return (*ASSERTED, *REPORTED, *EXPLAINED)
