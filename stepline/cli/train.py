@@ -296,14 +296,16 @@ def train_wys2(
     key_steps = records("key_steps")
     labelled = gather_clips(key_steps, features, encode, settings.clips, transcripts("key_steps"), excluded=excluded)
     _say_left_out(count_reasons(labelled.omitted))
-    further = None
-    if options["unlabelled"]:
+
+    def gather_unlabelled() -> ClipStream:
         folder, name = out / "vectors" / "narration", options["vectors"]
         vectors = partial(store_text_vectors, encode=encode, folder=folder, name=name)
-        said = transcripts("unlabelled")
-        unlabelled = partial(records, "unlabelled")
-        further = ClipStream(unlabelled, features, vectors, settings.clips, said, excluded=excluded)
-        _say_left_out(count_reasons(further.omitted))
+        said, unlabelled = transcripts("unlabelled"), partial(records, "unlabelled")
+        clips = ClipStream(unlabelled, features, vectors, settings.clips, said, excluded=excluded)
+        _say_left_out(count_reasons(clips.omitted))
+        return clips
+
+    further = gather_unlabelled if options["unlabelled"] else None
     encoders = {"video": features.backbone if isinstance(features, FeatureStore) else "", "text": options["vectors"]}
     with training_bar() as bar:
         trained = train_detector_run(labelled, further, out, settings, **encoders, s3d=weights, report=bar)

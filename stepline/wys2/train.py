@@ -108,7 +108,7 @@ class DetectorRun(TrainedDetector):
 
 def train_detector_run(
     labelled: ClipDataset,
-    unlabelled: ClipStream | None,
+    gather_unlabelled: Callable[[], ClipStream] | None,
     folder: Path,
     settings: Wys2Settings,
     *,
@@ -119,9 +119,10 @@ def train_detector_run(
 ) -> DetectorRun:
     """Train on clips with key-steps, and in rounds on those without; write the folder and return what came out.
 
-    video, text: what gave features and vectors, kept in the detector's file. s3d: released weights from which a
-    detector of frames begins. Raises DatasetError when no clip is left or validation holds one class of clips only,
-    SettingsError when the folder holds a run with other settings.
+    gather_unlabelled: called once the labelled clips are known to do, since it may take hours. video, text: what gave
+    features and vectors, kept in the detector's file. s3d: released weights from which a detector of frames begins.
+    Raises DatasetError when no clip is left or validation holds one class of clips only, SettingsError when the folder
+    holds a run with other settings.
     """
     if not labelled.clips:
         raise DatasetError(f"no clip to train on; left out: {reasons_in_words(labelled.omitted)}")
@@ -142,6 +143,7 @@ def train_detector_run(
             start=None if s3d is None else _detector_on_s3d(detector, s3d, settings.train.seed), report=report,
         )  # fmt: skip
 
+    unlabelled = None if gather_unlabelled is None else gather_unlabelled()
     trained = _train(train.positive(positive), unlabelled, validation, train_round, settings.pseudo)
     write_detector(trained.detector, folder / DETECTOR, video=video, text=text)
     if s3d is not None and isinstance(trained.detector.video, S3DTower):

@@ -71,7 +71,7 @@ def bare(records):
 def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
     labelled = gather_clips(world.records[:10], store, words, PLAIN)
     further = ClipStream(lambda: bare(world.records[10:]), store, kept_in(tmp_path / "vectors"), PLAIN)
-    made = train_detector_run(labelled, further, tmp_path, SMALL, video="world", text="words")
+    made = train_detector_run(labelled, lambda: further, tmp_path, SMALL, video="world", text="words")
     assert [one.number for one in made.rounds] == [0, 1]
     assert made.rounds[1].kept == pytest.approx(0.2 * len(further), abs=1)
     told = json.loads((tmp_path / "run.json").read_text())
@@ -91,7 +91,8 @@ def test_a_folder_holds_one_run(world, store, tmp_path):
     scores = [score_pairs(made.detector, labelled.pairs) for made in (first, again)]
     np.testing.assert_array_equal(*scores)
     with pytest.raises(SettingsError, match="another run"):
-        train_detector_run(labelled, None, tmp_path, SMALL.model_copy(update={"labels": LabelSettings(kind="mc")}))
+        other = SMALL.model_copy(update={"labels": LabelSettings(kind="mc")})
+        train_detector_run(labelled, lambda: pytest.fail("gathered for a run that is refused"), tmp_path, other)
 
 
 def test_videos_that_cannot_serve_are_left_out_and_counted(world, store):
