@@ -9,7 +9,7 @@ transcript, how many are heard live, and how many live ones it does not have. Ag
 
 --hours H plays the first clip again and again without a break, as fast as the machine goes, and shows how the memory
 grows: its real sound and pictures, the words of the main job's transcript in the place of a recogniser, the rows of
-pictures kept from the first round; voice detection, motion, writing and grounding are done anew each second.
+pictures kept from the first round; voice detection, motion, writing and grounding are done anew, every ten seconds.
 --kill kills a real run over the first clip by its clock, and shows when the next one goes on.
 """
 
@@ -44,6 +44,7 @@ from stepline.records import Record, Span, Video, Word
 from stepline.vision import Backbone, load_backbone
 
 CORES = 2
+BURST = 10  # s of sound that --hours takes at once, as a session does that was kept busy so long
 
 
 @dataclass
@@ -241,7 +242,9 @@ def loop(clip: Path, cache: Path, hours: float) -> None:
     length = float(int(max(second for second, _ in held)))
     held = [(second, item) for second, item in held if second <= length]
     record = records(clip.parent, [clip.name], cache)[clip.name]
-    words = [word for sentence in record.sentences for word in sentence.words]
+    words = [
+        word.model_copy(update={"text": f" {word.text}"}) for sentence in record.sentences for word in sentence.words
+    ]
     rounds, rows = math.ceil(hours * 3600 / length), []
     with tempfile.TemporaryDirectory() as folder:
         session = LiveSession(
@@ -254,13 +257,18 @@ def loop(clip: Path, cache: Path, hours: float) -> None:
         session.sources = (clock,)  # type: ignore[assignment]
         for number in range(rounds):
             begun = time.process_time()
+            waiting = []
             for second, item in held:
                 clock.free = clock.end = number * length + second
                 clock.begun = time.process_time()
                 if isinstance(item, Frame):
                     session.look(Frame(item.time + number * length, item.image))
                 else:
-                    session.advance([AudioBlock(item.start + number * length, item.samples)])
+                    waiting.append(AudioBlock(item.start + number * length, item.samples))
+                if len(waiting) == BURST:
+                    session.advance(waiting)
+                    waiting = []
+            session.advance(waiting)
             spent = (time.process_time() - begun) / length
             if number % max(1, rounds // 18) == 0 or number == rounds - 1:
                 as_it_is = psutil.Process().memory_info().rss / 2**20

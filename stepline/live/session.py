@@ -93,6 +93,7 @@ class LiveSession:
         )
         self._vision = LiveVision(self.backbone, self.settings.vision) if self.backbone is not None else None
         self._vectors: dict[str, Any] = {}  # of the texts that were encoded
+        self._meanings: dict[str, Any] = {}  # of a recipe's lines and of what was said, (384,) each
         self._begin = 0  # s before which what was said and shown is forgotten
         self._memory = 1.5 * self.settings.nasva.ground.window + FOLLOWED  # s that grounding looks back
         self._read_to = self._seen = 0.0  # s of sound that was read, of pictures that were grounded
@@ -266,8 +267,11 @@ class LiveSession:
         from stepline.text import embed
 
         transcript, texts = self.log.transcript, self.options.texts
-        vectors = embed([sentence.text for sentence in transcript.sentences]), embed(texts)
-        self._lines = steps_from_texts(texts, transcript, *vectors, settings=self.settings.nasva.coarse)
+        said = [sentence.text for sentence in transcript.sentences]
+        if new := [text for text in dict.fromkeys([*said, *texts]) if text not in self._meanings]:
+            self._meanings |= dict(zip(new, embed(new), strict=True))
+        vectors = (np.stack([self._meanings[text] for text in each]) for each in (said, texts))
+        self._lines = steps_from_texts(texts, transcript, *vectors, so_far=True, settings=self.settings.nasva.coarse)
         for line in self._lines:
             if line.said is not None and self.log.steps[line.id].step.said is None:
                 self._tell("step_said", step=line.id, text=line.text, kind=line.kind, said=line.said,

@@ -275,6 +275,16 @@ def test_the_vtt_grows_and_is_whole_at_each_moment(tmp_path):
     assert starts == sorted(starts)
 
 
+def test_a_line_that_only_resembles_the_one_that_was_said_is_not_believed_said(session):
+    words = speak("First slice the two lemons.")
+    live, told = session(
+        words, texts=("Slice the lemons", "Pour the juice of the lemons into a glass", "Wash the lemons")
+    )
+    live._tell_lines()
+    play(live, sound(words, 5))
+    assert [event.step for event in told if event.event == "step_said" and event.said is not None] == ["1"]
+
+
 def test_recipe_lines_are_told_at_once_and_found_when_they_are_said(session):
     words = speak(TEXT)
     live, told = session(words, texts=("Slice the lemons", "Grill the fish"))
@@ -367,12 +377,13 @@ def run(job, settings, words=(), **options):
     return told, files
 
 
-def test_a_file_runs_to_its_end_and_leaves_what_steps_leaves(small_video, tmp_path, plain_settings):
-    job = LiveJob(str(small_video), tmp_path / "live", tmp_path / "end", speed=1000)
+@pytest.mark.parametrize("texts", [(), ("Slice the lemons", "Grill the fish")], ids=["steps", "a recipe"])
+def test_a_file_runs_to_its_end_and_leaves_what_steps_leaves(small_video, tmp_path, plain_settings, texts):
+    job = LiveJob(str(small_video), tmp_path / "live", tmp_path / "end", 1000, options=LiveOptions(texts=texts))
     told, files = run(job, plain_settings)
     assert kinds(told)[0] == "started"
     assert kinds(told)[-1] == "finished"
-    request = Request(small_video, small_video.stem)
+    request = Request(small_video, small_video.stem, texts=texts)
     run_video(request, plain_settings, OutputOptions(tmp_path / "own", ("json", "vtt", "srt")))
     for suffix in ("json", "vtt", "srt"):
         name = f"{small_video.stem}.{suffix}"
@@ -420,6 +431,18 @@ def test_signs_come_from_a_queue(small_video, tmp_path, plain_settings):
     seen = []
     run(LiveJob(str(small_video), tmp_path, speed=1000), plain_settings, begin_signs=seen.append)
     assert isinstance(seen[0], queue.SimpleQueue)
+
+
+@pytest.mark.slow
+def test_with_pictures_too_the_record_at_the_end_is_that_of_steps(tmp_path):
+    """The whole job twice, over the demo."""
+    from stepline.cli.steps import DEMO
+
+    run(LiveJob(str(DEMO), tmp_path / "live", tmp_path / "end", speed=1000), StepsSettings())
+    run_video(Request(DEMO, DEMO.stem), StepsSettings(), OutputOptions(tmp_path / "own", ("json", "vtt", "srt")))
+    for suffix in ("json", "vtt", "srt"):
+        name = f"{DEMO.stem}.{suffix}"
+        assert (tmp_path / "end" / name).read_bytes() == (tmp_path / "own" / name).read_bytes()
 
 
 @pytest.mark.slow
