@@ -1,23 +1,34 @@
 """Measures `stepline curate`: video-hours an hour by stage and in all, how well work overlaps, and how it scales.
 
     python benchmarks/curate_throughput.py SOURCE [--recipe FILE] [--limit N] [--runs local:1 local:2 ray:1 ray:2]
+        [--rounds N]
 
-Each run starts from nothing in a folder of its own. All numbers come from the run's journals (OUT/timings). The overlap
-figure is wall / max(CPU seconds / processes, slowest serial stage): 1 is perfect, and only a quiet machine tells it.
+Each run starts from nothing in a folder of its own. Numbers come from the run's journals (OUT/timings), but the CPU
+seconds of all its processes, which are looked at each second while it runs: those beyond the journals' are the engine's
+own. The overlap figure is wall / max(CPU seconds / processes, slowest serial stage): 1 is perfect, and only a quiet
+machine tells it. With several rounds the runs alternate, every second round backwards, a row is the median of its runs,
+and the ratio of video-hours an hour, Ray's to local's of as many workers, is told of each round and of the medians.
 The datasets of all runs must be the same, byte for byte. The table is printed and written to
 benchmarks/results/curate_throughput.json.
 """
 
 import argparse
+import contextlib
 import json
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from stepline.curate.execution.pool import descendants
 from stepline.curate.store.run_log import read_timings
 from stepline.remote import RemotePath
 
@@ -26,11 +37,21 @@ RESULTS = Path(__file__).parent / "results" / "curate_throughput.json"
 HOUR = 3600.0
 
 
-def run(source: str, recipe: str, limit: int | None, engine: str, workers: int, out: Path) -> None:
-    """Curate a source from nothing, with the settings of one row."""
+def run(source: str, recipe: str, limit: int | None, engine: str, workers: int, out: Path) -> float:
+    """Curate a source from nothing, with the settings of one row; return the CPU seconds of all its processes."""
     limits = ["--limit", str(limit)] if limit else []
-    command = ["-m", "stepline", "curate", source, "--recipe", recipe, "--out", str(out), *limits]
-    subprocess.run([sys.executable, *command, "--engine", engine, "--workers", str(workers)], check=True)
+    command = [sys.executable, "-m", "stepline", "curate", source, "--recipe", recipe, "--out", str(out), *limits]
+    used: dict[int, float] = {}
+    with subprocess.Popen([*command, "--engine", engine, "--workers", str(workers)]) as process:
+        while process.poll() is None:
+            for pid in (process.pid, *descendants(process.pid)):
+                with contextlib.suppress(psutil.Error):
+                    times = psutil.Process(pid).cpu_times()
+                    used[pid] = times.user + times.system
+            time.sleep(1.0)
+    if process.returncode:
+        sys.exit(process.returncode)
+    return sum(used.values())
 
 
 def hours_of(out: Path) -> dict[str, float]:
@@ -110,6 +131,23 @@ def same_bytes(outs: Sequence[Path]) -> bool:
     return all(tree == trees[0] for tree in trees)
 
 
+def median(runs: Sequence[Any]) -> Any:
+    """Return the median of each number of runs of the same kind."""
+    if isinstance(runs[0], dict):
+        return {name: median([each[name] for each in runs if name in each]) for name in runs[0]}
+    return statistics.median(runs)
+
+
+def ratios(found: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> dict[str, Any]:
+    """Return what a run of Ray comes to beside the local one of as many workers, round by round."""
+    told: dict[str, Any] = {}
+    for number in ("map_video_hours_an_hour", "total_video_hours_an_hour", "map_cpu_s", "every_process_cpu_s"):
+        pairs = zip(found[name], found[f"local{name[3:]}"], strict=True)
+        each = [round(ray[number] / local[number], 3) for ray, local in pairs]
+        told[number] = {"rounds": each, "median": statistics.median(each)}
+    return told
+
+
 def table(rows: Mapping[str, dict[str, Any]]) -> str:
     """Return the rows as text."""
     head = f"{'run':<10}{'wall s':>9}{'CPU s':>9}{'busy':>7}{'overlap':>9}{'vh/h':>8}"
@@ -136,19 +174,29 @@ def main() -> None:
     parser.add_argument("--recipe", default="howtostep")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--runs", nargs="+", default=list(RUNS), metavar="ENGINE:WORKERS")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder for the runs' own folders; a temporary one by default")
     options = parser.parse_args()
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="stepline-curate-") as temporary:
-        home, rows, outs = options.keep or Path(temporary), {}, []
-        for name in options.runs:
-            engine, _, workers = name.partition(":")
-            outs.append(home / name.replace(":", "-"))
-            run(options.source, options.recipe, options.limit, engine, int(workers), outs[-1])
-            rows[name] = measured(outs[-1], int(workers))
-        same = same_bytes(outs)
+        home, same = options.keep or Path(temporary), True
+        for number in range(options.rounds):
+            for name in options.runs[:: -1 if number % 2 else 1]:
+                engine, _, workers = name.partition(":")
+                out = home / f"{name.replace(':', '-')}-{number}"
+                used = run(options.source, options.recipe, options.limit, engine, int(workers), out)
+                found[name].append({**measured(out, int(workers)), "every_process_cpu_s": used})
+                same = same and same_bytes([home / f"{options.runs[0].replace(':', '-')}-0", out])
+                if number and not options.keep:
+                    shutil.rmtree(out)
+    rows = {name: median(runs) for name, runs in found.items()}
+    told = {name: ratios(found, name) for name in found if name.startswith("ray:") and f"local{name[3:]}" in found}
     print(table(rows))
+    for name, ratio in told.items():
+        print(f"{name} / local{name[3:]}: {json.dumps(ratio)}")
     print(f"the runs' results are {'the same, byte for byte' if same else 'NOT the same'}")
-    RESULTS.write_text(json.dumps({"runs": rows, "same_bytes": same}, indent=1) + "\n")
+    results = {"rounds": options.rounds, "runs": rows, "ray_to_local": told, "same_bytes": same}
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     sys.exit(0 if same else 1)
 
 

@@ -1,5 +1,6 @@
 """Runs of curate that are killed at random moments, and what to count of them."""
 
+import contextlib
 import os
 import random
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from stepline.curate.execution.local import process_is_alive
-from stepline.curate.execution.pool import OUTSIDE_KILLS
+from stepline.curate.execution.pool import OUTSIDE_KILLS, descendants
 from stepline.curate.store.run_log import read_timings
 from stepline.remote import RemotePath
 
@@ -31,23 +32,30 @@ def finish(code, cache):
     assert driver.returncode == 0, said.decode()
 
 
-def run_with_kills(code, out, cache, kills, *, between, seed):
+def run_with_kills(code, out, cache, kills, *, between, seed, drivers=0.5, units=(0, 0)):
     """Kill the driver, or one of its workers, at `kills` random moments `between` seconds apart; then finish.
 
+    drivers: how often it is the driver. Of Ray's processes, actors are killed as well as workers. units: least and most
+    that begin between two kills, however busy the machine is.
     No driver loses so many workers that a task counts as failed, however the kills fall. Returns how often each was
     killed.
     """
     rng, killed, lost = random.Random(seed), Counter(), 0
     driver = start_driver(code, cache)
     while sum(killed.values()) < kills:
+        wanted = sum(begun(out).values()) + rng.randint(*units)
+        while driver.poll() is None and sum(begun(out).values()) < wanted:
+            time.sleep(0.05)
         time.sleep(rng.uniform(*between))
         if driver.poll() is not None:  # it came to its end before: what is left is little
             assert driver.returncode == 0, driver.stderr.read().decode()
             break
-        workers = children(driver.pid)
-        if workers and lost < OUTSIDE_KILLS - 1 and rng.random() < 0.5:
-            os.kill(rng.choice(workers), signal.SIGKILL)
-            killed["worker"] += 1
+        workers = workers_of(driver.pid)
+        if workers and lost < OUTSIDE_KILLS - 1 and rng.random() >= drivers:
+            victim = rng.choice(sorted(workers))
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(victim, signal.SIGKILL)
+                killed[workers[victim]] += 1
             lost += 1
             continue
         lost = 0
@@ -60,6 +68,19 @@ def run_with_kills(code, out, cache, kills, *, between, seed):
     _, said = driver.communicate(timeout=500)
     assert driver.returncode == 0, said.decode()
     return killed
+
+
+def workers_of(driver):
+    """The worker processes and Ray's actors below a driver: process -> "worker" or "actor"."""
+    found = {}
+    for process in descendants(driver):
+        with contextlib.suppress(psutil.Error):
+            line = " ".join(psutil.Process(process).cmdline())
+            if "stepline.curate.execution.worker" in line:
+                found[process] = "worker"
+            elif line.startswith("ray::Actor"):
+                found[process] = "actor"
+    return found
 
 
 def children(process):

@@ -17,6 +17,7 @@ class Faults:
         self.every, self.slow_every, self.slow_seconds = 0, 0, 0.0
         self.only = None
         self.lock = threading.Lock()
+        self.cut = self.restore = lambda: None  # take the server from the network, and bring it back
 
     def __call__(self, environment, start):
         with self.lock:
@@ -44,26 +45,46 @@ def s3_server(monkeypatch):
     """Serve an empty S3 on a port of this machine, name it in the environment, and yield its `Faults`."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from moto.s3.models import s3_backends
-    from werkzeug.serving import make_server
 
     for backends in list(s3_backends.values()):
         for backend in list(backends.values()):
             backend.reset()
     faults = Faults(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, faults, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
+    server = serve(faults, 0)
+    port = server.server_port
+
+    def cut():
+        stop(server)
+
+    def restore():
+        nonlocal server
+        server = serve(faults, port)
+
+    faults.cut, faults.restore = cut, restore
     for name, value in {
         "AWS_ACCESS_KEY_ID": "test-key",
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_EC2_METADATA_DISABLED": "true",
     }.items():
         monkeypatch.setenv(name, value)
     try:
         yield faults
     finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        stop(server)
+
+
+def serve(app, port):
+    """Answer requests to a port of this machine in a thread; 0: any."""
+    from werkzeug.serving import make_server
+
+    server = make_server("127.0.0.1", port, app, threaded=True)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    return server
+
+
+def stop(server):
+    """End a server: connections are refused from now on."""
+    server.shutdown()
+    server.server_close()

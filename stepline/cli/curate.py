@@ -4,7 +4,10 @@
 """
 
 import json
+import signal
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +90,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     offer_weights()
     gpus = gpus_a_worker(chosen.engine.gpus)
     chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"gpus": gpus})})
-    with curation_bar() as report:
+    with _sigterm_as_interrupt(), curation_bar() as report:
         request = RunRequest(chosen, out, STAGES, source, options["limit"], options["retry_failed"], report, say)
         if options["dry_run"]:
             from stepline.curate.forecast import dry_run, forecast_json, format_forecast
@@ -103,6 +106,16 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     dataset = f"{folder.display_url}/dataset" if "export" in chosen.stages else folder.display_url
     as_json = json.dumps({**counts, "seconds": round(outcome.seconds, 1), "dataset": dataset})
     print_data(as_json if options["as_json"] else dataset)
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Have a notice of the end (SIGTERM, as spot machines and batch systems give it) end a run as Ctrl-C does."""
+    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, usual)
 
 
 def _say_failures(outcome: "RunOutcome") -> None:

@@ -39,14 +39,14 @@ from stepline.curate.stage import (
     resolve_stages,
 )
 from stepline.curate.store.lock import RunLock, lock_run
-from stepline.curate.store.manifests import MANIFESTS, SAVE_INTERVAL, task_keys
-from stepline.curate.store.results import CELLS, FAILURES, STAGES, ResultStore, StageFolders
+from stepline.curate.store.manifests import SAVE_INTERVAL, task_keys
+from stepline.curate.store.results import ResultStore, StageFolders, remove_partials
 from stepline.curate.store.run_log import RunLog, inventory, write_inventory
 from stepline.device import core_count
 from stepline.errors import DatasetError
 from stepline.records import Rejected
 from stepline.remote import RemotePath
-from stepline.storage import PARTIAL, check_writable
+from stepline.storage import check_writable
 from stepline.version import __version__
 
 log = logging.getLogger(__name__)
@@ -174,19 +174,8 @@ def run_recipe(
     if out.local is not None:
         check_writable(out.local)
     with lock_run(out) as lock, scratch_folder() as scratch:
-        if lock.killed and out.local is not None:
-            # What it and its workers left half-written; nobody else ever reads it.
-            for folder in (
-                "",
-                f"{CELLS}/*/*/",
-                f"{FAILURES}/*/",
-                f"{STAGES}/*/",
-                f"{DATASET}/**/",
-                "features/",
-                f"{MANIFESTS}/",
-            ):
-                for partial in out.local.glob(f"{folder}.*{PARTIAL}*"):
-                    partial.unlink(missing_ok=True)
+        if lock.killed:
+            remove_partials(out)
         collection = collect_items(source, request.limit)
         write_inventory(out, request.recipe, collection, request.source)
         run_log = RunLog(out)

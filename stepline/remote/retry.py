@@ -33,11 +33,15 @@ class ShortReadError(OSError):
     """Fewer or more bytes came than were asked for."""
 
 
+class OutOfReachError(StoreError):
+    """A place that did not answer, or was too busy, at any of many tries."""
+
+
 def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
     """Return what `action` does, tried again after transient failures, with growing pauses.
 
     name: what messages call it; it must hold no secret. Raises StoreError, in one line, for a permanent failure at
-    once and for a transient one after the last try. No text of the server or its client gets into a message.
+    once, OutOfReachError for a transient one after the last try. No text of the server or its client gets into it.
     """
     for attempt in range(1, settings.attempts + 1):
         try:
@@ -53,7 +57,7 @@ def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
                 raise StoreError(f"{name}: {failure_reason(error)}") from error
             if attempt == settings.attempts:
                 cure = "see whether its server is up, then run again: what is done stays done"
-                raise StoreError(f"{name}: {reason}, {attempt} times in a row; {cure}") from error
+                raise OutOfReachError(f"{name}: {reason}, {attempt} times in a row; {cure}") from error
             pause = min(LONGEST_PAUSE, settings.pause * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
             log.info("%s: %s; try %d of %d in %.1f s", name, reason, attempt + 1, settings.attempts, pause)
             time.sleep(pause)

@@ -12,7 +12,7 @@ MIB = 2**20  # bytes; sizes in settings are in MiB
 class RemoteSettings(Settings):
     """How files are reached; nothing here decides what is in a dataset."""
 
-    attempts: Count = 6  # tries of one request; a refusal that no second try can cure ends at the first
+    attempts: Count = 10  # tries of one request, a minute or more in all; what none can cure ends at the first
     pause: NonNegative = 0.5  # s before the second try; doubles, to 30 s, less by chance
     seconds: Positive = 60.0  # that one request of one block may take; a slower one is tried again
     block: Annotated[int, Field(ge=1, le=1024)] = 8  # MiB read by one request

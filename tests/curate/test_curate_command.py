@@ -1,7 +1,12 @@
 import json
+import os
+import signal
+import time
 
 import pytest
 from fake_stages import STAGES
+
+from stepline.cli.curate import _sigterm_as_interrupt
 
 
 @pytest.fixture
@@ -58,3 +63,11 @@ def test_there_is_no_status_of_a_folder_without_a_run(tmp_path, stepline):
     done = stepline("curate", "status", tmp_path)
     assert done.exit_code == 1
     assert "no run of `stepline curate` has begun here" in done.stderr
+
+
+def test_a_notice_of_the_end_stops_a_run_as_ctrl_c_does():
+    usual = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), _sigterm_as_interrupt():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    assert signal.getsignal(signal.SIGTERM) == usual

@@ -38,6 +38,7 @@ MOST_KILLED_STARTS = 5  # times in a row that one may be killed while it starts
 END_SECONDS = 5.0  # to wait for a process that closed its pipe
 POLL_INTERVAL = 0.1  # seconds between looks at memory and deadlines
 FAMILY_INTERVAL = 0.5  # seconds between looks at the memory of what a worker has started
+FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)  # ends that nobody gives himself; the second, as a machine goes down
 OUTSIDE_KILLS = 5  # times that a task's worker may be killed from outside before the task counts as failed
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "RAYON_NUM_THREADS")
 ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", "PYTHONSAFEPATH": "1"}
@@ -161,7 +162,7 @@ class WorkerProcess:
         code = self._process.poll()
         kill(self._process)
         self._failed_starts = 0 if self._ready else self._failed_starts + 1
-        killed = code == -signal.SIGKILL and self._failed_starts < MOST_KILLED_STARTS
+        killed = code in FROM_OUTSIDE and self._failed_starts < MOST_KILLED_STARTS
         if not self._ready and limit is not None:
             late = f"did not start within {START_SECONDS:.0f} s"
             raise SteplineError(f"a worker process {late}; is the machine overloaded?")
@@ -326,7 +327,7 @@ class WorkerPool:
         if death.limit == "memory":
             reason = f"it took more than {self._limits.memory} MiB of memory"
             return TaskReply("memory", reason, wall=seconds) if fresh else None
-        if death.code == -signal.SIGKILL:
+        if death.code in FROM_OUTSIDE:
             self._kills[request.task.key] += 1
             often = self._kills[request.task.key] >= OUTSIDE_KILLS
             times = f"{OUTSIDE_KILLS} times from outside"

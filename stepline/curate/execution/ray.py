@@ -1,74 +1,42 @@
-"""The Ray engine: the videos of a run spread over the actors of a cluster by Ray Data.
+"""The Ray engine: the videos of a run spread over the actors of a cluster.
 
-Only items and what became of them go through Ray, a few hundred bytes a video; results go to OUT, which every node must
-reach. Each actor has a scheduler and a worker process of the kind that the local engine has, so that a video that hangs
-or crashes takes no actor with it. What the engine is leaves no trace in a dataset.
+Each actor has a scheduler and a worker process of the kind that the local engine has, so that a video that hangs or
+crashes takes no actor with it (actors.py). Results go to OUT, which every node must reach. What the engine is leaves no
+trace in a dataset.
 """
 
 import contextlib
-import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from itertools import groupby, islice
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain, groupby, islice
 from typing import Any
 
-from stepline.curate.execution.local import scratch_folder
+from stepline.curate.execution.actors import Actor, ActorGroup
 from stepline.curate.execution.messages import LONGEST_REASON
-from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase, Scheduler
+from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase
 from stepline.curate.plan import Plan
-from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem
-from stepline.curate.store.results import ResultStore
-from stepline.curate.store.run_log import RunLog, from_json_line, to_json_line
+from stepline.curate.stage import Recipe, Stage, VideoItem
+from stepline.curate.store.results import remove_partials
 from stepline.device import core_count
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
-from stepline.remote import RemotePath
+from stepline.remote.settings import MIB
 
-ENVIRONMENT = {
-    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
-    "RAY_BACKEND_LOG_LEVEL": "fatal",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
+log = logging.getLogger(__name__)
+
+ENVIRONMENT = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Of a cluster that is started here: its servers, which run whatever they are sent, listen to this machine alone. Read
-# when Ray is imported; the name is that of the systems where it is Ray's own choice.
-ON_THIS_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-BATCHES_PER_ACTOR = 16  # at least, so that no actor waits long for the last one
-LARGEST_BATCH = 32  # videos
-MOST_ROWS = 100_000  # videos that the driver and Ray's store hold at once, 600 bytes each
-
-
-class Actor:
-    """Does some stages of the videos that Ray gives it. Its models stay loaded between batches."""
-
-    def __init__(self, plan: Plan, url: str, stages: tuple[str, ...], retry: bool, device: str | None = None) -> None:
-        """device: for stages that use a GPU, of which Ray shows an actor its own alone; None: it asked for none."""
-        self._until_end = contextlib.ExitStack()
-        out = RemotePath(url, plan.recipe.places)
-        scratch = self._until_end.enter_context(scratch_folder())
-        self._run_log = RunLog(out)
-        self._finished: list[FinishedVideo] = []
-        phase = Phase(plan, ResultStore(out, listed=False), stages, retry, self._finished.append)
-        self._scheduler = Scheduler(phase, 1, scratch, self._run_log, [device] if device else [])
-
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
-        """Return a batch with what became of each video; rows that an earlier group could not do pass through."""
-        rows = [json.loads(line) for line in batch["row"]]
-        left = [row["item"] for row in rows if row["failure"] is None and row["ends"] is None]
-        try:
-            self._scheduler.run([from_json_line(VideoItem, line) for line in left])
-        except SteplineError as error:  # it ends the run; the driver says so
-            return {"row": [json.dumps({**row, "ends": str(error)}) for row in rows]}
-        self._run_log.copy()
-        finished = {video.item.id: video for video in self._finished}
-        self._finished.clear()
-        for row in rows:
-            video = finished.get(json.loads(row["item"])["id"])
-            if video is not None:
-                failure = asdict(video.failure) if video.failure else None
-                row.update(failure=failure, worked=row["worked"] or video.worked)
-        return {"row": [json.dumps(row) for row in rows]}
+# when Ray is imported; the name is that of the systems where it is Ray's own choice. Actors get the processors as the
+# local engine's workers do: Ray's own choice is 15, behind its servers and everything else.
+ON_THIS_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
+OBJECT_STORE = 80 * MIB  # bytes, near the least that Ray takes: nothing lies in it
+MOST_LOOKED_AT = 256  # videos whose state is asked for between two looks at the replies
+REPLY_SECONDS = 1.0  # to wait for the first reply
+GATHER_SECONDS = 0.02  # to wait for more, so that a thousand actors are not asked for each
 
 
 def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
@@ -76,40 +44,81 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
 
     Raises ModelError where Ray is not installed, SteplineError where the run must end.
     """
-    rows = _unfinished_rows(phase, items)
-    held = list(islice(rows, MOST_ROWS))
-    if not held:
+    unfinished = _unfinished(phase, items)
+    first = next((item for item in unfinished if item is not None), None)
+    if first is None:
         return
     with cluster(phase.plan) as ray, _ray_errors_in_one_line(ray):
-        while held:
-            for row in _mapped_dataset(ray, phase, held).iter_rows():
-                _finish(phase, json.loads(row["row"]))
-            held = list(islice(rows, MOST_ROWS))
+        groups = _actor_groups(ray, phase)
+        try:
+            for video in _finished_videos(ray, groups, chain([first], unfinished)):
+                _finish(phase, video)
+        finally:
+            for group in groups:
+                group.close()
+            if any(group.left_work for group in groups):
+                remove_partials(phase.results.out)
 
 
-def _finish(phase: Phase, known: Mapping[str, Any]) -> None:
-    """Tell of a video that comes back from Ray. Raises SteplineError where it ends the run."""
-    if known["ends"] is not None:
-        raise SteplineError(known["ends"])
-    failure = StageFailure(**known["failure"]) if known["failure"] else None
-    item = from_json_line(VideoItem, known["item"])
-    for task in phase.plan.tasks(item):
-        if failure is not None and task.stage == failure.stage:
-            break
-        if task.stage in phase.stages:  # other machines have written it
-            phase.results.mark_done(phase.plan.stages[task.stage], task.key)
-    phase.on_finished(FinishedVideo(item, failure, known["worked"]))
-
-
-def _unfinished_rows(phase: Phase, items: Iterable[VideoItem]) -> Iterator[dict[str, str]]:
-    """Yield a row for each video that something is left to do for; the others need no actor."""
-    fresh = {"failure": None, "worked": False, "ends": None}
+def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem | None]:
+    """Yield each video that something is left to do for, and None for each of the others, which need no actor."""
     for item in items:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if video.finished:
             phase.on_finished(FinishedVideo(item, video.failure, worked=False))
-        else:
-            yield {"row": json.dumps({"item": to_json_line(item), **fresh})}
+        yield None if video.finished else item
+
+
+def _finished_videos(
+    ray: Any, groups: Sequence[ActorGroup], items: Iterator[VideoItem | None]
+) -> Iterator[FinishedVideo]:
+    """Yield videos as they have gone through all groups, or failed in one; no others are held than the groups'."""
+    worked: set[str] = set()  # ids of what an earlier group has worked on
+    following = dict(zip(groups, [*groups[1:], None], strict=True))
+    more = True
+    while more or any(group.is_busy for group in groups):
+        asked = min(MOST_LOOKED_AT, groups[0].room) if more else 0
+        if asked > 0:
+            looked_at = list(islice(items, asked))
+            more = len(looked_at) == asked
+            for item in looked_at:
+                if item is not None:
+                    groups[0].add(item)
+        comes = more
+        for group, later in following.items():
+            group.hand_out(None if later is None else max(0, later.room), more=comes)
+            comes = comes or group.is_busy
+        for group, call in _replied(ray, groups, 0.0 if more and groups[0].room > 0 else REPLY_SECONDS):
+            video, later = group.take(call), following[group]
+            if video is not None and video.failure is None and later is not None:
+                later.add(video.item)
+                worked |= {video.item.id} if video.worked else set()
+            elif video is not None:
+                yield replace(video, worked=video.worked or video.item.id in worked)
+                worked.discard(video.item.id)
+
+
+def _replied(ray: Any, groups: Sequence[ActorGroup], seconds: float) -> list[tuple[ActorGroup, Any]]:
+    """Return the calls that came to an end within some seconds, with the groups that made them."""
+    calls = {call: group for group in groups for call in group.calls}
+    if not calls:
+        return []
+    if seconds and ray.wait(list(calls), timeout=seconds)[0]:
+        time.sleep(GATHER_SECONDS)
+    return [(calls[call], call) for call in ray.wait(list(calls), num_returns=len(calls), timeout=0)[0]]
+
+
+def _finish(phase: Phase, video: FinishedVideo) -> None:
+    """Tell of a video that other machines have worked on. Raises SteplineError where too many failed in a row."""
+    for task in phase.plan.tasks(video.item):
+        if task.stage not in phase.stages:
+            continue
+        failed = video.failure is not None and video.failure.stage == task.stage
+        phase.count_in_a_row(task.stage, video.failure if failed else None)
+        if failed:
+            break
+        phase.results.mark_done(phase.plan.stages[task.stage], task.key)
+    phase.on_finished(video)
 
 
 @contextlib.contextmanager
@@ -123,25 +132,22 @@ def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
         raise SteplineError(f"{what}; what is done stays done, run again") from error
 
 
-def _mapped_dataset(ray: Any, phase: Phase, rows: Sequence[dict[str, str]]) -> Any:
-    """Return the lazy dataset: a pool of actors for each group of stages, one after another, streaming."""
+def _actor_groups(ray: Any, phase: Phase) -> list[ActorGroup]:
+    """Return the groups of actors that a phase's videos go through, one after another; the fewest are started."""
     engine = phase.plan.recipe.engine
     most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-    batch = min(LARGEST_BATCH, max(1, len(rows) // (most * BATCHES_PER_ACTOR)))
-    data = ray.data.from_items(list(rows), override_num_blocks=-(-len(rows) // batch))
-    for stages, gpus in actor_groups([phase.plan.stages[name] for name in phase.stages], phase.plan.recipe):
-        data = data.map_batches(
-            Actor,
-            fn_constructor_args=(phase.plan, phase.results.out.url, stages, phase.retry, "cuda" if gpus else None),
-            batch_size=batch,
-            num_cpus=1,
-            num_gpus=gpus or None,
-            compute=ray.data.ActorPoolStrategy(min_size=min(engine.fewest, most), max_size=most),
-        )
-    return data
+    groups = []
+    for stages, gpus in stages_by_actor([phase.plan.stages[name] for name in phase.stages], phase.plan.recipe):
+        # `do` takes a thread for each video, `withdraw` and `close` one.
+        threads = engine.ahead + 2
+        kind = ray.remote(Actor).options(num_cpus=1, num_gpus=gpus or None, max_concurrency=threads, max_restarts=0)
+        device = "cuda" if gpus else None
+        start = partial(kind.remote, phase.plan, phase.results.out.url, stages, phase.retry, device)
+        groups.append(ActorGroup(ray, start, most=most, fewest=engine.fewest, ahead=engine.ahead))
+    return groups
 
 
-def actor_groups(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple[str, ...], float]]:
+def stages_by_actor(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple[str, ...], float]]:
     """Return runs of stages that one actor does, with the GPUs it takes: all stages in one where there are no GPUs."""
     gpus = recipe.engine.gpus
     runs = groupby(stages, key=lambda stage: bool(gpus) and stage.gpu(recipe))
@@ -157,32 +163,46 @@ def cluster(plan: Plan) -> Iterator[Any]:
     try:
         os.environ.update({name: value for name, value in wanted.items() if name not in os.environ})
         import ray
-        import ray.data
     except ImportError as error:
         raise ModelError("engine.name=ray needs Ray, which is not here; pip install 'stepline[ray]'") from error
     ours = not ray.is_initialized()
     if ours:
-        local = {"num_cpus": engine.workers or core_count(), "include_dashboard": False}
+        # As many as groups at least: where one got no actor, those before it would wait for it.
+        groups = len(stages_by_actor([stage for stage in plan.stages.values() if stage.kind == "video"], plan.recipe))
+        cpus = max(engine.workers or core_count(), groups)
+        local = {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": OBJECT_STORE}
         _start(ray, address, local if address == "local" else {})
         there = ray.cluster_resources().get("GPU", 0.0)
         if address == "local" and engine.gpus > there:  # it would wait for them for ever
             ray.shutdown()
             what = f"Ray finds {there:g} GPUs on this machine"
             raise SettingsError(f"engine.gpus={engine.gpus:g}: {what}; set engine.gpus=0, or --device cpu")
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    ray.data.DataContext.get_current().enable_progress_bars = False
     try:
-        yield ray
+        with _notices_in_log():
+            yield ray
     finally:
         if ours:
             ray.shutdown()
+
+
+@contextlib.contextmanager
+def _notices_in_log() -> Iterator[None]:
+    """Have Ray's notices of lost processes go to the log; it prints them on stdout, among what is data."""
+    from ray._private import worker
+
+    usual = worker.print_to_stdstream
+    worker.print_to_stdstream = lambda notice, **_: log.info("Ray: %s", " ".join(notice["lines"]))
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = usual
 
 
 def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
     """Connect to a cluster or start one here, which a busy machine may need a second try for."""
     for last in (False, True):
         try:
-            with _importable(), _without_dashboard():
+            with _importable(), _without_watchers():
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
         except Exception as error:
             ray.shutdown()
@@ -194,19 +214,24 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _without_dashboard() -> Iterator[None]:
-    """Have Ray start no dashboard: it asks the metadata servers of three clouds, also where it is to report nothing.
+def _without_watchers() -> Iterator[None]:
+    """Have Ray start no dashboard, log monitor and autoscaler, which cost seconds and do nothing on one machine.
 
-    include_dashboard=False leaves out its pages alone. Ray goes on without one, as where it cannot be started.
+    The dashboard asks the metadata servers of three clouds, also where it is to report nothing; include_dashboard=False
+    leaves out its pages alone. Ray goes on without them, as where they cannot be started.
     """
-    from ray._private import services
+    from ray._private import node, services
 
-    start = services.start_api_server
-    services.start_api_server = lambda *_, **__: (None, None)
+    watchers: dict[tuple[Any, str], Any] = {(services, "start_api_server"): (None, None)}
+    watchers |= {(node.Node, name): None for name in ("start_log_monitor", "start_monitor")}
+    usual = {place: getattr(*place) for place in watchers}
+    for place, started in watchers.items():
+        setattr(*place, lambda *_, started=started, **__: started)
     try:
         yield
     finally:
-        services.start_api_server = start
+        for place, start in usual.items():
+            setattr(*place, start)
 
 
 @contextlib.contextmanager

@@ -1,10 +1,11 @@
 """The scheduler: which task of which video runs next, on which worker.
 
 Each video's tasks run in order, several videos side by side, so that no worker is idle. Both engines come through here:
-the local one (local.py) with all videos and all workers, an actor of Ray's (ray.py) with a few videos and one worker.
+the local one (local.py) with all videos and all workers, an actor of Ray's (actors.py) with a few and one worker.
 
-    Scheduler.run: opens videos, fetches their files (Fetcher), asks each for its next task (OpenVideo), submits that to
-    a free worker (pool.py), and records what came of it in OUT (store/results.py).
+    Scheduler.add: opens a video, whose files are fetched (Fetcher).
+    Scheduler.step: asks each for its next task (OpenVideo), submits that to a free worker (pool.py), and records what
+    came of it in OUT (store/results.py).
 """
 
 import shutil
@@ -24,6 +25,7 @@ from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.remote import RemotePath
+from stepline.remote.retry import OutOfReachError
 from stepline.remote.settings import MIB, RemoteSettings
 
 FILE_POLL_INTERVAL = 0.02  # seconds to wait while a file is on its way and every worker is free
@@ -47,6 +49,7 @@ class OpenVideo:
         self.failures: dict[str, StageFailure] = {}
         self.states: dict[str, TaskState] = {task.stage: self._stored(results, task, retry) for task in self.tasks}
         self.worked = False  # a task of it ran
+        self.withdrawn = False  # another one does it: no further task is begun
 
     def _stored(self, results: ResultStore, task: StageTask, retry: bool) -> TaskState:
         """Return the state of a task after earlier runs; one that the recipe itself left out is never retried."""
@@ -62,7 +65,7 @@ class OpenVideo:
 
     def next_task(self, *, ahead: bool = False) -> StageTask | None:
         """Return the task that may run now. ahead: also one whose turn has not come, but whose needs are done."""
-        for task in self.tasks:
+        for task in () if self.withdrawn else self.tasks:
             state = self.states[task.stage]
             if state == "failed" or (state == "running" and not ahead):
                 return None
@@ -96,7 +99,7 @@ class OpenVideo:
         """Tell whether there is nothing left to do."""
         if "running" in self.states.values():
             return False
-        return self.failure is not None or all(state == "done" for state in self.states.values())
+        return self.withdrawn or self.failure is not None or all(state == "done" for state in self.states.values())
 
     def files(self) -> frozenset[str]:
         """Return what must be at hand for the tasks that may still run."""
@@ -197,11 +200,15 @@ def file_urls(item: VideoItem) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class FinishedVideo:
-    """A video that nothing is left to do for. failure: the first; worked: it took work in this run."""
+    """A video that nothing is left to do for. failure: the first; worked: it took work in this run.
+
+    withdrawn: it was given up before its end, since another actor does it.
+    """
 
     item: VideoItem
     failure: StageFailure | None
     worked: bool
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,6 +224,16 @@ class Phase:
     retry: bool = False
     on_finished: Callable[[FinishedVideo], None] = lambda finished: None  # noqa: ARG005
     failures_in_a_row: Counter[str] = field(default_factory=Counter)
+
+    def count_in_a_row(self, stage: str, failure: StageFailure | None) -> None:
+        """Raise SteplineError where a stage fails for video after video, as when a server it asks is down."""
+        if failure is None or failure.kind == "left out":
+            self.failures_in_a_row[stage] = 0
+            return
+        self.failures_in_a_row[stage] += 1
+        if (count := self.failures_in_a_row[stage]) >= self.plan.recipe.limits.in_a_row:
+            what = f"stage {stage} failed for {count} videos in a row, the last with: {failure.reason}"
+            raise SteplineError(f"{what}; cure it and give --retry-failed, or raise limits.in_a_row")
 
 
 def worker_setup(phase: Phase) -> WorkerSetup:
@@ -243,6 +260,8 @@ class Scheduler:
         self._on_gpu = {name for name in phase.stages if devices and stages[name].gpu(recipe)}
         self._phase = phase
         self._most_open = engine.ahead * workers  # videos open at once
+        self._open: dict[str, OpenVideo] = {}
+        self._awaits_file = False
         self._fetcher = Fetcher(scratch, engine.cache * MIB, phase.plan.recipe.places)
         self._pool = WorkerPool(worker_setup(phase), workers, run_log, scratch, devices)
 
@@ -251,35 +270,45 @@ class Scheduler:
 
         Raises SteplineError where the run must end; what was finished is kept.
         """
-        self._items, self._items_left = iter(items), True
-        self._open: dict[str, OpenVideo] = {}
-        self._awaits_file = False
+        left = iter(items)
         while True:
-            self._open_videos()
-            if not self._open and not self._items_left:
+            while len(self._open) < self._most_open and (item := next(left, None)) is not None:
+                self.add(item)
+            if not self._open:
                 return
-            self._submit_tasks()
-            for outcome in self._pool.wait(FILE_POLL_INTERVAL if self._awaits_file else POLL_INTERVAL):
-                self._record(outcome.request.task, outcome.failure)
+            self.step()
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether a video is open."""
+        return bool(self._open)
+
+    def add(self, item: VideoItem) -> None:
+        """Open a video; one with nothing to do is finished at once."""
+        phase = self._phase
+        video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
+        if video.finished:
+            phase.on_finished(FinishedVideo(video.item, video.failure, video.worked))
+        else:
+            self._open[item.id] = video
+
+    def withdraw(self, identity: str, *, begun: bool) -> None:
+        """Give a video up that another actor does, after its present task. begun: also where a task of it ran."""
+        video = self._open.get(identity)
+        if video is not None and (begun or not video.worked):
+            video.withdrawn = True
+            self._close_if_finished(video)
+
+    def step(self) -> None:
+        """Submit the tasks that can be, wait a little, and record those that came to an end."""
+        self._submit_tasks()
+        for outcome in self._pool.wait(FILE_POLL_INTERVAL if self._awaits_file else POLL_INTERVAL):
+            self._record(outcome.request.task, outcome.failure)
 
     def close(self) -> None:
         """End the workers and remove what was fetched."""
         self._pool.close()
         self._fetcher.close()
-
-    def _open_videos(self) -> None:
-        """Open videos up to the bound; those with nothing to do are finished at once."""
-        while self._items_left and len(self._open) < self._most_open:
-            item = next(self._items, None)
-            if item is None:
-                self._items_left = False
-                return
-            phase = self._phase
-            video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
-            if video.finished:
-                phase.on_finished(FinishedVideo(video.item, video.failure, video.worked))
-            else:
-                self._open[item.id] = video
 
     def _submit_tasks(self) -> None:
         """Give every free worker a task, as far as there are any; note whether one still waits for a file."""
@@ -318,9 +347,10 @@ class Scheduler:
         try:
             files = self._fetcher.local_files(video.item, video.files_of(task))
         except SteplineError as error:
-            if disk_is_full(error):  # no fault of the video
-                raise
             addresses = [RemotePath(url).display_url for url in file_urls(video.item).values()]
+            on_the_web = any(address.startswith("http") for address in addresses)  # each may have a host of its own
+            if disk_is_full(error) or (isinstance(error, OutOfReachError) and not on_the_web):  # no fault of the video
+                raise
             reason = portable_reason(str(error), addresses, video.item.id)
             self._record(task, StageFailure(video.item.id, task.stage, "error", reason))
             return None
@@ -335,21 +365,16 @@ class Scheduler:
             phase.results.mark_done(stage, task.key)
         else:
             failure = phase.results.add_failure(stage, task.key, failure)
-        self._raise_after_failures_in_a_row(task, failure)
+        phase.count_in_a_row(task.stage, failure)
         video.record(task, failure)
-        if video.finished:
-            del self._open[task.item.id]
-            phase.on_finished(FinishedVideo(video.item, video.failure, video.worked))
-        if video.finished or not video.files():
+        self._close_if_finished(video)
+        if not video.files():
             self._fetcher.release(video.item)
 
-    def _raise_after_failures_in_a_row(self, task: StageTask, failure: StageFailure | None) -> None:
-        """Raise SteplineError where a stage fails for video after video, as when a server it asks is down."""
-        count = self._phase.failures_in_a_row
-        if failure is None or failure.kind == "left out":
-            count[task.stage] = 0
-            return
-        count[task.stage] += 1
-        if count[task.stage] >= self._phase.plan.recipe.limits.in_a_row:
-            what = f"stage {task.stage} failed for {count[task.stage]} videos in a row, the last with: {failure.reason}"
-            raise SteplineError(f"{what}; cure it and give --retry-failed, or raise limits.in_a_row")
+    def _close_if_finished(self, video: OpenVideo) -> None:
+        """Tell of a video where nothing is left to do, and let its files go."""
+        if video.finished:
+            del self._open[video.item.id]
+            self._fetcher.release(video.item)
+            withdrawn = video.withdrawn and video.failure is None and "waiting" in video.states.values()
+            self._phase.on_finished(FinishedVideo(video.item, video.failure, video.worked, withdrawn))

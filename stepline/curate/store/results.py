@@ -16,10 +16,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.curate.stage import Stage, StageFailure
-from stepline.curate.store.manifests import KeySet, disk_keys, save_store_keys
+from stepline.curate.stage import DATASET, Stage, StageFailure
+from stepline.curate.store.manifests import MANIFESTS, KeySet, disk_keys, save_store_keys
 from stepline.errors import StoreError
 from stepline.limits import parse_json
+from stepline.storage import PARTIAL
 from stepline.weights import cache_folder
 
 if TYPE_CHECKING:
@@ -36,6 +37,23 @@ def result_path(stage: Stage, key: str) -> str:
 def failure_path(stage: Stage, key: str) -> str:
     """Return where a failure lies below OUT."""
     return f"{FAILURES}/{stage.name}/{key}.json"
+
+
+def remove_partials(out: "RemotePath") -> None:
+    """Remove what killed processes left half-written on a disk; nobody else ever reads it."""
+    if out.local is None:
+        return
+    for place in (
+        "",
+        f"{CELLS}/*/*/",
+        f"{FAILURES}/*/",
+        f"{STAGES}/*/",
+        f"{DATASET}/**/",
+        "features/",
+        f"{MANIFESTS}/",
+    ):
+        for partial in out.local.glob(f"{place}.*{PARTIAL}*"):
+            partial.unlink(missing_ok=True)
 
 
 class ResultStore:

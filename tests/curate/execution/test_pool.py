@@ -54,11 +54,12 @@ def test_only_a_fresh_process_tells_that_a_video_is_to_blame(pool, death, kind, 
     assert pool._outcome_of(FakeWorker(request_count=1), death).failure == StageFailure("a", "read", kind, reason)
 
 
-def test_a_hang_is_told_at_once_and_a_kill_from_outside_only_after_some(pool):
+@pytest.mark.parametrize("code", [-9, -15], ids=["kill", "a machine that goes down"])
+def test_a_hang_is_told_at_once_and_a_kill_from_outside_only_after_some(pool, code):
     assert pool._outcome_of(FakeWorker(request_count=2), WorkerDeath(-9, "time")).failure.kind == "hang"
     for _ in range(OUTSIDE_KILLS - 1):
-        assert pool._outcome_of(FakeWorker(request_count=1), WorkerDeath(-9, None)) is None
-    assert pool._outcome_of(FakeWorker(request_count=1), WorkerDeath(-9, None)).failure.kind == "memory"
+        assert pool._outcome_of(FakeWorker(request_count=1), WorkerDeath(code, None)) is None
+    assert pool._outcome_of(FakeWorker(request_count=1), WorkerDeath(code, None)).failure.kind == "memory"
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,19 @@ import contextlib
 import gc
 import json
 import warnings
+from collections import Counter
 
 import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.execution import ray as ray_engine
-from stepline.curate.execution.ray import actor_groups, run_on_ray
+from stepline.curate.execution.ray import run_on_ray, stages_by_actor
 from stepline.curate.execution.scheduler import Phase
 from stepline.curate.plan import Plan
 from stepline.curate.settings import EngineSettings
 from stepline.curate.stage import resolve_stages
 from stepline.curate.store.results import ResultStore
+from stepline.curate.store.run_log import read_timings
 from stepline.errors import SteplineError
 from stepline.remote import RemotePath
 
@@ -28,6 +29,15 @@ def tree(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
 
 
+def stored_bytes(ray):
+    """What a cluster's object stores hold, and have ever held since it was started."""
+    from ray._private.internal_api import node_stats
+
+    (node,) = ray.nodes()
+    stats = node_stats(node["NodeManagerAddress"], node["NodeManagerPort"]).store_stats
+    return stats.object_store_bytes_used + stats.cumulative_created_bytes
+
+
 @pytest.fixture(scope="module")
 def ray_here(tmp_path_factory):
     """One Ray on this machine for all tests of the module: it takes seconds to start."""
@@ -36,7 +46,7 @@ def ray_here(tmp_path_factory):
 
     with contextlib.ExitStack() as held:
         try:
-            ray, why = held.enter_context(cluster(Plan(recipe(engine="ray"), {}, {}))), ""
+            ray, why = held.enter_context(cluster(Plan(recipe(engine="ray", workers=2), {}, {}))), ""
         except SteplineError as error:  # Ray gives its processes 30 s, which a machine with much else to do exceeds
             ray, why = None, str(error)
         with warnings.catch_warnings():  # of processes that Ray has left behind
@@ -54,27 +64,41 @@ def test_both_engines_give_the_same_bytes(tmp_path, ray_here, monkeypatch, stage
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     items = videos(tmp_path / "in", TEXTS)
     named = [name for name in STAGES if name in stages]
-    held, mapped_dataset = [], ray_engine._mapped_dataset
-    monkeypatch.setattr(ray_engine, "MOST_ROWS", 4)
-    monkeypatch.setattr(
-        ray_engine,
-        "_mapped_dataset",
-        lambda ray, phase, rows: held.append(len(rows)) or mapped_dataset(ray, phase, rows),
-    )
     for engine in ("local", "ray"):
         outcome = run_recipe(RunRequest(recipe(engine=engine, stages=named), str(tmp_path / engine), STAGES), items)
         found = [(failure.id, failure.kind) for failure in outcome.failures]
         assert found == [("bad", "error"), ("crash", "crash"), ("quiet", "left out")]
-    assert held[:2] == [4, 2]
+    assert stored_bytes(ray_here) < 100  # Ray's own three objects, of eight bytes each
     assert tree(tmp_path / "local") == tree(tmp_path / "ray")
     assert json.loads((tmp_path / "ray/dataset/dataset.json").read_text())["videos"].keys() == {"a", "b", "c"}
 
 
+def test_a_video_that_hangs_on_one_actor_is_done_by_another(tmp_path, ray_here, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    texts = dict.fromkeys("bcdefgh", "one two") | {"a": f"stall {tmp_path / 'begun'}"}
+    items = videos(tmp_path / "in", texts)
+    outcome = run_recipe(
+        RunRequest(recipe(engine="ray", workers=2, seconds=500.0), str(tmp_path / "out"), STAGES), items
+    )
+    assert outcome.failures == ()
+    lines = list(read_timings(RemotePath(str(tmp_path / "out"))))
+    begun = Counter(line["id"] for line in lines if line["event"] == "start" and line["stage"] == "read")
+    assert begun == Counter([*texts, "a"])
+    assert not any(path.name.startswith(".") for path in (tmp_path / "out" / "cells").rglob("*"))
+
+
+def test_what_ends_a_run_ends_it_in_one_line_on_ray_too(tmp_path, ray_here, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    items = videos(tmp_path / "in", {"a": "one", "b": "model"})
+    with pytest.raises(SteplineError, match="^stage read: no weights; install some$"):
+        run_recipe(RunRequest(recipe(engine="ray"), str(tmp_path / "out"), STAGES), items)
+
+
 def test_stages_that_can_use_a_gpu_have_actors_of_their_own():
     stages = [STAGES[name] for name in ("read", "count", "double", "share")]
-    assert actor_groups(stages, recipe()) == [(("read", "count", "double", "share"), 0.0)]
+    assert stages_by_actor(stages, recipe()) == [(("read", "count", "double", "share"), 0.0)]
     shared = recipe().model_copy(update={"engine": EngineSettings(gpus=0.5)})
-    assert actor_groups(stages, shared) == [(("read", "count"), 0.0), (("double",), 0.5), (("share",), 0.0)]
+    assert stages_by_actor(stages, shared) == [(("read", "count"), 0.0), (("double",), 0.5), (("share",), 0.0)]
 
 
 def test_videos_that_are_finished_need_no_actor(tmp_path, monkeypatch):

@@ -1,0 +1,258 @@
+"""The actors of the Ray engine, and which of them holds which video.
+
+The driver gives each actor a few videos at a time. An item and what became of it travel inside the call, a few hundred
+bytes, so that Ray's object store stays empty; results go to OUT. A video whose actor is lost is given to another one,
+which finds there what was finished of it. At the end idle actors take second copies, and the first to finish wins.
+"""
+
+import contextlib
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from stepline.curate.execution.local import scratch_folder
+from stepline.curate.execution.messages import LONGEST_REASON
+from stepline.curate.execution.scheduler import FinishedVideo, Phase, Scheduler
+from stepline.curate.execution.worker import die_with
+from stepline.curate.plan import Plan
+from stepline.curate.stage import VideoItem
+from stepline.curate.store.results import ResultStore
+from stepline.curate.store.run_log import RunLog
+from stepline.errors import SteplineError
+from stepline.remote import RemotePath
+
+MOST_FAILED_STARTS = 5  # actors in a row that may end before they are ready
+MOST_LOSSES = 10  # actors that may be lost with the same video before the run ends
+END_SECONDS = 10.0  # to wait for actors that end their workers and their log
+
+
+class Actor:
+    """Does some stages of the videos that it is given, in a worker process of its own, whose models stay loaded."""
+
+    def __init__(self, plan: Plan, url: str, stages: tuple[str, ...], retry: bool, device: str | None = None) -> None:
+        """device: for stages that use a GPU, of which Ray shows an actor its own alone; None: it asked for none."""
+        die_with(os.getppid())  # the node's own process; one that Ray forgets would go on for a while
+        self._until_end = contextlib.ExitStack()
+        out = RemotePath(url, plan.recipe.places)
+        scratch = self._until_end.enter_context(scratch_folder())
+        run_log = self._until_end.enter_context(contextlib.closing(RunLog(out)))
+        self._replies: dict[str, Future[FinishedVideo]] = {}
+        phase = Phase(plan, ResultStore(out, listed=False), stages, retry, self._finish)
+        devices = [device] if device else []
+        self._scheduler = Scheduler(phase, 1, scratch, run_log, devices)
+        self._until_end.callback(self._scheduler.close)
+        self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._end: Future[None] = Future()  # of the thread, with what ended it
+        threading.Thread(target=self._work, daemon=True, name="scheduler").start()
+
+    def ready(self) -> bool:
+        """Tell that it has started."""
+        return True
+
+    def do(self, item: VideoItem) -> FinishedVideo:
+        """Return what became of a video. Raises SteplineError where the run must end."""
+        reply: Future[FinishedVideo] = Future()
+        self._commands.put(partial(self._add, item, reply))
+        either: list[Future[Any]] = [reply, self._end]
+        wait(either, return_when=FIRST_COMPLETED)
+        if not reply.done():
+            self._end.result()
+        return reply.result()
+
+    def withdraw(self, identity: str, *, begun: bool) -> None:
+        """Give a video up that another actor does. begun: also where a task of it ran."""
+        self._commands.put(partial(self._scheduler.withdraw, identity, begun=begun))
+
+    def close(self) -> None:
+        """End its worker and its log; what is under way is given up."""
+        self._commands.put(None)
+        self._end.exception()
+
+    def _add(self, item: VideoItem, reply: "Future[FinishedVideo]") -> None:
+        self._replies[item.id] = reply
+        self._scheduler.add(item)
+
+    def _finish(self, video: FinishedVideo) -> None:
+        self._replies.pop(video.item.id).set_result(video)
+
+    def _work(self) -> None:
+        try:
+            with self._until_end:
+                while self._run_commands():
+                    self._scheduler.step()
+            self._end.set_result(None)
+        except BaseException as error:  # noqa: BLE001 (whatever it is, those who wait are told it)
+            self._end.set_exception(error)
+
+    def _run_commands(self) -> bool:
+        """Do what is asked, and wait for it while there is no video; tell whether to go on."""
+        while not self._scheduler.is_busy or not self._commands.empty():
+            command = self._commands.get()
+            if command is None:
+                return False
+            command()
+        return True
+
+
+@dataclass(eq=False)
+class StartedActor:
+    """An actor as the driver sees it. videos: those that it holds."""
+
+    handle: Any
+    ready: bool = False
+    videos: "list[HeldVideo]" = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class HeldVideo:
+    """A video that a group works on. actors: that hold it, two at most; losses: of actors while they held it."""
+
+    item: VideoItem
+    actors: list[StartedActor] = field(default_factory=list)
+    losses: int = 0
+    done: bool = False
+
+
+class ActorGroup:
+    """Actors that do the same stages: which are there, which video each holds, which videos wait.
+
+    start: makes an actor and returns its handle. most, fewest: actors; ahead: videos that one holds at once.
+    """
+
+    def __init__(self, ray: Any, start: Callable[[], Any], *, most: int, fewest: int, ahead: int) -> None:
+        self._ray, self._start = ray, start
+        self._most, self._fewest, self._ahead = most, min(fewest, most), ahead
+        self._actors: list[StartedActor] = []
+        self._ending: list[tuple[Any, Any]] = []  # handle, call of `close`
+        self._waiting: deque[HeldVideo] = deque()
+        self._open: dict[str, HeldVideo] = {}  # by id, in the order in which they came
+        self._failed_starts = 0
+        self.left_work = False  # an actor ended, or was lost, while it held a video
+        self.calls: dict[Any, tuple[StartedActor, HeldVideo | None]] = {}  # by Ray's reference; None: its start
+        for _ in range(self._fewest):
+            self._start_actor()
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether it holds a video."""
+        return bool(self._open)
+
+    @property
+    def room(self) -> int:
+        """Videos that it can take beyond those that it holds."""
+        return self._most * self._ahead - len(self._open)
+
+    def add(self, item: VideoItem) -> None:
+        """Take a video over."""
+        self._open[item.id] = HeldVideo(item)
+        self._waiting.append(self._open[item.id])
+
+    def hand_out(self, most: int | None, *, more: bool) -> None:
+        """Give up to `most` waiting videos to actors, the emptiest first, and start as many actors as have work.
+
+        more: whether further videos may come; where none do, idle actors take copies, or end.
+        """
+        waiting = len(self._waiting)
+        for _ in range(waiting if most is None else min(most, waiting)):
+            free = (actor for actor in self._actors if actor.ready and len(actor.videos) < self._ahead)
+            actor = min(free, key=lambda actor: len(actor.videos), default=None)
+            if actor is None:
+                break
+            self._give(actor, self._waiting.popleft())
+        wanted = max(self._fewest if more else 0, len(self._open) if self._waiting else 0)
+        for _ in range(min(self._most, wanted) - len(self._actors)):
+            self._start_actor()
+        if not more and not self._waiting:
+            for idle in [actor for actor in self._actors if not actor.videos]:
+                self._copy_or_end(idle)
+
+    def take(self, call: Any) -> FinishedVideo | None:
+        """Take what a call came to; return the video that it finished, if it was the first to.
+
+        Raises SteplineError where the run must end.
+        """
+        actor, video = self.calls.pop(call)
+        reply = None
+        try:
+            reply = self._ray.get(call)
+        except self._ray.exceptions.RayActorError as error:
+            self._lose(actor, video, error)
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, SteplineError):
+                raise SteplineError(str(error.cause)) from error
+            raise
+        if video is None:
+            actor.ready = reply is not None
+            self._failed_starts = 0 if actor.ready else self._failed_starts
+            return None
+        actor.videos.remove(video)
+        video.actors.remove(actor)
+        if isinstance(reply, FinishedVideo) and not (video.done or reply.withdrawn):
+            video.done = True
+            del self._open[video.item.id]
+            for other in video.actors:
+                other.handle.withdraw.remote(video.item.id, begun=True)
+            return reply
+        if not (video.done or video.actors):
+            self._waiting.appendleft(video)
+        return None
+
+    def close(self) -> None:
+        """End all actors."""
+        for actor in list(self._actors):
+            self._end(actor)
+        if self._ending:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                calls = [call for _, call in self._ending]
+                self._ray.wait(calls, num_returns=len(calls), timeout=END_SECONDS)
+        for handle, _ in self._ending:
+            self._ray.kill(handle)
+
+    def _start_actor(self) -> None:
+        started = StartedActor(self._start())
+        self._actors.append(started)
+        self.calls[started.handle.ready.remote()] = (started, None)
+
+    def _give(self, actor: StartedActor, video: HeldVideo) -> None:
+        actor.videos.append(video)
+        video.actors.append(actor)
+        self.calls[actor.handle.do.remote(video.item)] = (actor, video)
+
+    def _copy_or_end(self, idle: StartedActor) -> None:
+        """Give an actor a copy of what another one holds, the last one that was handed out first; else end it."""
+        video = next((video for video in reversed(self._open.values()) if len(video.actors) == 1), None)
+        if video is None or not idle.ready:
+            self._end(idle)
+            return
+        video.actors[0].handle.withdraw.remote(video.item.id, begun=False)
+        self._give(idle, video)
+
+    def _lose(self, actor: StartedActor, video: HeldVideo | None, error: Exception) -> None:
+        """Forget an actor that is lost, or out of reach, which is then ended. Raises SteplineError if that goes on."""
+        said = next((line for line in reversed(str(error).splitlines()) if line.strip()), "").strip()[:LONGEST_REASON]
+        if actor in self._actors:
+            self._actors.remove(actor)
+            self.left_work = True
+            self._ray.kill(actor.handle)
+        if video is not None:
+            video.losses += 1
+            if video.losses == MOST_LOSSES:
+                what = f"{video.item.id}: {MOST_LOSSES} actors were lost with it, the last so: {said}"
+                raise SteplineError(f"{what}; see to the memory of their nodes, or leave it out")
+            return
+        self._failed_starts += 1
+        if self._failed_starts == MOST_FAILED_STARTS:
+            raise SteplineError(
+                f"{MOST_FAILED_STARTS} actors in a row did not start, the last so: {said}; see Ray's log"
+            )
+
+    def _end(self, actor: StartedActor) -> None:
+        self._actors.remove(actor)
+        self.left_work = self.left_work or bool(actor.videos)
+        self._ending.append((actor.handle, actor.handle.close.remote()))
