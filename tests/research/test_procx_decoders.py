@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from research.procx.decoders import CHOICES, COVERS, DecoderStudy, as_markdown, place_scores, placed, stretched
 from research.procx.rows import ProcxSize
@@ -33,9 +34,12 @@ def test_every_choice_sees_the_same_proposals():
     assert given["surest, stretched"]["a"] == [(0.0, 10.0, ""), (10.0, 20.0, "")]
     whole = given["tile of true count, cover 4"]["a"]
     assert (whole[0][0], whole[0][1], whole[1][1]) == (0.0, whole[1][0], 20.0)
-    scores = place_scores({"a": [(0.0, 10.0, "x"), (10.0, 20.0, "y")]}, given["surest"])
-    assert 0 < scores["SODA-D"] < 100
-    assert place_scores({"a": [(0.0, 10.0, "x"), (10.0, 20.0, "y")]}, given["surest, stretched"])["SODA-D"] > 99.9
+    truth = {"a": [(0.0, 10.0, "x"), (10.0, 20.0, "y")], "b": [(0.0, 20.0, "z")]}
+    more = {name: each | {"b": [(0.0, 20.0, "")]} for name, each in given.items()}
+    scores = place_scores(truth, more["surest, stretched"], more["surest"])
+    assert scores["SODA-D"] == pytest.approx(100.0)
+    assert scores["gain"] == pytest.approx(5.0)  # .9 in one of two videos
+    assert scores["low"] < 0 < scores["high"]
 
 
 def test_a_network_is_scored_once(tmp_path):
