@@ -1,13 +1,15 @@
-"""The memory that each trainer and `refine` need at NaSVA's 340,000 videos, all of them gone through.
+"""The memory that each trainer and `refine` need at NaSVA's 340,000 videos, all videos gone through.
 
-    python benchmarks/training_memory.py [nasva procx wys2 refine]    # writes benchmarks/results/training_memory.json
+    python benchmarks/training_memory.py            # two sizes, and the line through them at 340,000
+    python benchmarks/training_memory.py --whole    # 340,000 as well: half an hour of CPU
 
 Records of 100 sentences and 10 steps of their own, made as they are read, and the indexes of their features, texts and
 digests as a store's would lie in memory; rows are drawn when they are read, 20 of 16 numbers a video, for what is read
 of them is gone after each batch, and networks are as small. `nasva` learns steps and narrations, `procx` steps, `wys2`
 has all videos as unlabelled clips (5 a video: the number of clips changes nothing, unlabelled_memory.py), `refine`
 labels all videos by two untrained teachers and gathers their narrations. Each size runs in a process of its own;
-counted are the most that it has held (ru_maxrss, with Python, torch and all else), and CPU seconds.
+counted are the most that it has held (ru_maxrss, with Python, torch and all else), and CPU seconds. Results:
+benchmarks/results/training_memory.json.
 """
 
 import argparse
@@ -48,7 +50,7 @@ from stepline.wys2.train import ValidationClips, choose_clips, train_detector
 from stepline.wys2.unlabelled import ClipStream
 
 OUT = Path(__file__).resolve().parent / "results" / "training_memory.json"
-WHOLE, PART = 340_000, 34_000
+WHOLE, SIZES = 340_000, (500, 4_000)
 WIDTH, ROWS, SENTENCES, STEPS = 16, 20, 100, 10
 STEPS_TAKEN = 3  # of the trainings; every one holds one batch
 VERBS = ("chop", "fold", "whisk", "spread", "boil", "fry", "cut", "pour")
@@ -104,6 +106,10 @@ class DrawnStore(FeatureStore):
             for number, id in enumerate(ids)
         }
         self._kind, self._known = kind, dict[str, Digests]()
+
+    def forget_texts(self) -> None:
+        """Let go of the digests."""
+        self._known.clear()
 
     def matrix(self, id: str, rows: slice = slice(None)) -> Matrix:
         """Return rows that differ from video to video."""
@@ -195,7 +201,7 @@ def refine(videos: int, folder: Path) -> None:
     training.run()
 
 
-TRAINERS = {"nasva": nasva, "procx": procx, "wys2": wys2, "refine": refine}
+TRAINERS = {"refine": refine, "nasva": nasva, "procx": procx, "wys2": wys2}
 
 
 def measure(name: str, videos: int) -> dict[str, float]:
@@ -210,7 +216,7 @@ def measure(name: str, videos: int) -> dict[str, float]:
 def main() -> None:
     """Print and keep what each trainer holds at a tenth and at the whole."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("trainers", nargs="*", default=[*TRAINERS])
+    parser.add_argument("--whole", action="store_true")
     parser.add_argument("--one", choices=TRAINERS)
     parser.add_argument("--videos", type=int, default=WHOLE)
     chosen = parser.parse_args()
@@ -220,14 +226,20 @@ def main() -> None:
                 TRAINERS[chosen.one](chosen.videos, Path(scratch))
             except EnoughError:
                 used = resource.getrusage(resource.RUSAGE_SELF)
-                row = {"videos": chosen.videos, "GiB": round(used.ru_maxrss / 2**20, 2)}
+                row = {"videos": chosen.videos, "MiB": round(used.ru_maxrss / 1024, 1)}
                 print(json.dumps(row | {"cpu_seconds": round(used.ru_utime + used.ru_stime)}))
         return
-    told = json.loads(OUT.read_text()) if OUT.exists() else {}
-    for size in (PART, WHOLE):
-        for name in chosen.trainers:
-            told.setdefault(name, {})[str(size)] = measure(name, size)
-            OUT.write_text(json.dumps(told, indent=1) + "\n")
+    told: dict[str, dict[str, object]] = {}
+    for name in TRAINERS:
+        rows = [measure(name, size) for size in (*SIZES, *[WHOLE] * chosen.whole)]
+        each = (rows[1]["MiB"] - rows[0]["MiB"]) / (SIZES[1] - SIZES[0])
+        line = (rows[0]["MiB"] + each * (WHOLE - SIZES[0])) / 1024
+        told[name] = {
+            "rows": rows,
+            "bytes a video": round(each * 2**20),
+            f"GiB at {WHOLE}, by the line": round(line, 2),
+        }
+        OUT.write_text(json.dumps(told, indent=1) + "\n")
 
 
 if __name__ == "__main__":

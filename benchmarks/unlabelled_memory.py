@@ -38,8 +38,8 @@ from stepline.wys2.unlabelled import ClipStream
 OUT = Path(__file__).resolve().parent / "results" / "unlabelled_memory.json"
 WIDTH, ROWS, CLIPS = 16, 400, 110  # HowTo100M: 136 million clips in 1.2 million videos
 WHOLE = 1_240_000
-SIZES, LISTED = (500, 2_000, 8_000), (200, 800)
-MOST = 20_000  # of the reservoir, so that it is full at every size
+SIZES, LISTED = (100, 400, 1_600), (100, 400)
+MOST = 5_000  # of the reservoir, so that it is full at every size
 SENTENCES = tuple(f"now we chop the onion {number}" for number in range(CLIPS))
 STEPS = 10
 

@@ -35,7 +35,7 @@ class FrozenModel(BaseModel):
     model_config = _RULES
 
 
-@validated_dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
+@validated_dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid"))
 class Span:
     """Seconds [start, end) from the start of the video, 0 <= start < end <= 100 h."""
 

@@ -6,6 +6,7 @@ writes it whole; `FeatureStore` reads only the rows that are asked for, and keep
 """
 
 import hashlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -117,6 +118,7 @@ def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
     for row in _read_columns(folder, shard, LOCATION_COLUMNS):
         if row.pop("dtype") != DTYPE:
             raise StoreError(f"{index_path(folder, shard)}: its rows are not {DTYPE}; import the features again")
+        row["backbone"] = sys.intern(str(row["backbone"]))  # one string for a million items
         yield FeatureLocation(shard=shard, **row)  # type: ignore[arg-type]   # the columns' own types
 
 
@@ -287,6 +289,11 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         Each shard's texts are read once, in whatever order items are asked for: 8 bytes a text stay in memory.
         """
         return self._digests(self[id].shard).get(id)
+
+    def forget_texts(self) -> None:
+        """Let go of the texts and digests in memory; they are read again where somebody asks."""
+        self._texts.cache_clear()
+        self._digests.cache_clear()
 
     def _rows(self, location: FeatureLocation, rows: slice = WHOLE) -> Half:
         path = self._shard_file(location.shard)

@@ -69,6 +69,7 @@ def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "cove
 
 
 RowIndices: TypeAlias = npt.NDArray[np.int32]
+SmallIndices: TypeAlias = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 OTHER_TEXTS = "the features of its texts are of other texts"
 NO_TEXT = "it has no text"
@@ -82,8 +83,8 @@ class _PendingSample:
 
     video: str
     kind: TextKind
-    labels: RowIndices
-    rows: RowIndices
+    labels: SmallIndices
+    rows: SmallIndices
     length: int
 
 
@@ -183,6 +184,8 @@ def gather_samples(
                 continue
             flaw = part
         join.omit(labelled.kind, labelled.video, flaw)
+    for store in vectors.values():
+        store.forget_texts()
     return AlignerSamples(parts, features, vectors, settings, join.omitted)
 
 
@@ -212,7 +215,12 @@ def _labelled_part(
     if settings.unlabelled == "drop":
         with_label, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)
         rows = rows[with_label]
-    return _PendingSample(labelled.video, labelled.kind, labels, rows, length)
+    return _PendingSample(labelled.video, labelled.kind, _small(labels), _small(rows), length)
+
+
+def _small(indices: RowIndices) -> SmallIndices:
+    """Return indices in half the bytes, where they are no greater than fits: a dataset has a hundred million."""
+    return indices.astype(np.int16) if indices.max() <= np.iinfo(np.int16).max else indices
 
 
 def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:

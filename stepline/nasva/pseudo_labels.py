@@ -137,7 +137,7 @@ def cosine_similarity(video: Matrix, text: Matrix) -> Matrix:
     return np.asarray(text @ video.T / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StepVideo:
     """A video and the steps written for it; said: where each of the K is said, None where nobody says it.
 
@@ -168,23 +168,26 @@ def step_samples(
     videos: Sequence[StepVideo], labels: Sequence[StepSpans], *, keep_all: bool = False
 ) -> LazySamples[Sample]:
     """Return the steps as training samples: those with a label, or all; a video without any is left out."""
-    chosen = []
-    for video, places in zip(videos, labels, strict=True):
-        texts = [text for text, span in enumerate(places) if keep_all or span is not None]
-        if texts:
-            chosen.append((video, texts, [[span] if (span := places[text]) is not None else [] for text in texts]))
+    pairs = zip(videos, labels, strict=True)
+    chosen = [
+        (video, places) for video, places in pairs if (keep_all and places) or any(span is not None for span in places)
+    ]
 
     def make(index: int) -> Sample:
-        video, texts, spans = chosen[index]
+        video, places = chosen[index]
+        texts = [text for text, span in enumerate(places) if keep_all or span is not None]
+        spans = [[span] if (span := places[text]) is not None else [] for text in texts]
         features, vectors = video.read()
         return labelled_sample(video.id, features, vectors[texts], spans, ordered=True)
 
-    return LazySamples(make, [video.rows for video, _, _ in chosen], [video.shard for video, _, _ in chosen])
+    return LazySamples(make, [video.rows for video, _ in chosen], [video.shard for video, _ in chosen])
 
 
 def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
     """Return all steps of all videos as samples without a label, for a network to place."""
-    return step_samples([*videos], [(None,) * len(video.said) for video in videos], keep_all=True)
+    longest = (None,) * max((len(video.said) for video in videos), default=0)
+    nowhere = [longest[:count] for count in range(len(longest) + 1)]  # one for all videos of as many steps
+    return step_samples(videos, [nowhere[len(video.said)] for video in videos], keep_all=True)
 
 
 def concatenate_samples(first: LazySamples[Sample], others: Sequence[Sample]) -> LazySamples[Sample]:

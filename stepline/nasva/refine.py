@@ -99,6 +99,7 @@ def refine_dataset(
     excluded = read_excluded(sources.excluded)
     reading = _VideoReader(features, vectors, settings, excluded)
     videos = [video for record in read_records(sources.dataset) if (video := reading.take(record)) is not None]
+    vectors.forget_texts()
     omitted, narrations = tuple(reading.omitted), None
     if sources.narrations is not None:
         texts = partial(read_labelled_texts, sources.narrations, "narration")
