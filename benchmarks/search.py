@@ -53,7 +53,7 @@ PLACES = ("in the bowl", "on the bench", "with a spatula", "under the sink", "un
 QUERIES = ("fold the egg whites", "how to fix a wire under the sink", "stir until smooth", "drill the board by hand")
 PER_RECORD, SLACK = 100, 3.0  # steps; seconds
 FIRST_SEED, SPOKEN = 200, 5.0  # of scripts; s that a sentence takes
-MADE = 200  # queries of made words
+MADE, MADE_SEED = 200, 17  # queries of made words; not those that the search itself compares with
 OTHER_THINGS = (
     "interest rates of the central bank", "who won the football final", "compile a kernel module", "ticket to the moon",
     "divorce lawyer", "neutrino mass", "quarterly tax return", "poems about autumn", "rebase a git branch",
@@ -177,21 +177,11 @@ def shares(folder: Path, questions: Sequence[Question], floors: Sequence[float])
         ranks = [[right(moment) for moment in index.search(text)] for text, right in questions]
         row = {"least likeness": floor, "steps": len(ranks)}
         row |= {name: float(np.mean([any(right[:n]) for right in ranks])) for name, n in (("first", 1), ("five", 5))}
-        for name, queries in (("made words", made_words(MADE)), ("other things", OTHER_THINGS)):
+        for name, queries in (("made words", search.made_words(MADE, MADE_SEED)), ("other things", OTHER_THINGS)):
             row[f"{name}, no answer"] = float(np.mean([not index.search(query) for query in queries]))
         rows.append({name: round(value, 3) for name, value in row.items()})
     index.close()
     return rows
-
-
-def made_words(count: int) -> list[str]:
-    """Return queries of one to four words that no language has."""
-    rng = np.random.default_rng(17)
-
-    def word() -> str:
-        return "".join(rng.choice(list(letters)) for letters in ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5))
-
-    return [" ".join(word() for _ in range(rng.integers(1, 5))) for _ in range(count)]
 
 
 def _tells(moment: Moment, places: Sequence[tuple[str, float]]) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.errors import ModelError, SettingsError, StoreError
 from stepline.limits import parse_json
@@ -29,19 +30,21 @@ from stepline.text import embed
 from stepline.weights import cache_folder
 
 MomentKind: TypeAlias = Literal["step", "sentence", "screen"]
+MomentRows: TypeAlias = tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Matrix, npt.NDArray[np.float32]]
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 
 INDEX = ".stepline-search.sqlite"  # beside the records
-FORM = 1  # of the tables below; an index of another is made anew
+FORM = 2  # of the tables below; an index of another is made anew
 RANK_DAMPING = 60  # k of reciprocal rank fusion; the paper's
 COMMON = 0.25  # share of the moments that hold a word from which it is not searched, "the" and the like
 CANDIDATES = 200  # moments of each ranking that are joined
-LEAST_LIKENESS = 0.0  # cosine of a query and a moment from which that answers by its meaning
+LEAST_LIKENESS = 0.3  # cosine of a query and a moment from which that answers by its meaning; benchmarks/search.py
+MADE_WORDS, MADE_SEED = 64, 99  # queries of words that no language has, and what draws them
 
 TABLES = """
 CREATE TABLE file (
     id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, stamp TEXT NOT NULL, video TEXT, title TEXT,
-    first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB);
+    first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB);
 CREATE TABLE moment (
     id INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES file(id), kind TEXT NOT NULL, text TEXT NOT NULL,
     start REAL, end REAL, status TEXT, score REAL, steps TEXT NOT NULL);
@@ -109,7 +112,8 @@ class SearchIndex:
         self.folder, self._embedder, self._corrections = folder, embedder, corrections
         self.path = index_path(folder)
         self._database = self._open()
-        self._rows: tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Matrix] | None = None  # ids (N,), vectors (N, D)
+        self._rows: MomentRows | None = None
+        self._made: Matrix | None = None
 
     def close(self) -> None:
         """Close the file of the index."""
@@ -160,8 +164,8 @@ class SearchIndex:
         if not terms:
             raise SettingsError(f"search {query!r}: no word in it; say what is done")
         with self._guarded():
-            likeness = self._likeness(query)
-            rankings = [self._by_words(terms), self._by_meaning(likeness)]
+            likeness, meant = self._likeness(query)
+            rankings = [self._by_words(terms), meant]
             scores: dict[int, float] = {}
             for ranking in rankings:
                 for rank, answer in enumerate(self._answers(ranking, likeness), start=1):
@@ -183,21 +187,23 @@ class SearchIndex:
         )
         return [row for (row,) in rows]
 
-    def _by_meaning(self, likeness: dict[int, float]) -> list[int]:
-        like = [row for row in likeness if likeness[row] >= LEAST_LIKENESS]
-        return sorted(like, key=lambda row: (-likeness[row], row))[:CANDIDATES]
+    def _likeness(self, query: str) -> tuple[dict[int, float], list[int]]:
+        """Return the cosine of the query and each of the moments most like it, and, best first, those that it means.
 
-    def _likeness(self, query: str) -> dict[int, float]:
-        """Return the cosine of the query and each of the moments that are most like it, and of the steps they name."""
+        Those that are less like it than LEAST_LIKENESS, or than made words are, answer nothing: so is a query in made
+        words, or about other things.
+        """
         if self._embedder is None:
-            return {}
-        ids, vectors = self._vectors()
+            return {}, []
+        ids, vectors, least = self._vectors()
         if not len(ids):
-            return {}
+            return {}, []
         scores = vectors @ self._embedder([query])[0]  # (N,)
         count = min(CANDIDATES, len(ids))
         top = np.argpartition(-scores, count - 1)[:count]
-        return {int(ids[row]): float(scores[row]) for row in top}
+        meant = [row for row in top if scores[row] >= max(LEAST_LIKENESS, least[row])]
+        meant.sort(key=lambda row: (-scores[row], ids[row]))
+        return {int(ids[row]): float(scores[row]) for row in top}, [int(ids[row]) for row in meant]
 
     def _answers(self, ranking: Sequence[int], likeness: dict[int, float]) -> list[int]:
         """Return the moments to answer with: instead of a sentence its steps, the one most like the query first."""
@@ -218,17 +224,29 @@ class SearchIndex:
         link_if_there = link if (self.folder / page).is_file() else None
         return Moment(video, title, kind, text, start, end, status, score, name, link_if_there)
 
-    def _vectors(self) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Matrix]:
-        """Return the ids (N,) of the moments, and their vectors (N, D)."""
+    def _vectors(self) -> MomentRows:
+        """Return the ids (N,) of the moments, their vectors (N, D), and how like each made words are (N,)."""
         if self._rows is None:
             rows = self._database.execute(
-                "SELECT first, count, vectors FROM file WHERE count > 0 AND vectors IS NOT NULL ORDER BY first"
+                "SELECT first, count, vectors, least FROM file WHERE count > 0 AND vectors IS NOT NULL ORDER BY first"
             ).fetchall()
-            parts = [np.frombuffer(stored, dtype=np.float16).reshape(count, -1) for _, count, stored in rows]
-            ids = [np.arange(first, first + count, dtype=np.int64) for first, count, _ in rows]
-            whole = np.concatenate(parts).astype(np.float32) if parts else np.zeros((0, 0), np.float32)
-            self._rows = (np.concatenate(ids) if ids else np.zeros(0, np.int64), whole)
+            parts = [np.frombuffer(stored, dtype=np.float16).reshape(count, -1) for _, count, stored, _ in rows]
+            ids = [np.arange(first, first + count, dtype=np.int64) for first, count, _, _ in rows]
+            least = [np.frombuffer(stored, dtype=np.float32) for _, _, _, stored in rows]
+            if not rows:
+                return np.zeros(0, np.int64), np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
+            self._rows = np.concatenate(ids), np.concatenate(parts).astype(np.float32), np.concatenate(least)
         return self._rows
+
+    def _encoded(self, texts: Sequence[str]) -> tuple[bytes, bytes] | tuple[None, None]:
+        """Return the vectors of texts as the index keeps them, and how like each the likest of made words are."""
+        if not texts or self._embedder is None:
+            return None, None
+        if self._made is None:
+            self._made = self._embedder(made_words(MADE_WORDS, MADE_SEED))  # (M, D)
+        vectors = self._embedder(texts)  # (N, D)
+        least = (vectors @ self._made.T).max(axis=1)  # (N,)
+        return vectors.astype(np.float16).tobytes(), least.astype(np.float32).tobytes()
 
     def _read(self, name: str, stamp: str) -> None:
         """Take the moments of one record into the index; a file that holds none is noted, and not read again."""
@@ -242,15 +260,15 @@ class SearchIndex:
         if record is not None:
             found, rests = moments(record, name)
         texts = [moment.text for moment in found]
-        vectors = None
-        if texts and self._embedder is not None:
-            vectors = self._embedder(texts).astype(np.float16).tobytes()
+        encoded = self._encoded(texts)
         with self._database:
             (first,) = self._database.execute("SELECT coalesce(max(id), 0) + 1 FROM moment").fetchone()
             video = (record.video.id, record.video.title or record.id) if record else (None, None)
-            row = (name, stamp, *video, first, len(found), vectors)
+            row = (name, stamp, *video, first, len(found), *encoded)
             file = self._database.execute(
-                "INSERT INTO file(name, stamp, video, title, first, count, vectors) VALUES (?, ?, ?, ?, ?, ?, ?)", row
+                "INSERT INTO file(name, stamp, video, title, first, count, vectors, least) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
             ).lastrowid
             self._database.executemany(
                 "INSERT INTO moment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -290,6 +308,16 @@ class SearchIndex:
             yield
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{self.path}: {error}; delete this index, it is made again from the records") from error
+
+
+def made_words(count: int, seed: int) -> list[str]:
+    """Return queries of one to four words that no language has, of two to four syllables each."""
+    rng = np.random.default_rng(seed)
+
+    def word() -> str:
+        return "".join(rng.choice(list(letters)) for letters in ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5))
+
+    return [" ".join(word() for _ in range(rng.integers(1, 5))) for _ in range(count)]
 
 
 def moments(record: Record, name: str) -> tuple[list[Moment], list[list[int]]]:

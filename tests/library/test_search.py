@@ -66,6 +66,11 @@ def test_a_moment_is_found_by_its_words_and_by_its_meaning(index, query, text):
     assert text in [moment.text for moment in index.search(query)]
 
 
+@pytest.mark.parametrize("query", ["fabego", "ruzo mitaka", "neutrino mass", "quarterly tax return"])
+def test_made_words_and_other_things_are_answered_by_nothing(index, query):
+    assert index.search(query) == []
+
+
 def test_an_answer_is_a_moment_with_its_verdict_and_a_link(index):
     (shown, *_) = index.search("unscrew the trap")
     assert (shown.video, shown.title, shown.kind, shown.start, shown.end) == ("sink", "A blocked sink", "step", 12, 20)
