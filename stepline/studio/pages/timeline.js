@@ -137,7 +137,8 @@ export class Timeline {
       if (![this.dragged, this.nudged].includes(step.id)) this.place(bar, step.place);
       bar.node.className = `bar-box ${step.look}${step.dashed ? " dashed" : ""}${step.kind === "avoid" ? " avoid" : ""}${step.id === current ? " chosen" : ""}`;
       bar.node.style.top = bar.ghost.style.top = `${LANE * lanes.get(step.id)}px`;
-      bar.body.firstChild.textContent = `${step.number} ${step.title}`;
+      bar.body.firstChild.textContent = step.number;
+      bar.body.lastChild.textContent = ` ${step.title}`;
       bar.body.ariaLabel = `Step ${step.number}: ${step.title}${step.dashed ? " (said, not shown)" : ""}`;
       bar.start.ariaLabel = `Start of step ${step.number}`;
       bar.end.ariaLabel = `End of step ${step.number}`;
@@ -166,7 +167,7 @@ export class Timeline {
   makeBar(id) {
     const slider = (name) => make("div", { className: `bar-${name}`, role: "slider", tabIndex: name === "body" ? 0 : -1 });
     const bar = { body: slider("body"), start: slider("start"), end: slider("end"), ghost: make("div", { className: "ghost", hidden: true }) };
-    bar.body.append(make("span"));
+    bar.body.append(make("b"), make("span"));
     bar.ghost.setAttribute("aria-hidden", "true");
     bar.node = make("div", {}, bar.body, bar.start, bar.end);
     bar.node.dataset.id = id;
