@@ -44,9 +44,10 @@ class CurveSize(UsesSize):
     """How large the experiment is; 131 videos have about 4,000 segments."""
 
     lessons: Count = 135
-    steps: Count = 100  # of every training of a summarizer
+    tests: Count = 40
+    steps: Count = 60  # of every training of a summarizer
     batch: Count = 8  # videos
-    draws: Count = 2  # of videos, where labels are few
+    draws: Count = 1  # of videos, where labels are few
     few: Count = 250  # labels
 
 
