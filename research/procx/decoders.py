@@ -82,8 +82,11 @@ def scores_of(network: ProcX, corpus: ProcxCorpus, form: Form) -> dict[str, Any]
 
 
 CHOICES: Mapping[str, DescribeSettings] = {
-    "surest": DescribeSettings(), "apart": DescribeSettings(choose="apart"), "tile": DescribeSettings(choose="tile"),
-}  # fmt: skip
+    "surest": DescribeSettings(),
+    "apart": DescribeSettings(choose="apart"),
+    "tile, cover 0": DescribeSettings(choose="tile", cover=0.0),
+    "tile, cover 1": DescribeSettings(choose="tile", cover=1.0),
+}
 
 
 def proposals_of(network: ProcX, samples: Sequence[StepSample]) -> list[Proposals]:

@@ -73,12 +73,12 @@ def test_the_count_weighs_what_is_found_against_what_is_there():
 
 
 def test_describing_takes_the_tiling_and_its_segments():
-    queries, spans = place_steps(proposals(), DescribeSettings(choose="tile"))
-    assert queries == select_proposals(proposals(), DescribeSettings(choose="tile")) == [0, 1, 3]
+    queries, spans = place_steps(proposals(), DescribeSettings(choose="tile", cover=1.0))
+    assert queries == select_proposals(proposals(), DescribeSettings(choose="tile", cover=1.0)) == [0, 1, 3]
     assert np.diff(spans).sum() == pytest.approx(30.0)
-    assert place_steps(proposals(), DescribeSettings(choose="tile", count=1))[1].shape == (1, 2)
-    assert select_proposals(proposals(), DescribeSettings(choose="tile", count=0)) == []
-    assert select_proposals(proposals(0), DescribeSettings(choose="tile", floor=0.95)) == []
+    assert place_steps(proposals(), DescribeSettings(choose="tile", cover=1.0, count=1))[1].shape == (1, 2)
+    assert select_proposals(proposals(), DescribeSettings(choose="tile", cover=1.0, count=0)) == []
+    assert select_proposals(proposals(0), DescribeSettings(choose="tile", cover=1.0, floor=0.95)) == []
 
 
 def test_no_proposal_leaves_nothing():

@@ -48,7 +48,7 @@ def test_a_network_is_scored_once(tmp_path):
     study.run("tasty", 0, 0)
     (network,) = json.loads(result.read_text())["networks"]
     assert set(network["described"]) == {*CHOICES, "oracle"}
-    assert set(network["described"]["tile"]) == {"SODA-C", "SODA-D", "texts", "steps"}
+    assert set(network["described"]["tile, cover 1"]) == {"SODA-C", "SODA-D", "texts", "steps"}
     before = result.stat().st_mtime_ns
     study.run("tasty", 0, 0)
     assert result.stat().st_mtime_ns == before
