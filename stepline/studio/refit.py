@@ -149,10 +149,11 @@ def outcome(video: CorrectedVideo, settings: GroundSettings, *, seconds: float) 
     return VideoOutcome(sums, judge_rows(*evidence), video.sentence_labels())
 
 
-def fit_judge(outcomes: Sequence[VideoOutcome]) -> Floats:
-    """Return the judge's weights (3,), the likeliest under a normal prior around those that are shipped."""
-    usual = regression_weights("grounding")
-    rows, shown = np.concatenate([o.rows for o in outcomes]), np.concatenate([o.shown for o in outcomes])
+def fit_judge(rows: Floats, shown: Floats, usual: Floats) -> Floats:
+    """Return the judge's weights (3,), the likeliest under a normal prior around the usual ones.
+
+    rows: (N, 3) of sentences. shown: (N,) their truth.
+    """
     weights, prior = usual.copy(), np.eye(3) / JUDGE_SPREAD**2
     for _ in range(NEWTON):
         p = 1 / (1 + np.exp(-(rows @ weights)))
@@ -162,6 +163,11 @@ def fit_judge(outcomes: Sequence[VideoOutcome]) -> Floats:
         if np.abs(change).max() < 1e-9:
             break
     return np.asarray(weights)
+
+
+def _refit_judge(outcomes: Sequence[VideoOutcome]) -> Floats:
+    rows, shown = np.concatenate([o.rows for o in outcomes]), np.concatenate([o.shown for o in outcomes])
+    return fit_judge(rows, shown, regression_weights("grounding"))
 
 
 def judge_sums(found: VideoOutcome, weights: Floats) -> dict[str, float]:
@@ -262,13 +268,13 @@ def refit(videos: Sequence[CorrectedVideo], base: StepsSettings | None = None, t
         before, placed, judged = (list[Mapping[str, float]]([{}] * len(videos)) for _ in range(3))
         for train, test in _folds(sources):
             point = fitting.fit(train)
-            weights = fit_judge([used[video] for video in train])
+            weights = _refit_judge([used[video] for video in train])
             for video in test:
                 before[video] = {**used[video].sums, **judge_sums(used[video], in_use)}
                 placed[video] = dict(fitting.outcome(video, point).sums)
                 judged[video] = judge_sums(used[video], weights)
         everything = range(len(videos))
-        point, weights = fitting.fit(everything), fit_judge(used)
+        point, weights = fitting.fit(everything), _refit_judge(used)
     figures = _figures(before, [{**placed[n], **judged[n]} for n in range(len(videos))], sources)
     refusals = {part: reason for part, rows in figures.items() if (reason := refusal(rows)) is not None}
     settings: dict[str, Mapping[str, float | list[float]]] = {}

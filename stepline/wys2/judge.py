@@ -1,7 +1,7 @@
 """Does the picture show what is said? P(shown) of every sentence, in the clip in which it is said (WYS2, section 3).
 
-Without a trained detector this is what is weighed, by logistic regressions fitted to drawn videos and measured on
-others (`benchmarks/fit_judge.py`; the numbers are in docs/wys2.md):
+Without a trained detector this is what is weighed, by logistic regressions fitted to real clips and measured on those
+of other makers (`benchmarks/fit_judge.py`; the numbers are in docs/wys2.md):
 
     cited      whether a step rests on the sentence: chat is hardly ever shown
     on screen  the likeliest second of its clip to show such a step, by the grounding, which itself weighs the wording,

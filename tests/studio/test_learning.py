@@ -84,8 +84,12 @@ def shown_while_said(_, step):
     return {"spans": (Span(step.said.start, step.said.end + 1),), "status": "shown"}
 
 
+def never_shown(_, __):
+    return {"spans": (), "status": "said"}
+
+
 def test_a_judge_that_people_contradict_is_mended_on_videos_that_it_has_not_seen():
-    videos = [corrected_video(number, shown_while_said) for number in range(5)]
+    videos = [corrected_video(number, never_shown) for number in range(5)]
     result = refit(videos)
     right, loss = result.figures["judge"]
     assert right.after > right.before
@@ -100,10 +104,7 @@ def test_a_judge_that_people_contradict_is_mended_on_videos_that_it_has_not_seen
 
 def test_what_the_next_maker_contradicts_is_refused():
     """Half of the makers show what they say, the others never do: of sentences, nothing holds for a maker left out."""
-    videos = [
-        corrected_video(n, shown_while_said if n % 2 else lambda _, __: {"spans": (), "status": "said"})
-        for n in range(6)
-    ]
+    videos = [corrected_video(n, shown_while_said if n % 2 else never_shown) for n in range(6)]
     result = refit(videos)
     assert "judge" in result.refusals
     assert "judge" not in result.settings
@@ -188,7 +189,7 @@ def library(tmp_path_factory, small_video):
     for number in range(8):
         video = video_id(f"v{number}.json")
         edits = tuple(
-            ChangeEdit(do="change", step=step.id, span=Span(step.said.start, step.said.end + 1), status="shown")
+            ChangeEdit(do="change", step=step.id, span=Span(step.said.end + 1.2, step.said.end + 2), status="shown")
             for step in studio.record(video).steps
         )
         studio.correct(video, Correction(id=f"a{number}", video=video, by="Ann", when=0.0, base=0, edits=edits))

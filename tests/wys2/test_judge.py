@@ -78,7 +78,7 @@ def test_wording_decides_where_nothing_was_grounded():
     chop, rest = judge_by_words(vectors, [True, True])
     assert chop > rest
     assert judge_by_words(vectors, [False, False])[0] < chop
-    assert regression_weights("words")[0] == 1.0  # the wording's own weight, learnt from real narrations
+    assert regression_weights("words")[0] > 0
 
 
 def test_arrays_that_do_not_fit_are_named():
