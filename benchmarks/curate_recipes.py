@@ -143,7 +143,7 @@ def main() -> None:
         for engine in options.engines:
             out = run(options.source, name, engine, options.work)
             found.append(digests(out / ("features" if name == "features" else "dataset")))
-        told = feature_rows(out) if name == "features" else read_back(out / "dataset", options.work / "read")
+        told = feature_rows(out) if name == "features" else read_back(out / "dataset", options.work / "read" / name)
         rows[name] = {**told, "files": len(found[0]), "same_bytes": all(each == found[0] for each in found)}
         print(json.dumps({name: rows[name]}), file=sys.stderr, flush=True)
     outs = {engine: RemotePath(str(options.work / engine)) for engine in options.engines}
