@@ -291,9 +291,11 @@ def killed(clip: Path, backbone: str) -> None:
         command = [sys.executable, "-m", "stepline", "live", str(clip), "--out", folder, "--backbone", backbone]
         first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert first.stdout is not None
-        last = next(event for event in map(json.loads, first.stdout) if event["event"] == "step_said")
+        next(event for event in map(json.loads, first.stdout) if event["event"] == "step_said")
         first.kill()
         first.wait()
+        kept = (Path(folder) / f"{clip.stem}.events.jsonl").read_text().split("\n")[:-1]
+        last = json.loads(kept[-1])
         begun = time.monotonic()
         second = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert second.stdout is not None

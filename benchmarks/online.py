@@ -359,7 +359,9 @@ def crosstask_world(videos: Sequence[TaskVideo], seed: int = 0) -> dict[str, Sim
     found = {}
     for index, video in enumerate(videos):
         first = np.argsort(video.segments[:, 0], kind="stable")
-        timeline = Timeline(video.duration, video.segments[first], np.array(video.steps)[first])
+        steps = np.array(video.steps)[first]
+        again = np.array([step in steps[:place] for place, step in enumerate(steps)], dtype=bool)
+        timeline = Timeline(video.duration, video.segments[first], steps, again)
         found[video.id] = SimulatedVideo(world, index, video.id, "train", tasks[names.index(video.task)], timeline)
     return found
 
