@@ -18,6 +18,7 @@ COMMANDS = {
     "curate_sources": ("curate_sources.py",),
     "curate_throughput": ("curate_throughput.py", CORPUS / "videos.csv", "--recipe", HERE / "curate_howtostep.toml"),
     "deformable_attention": ("deformable_attention.py",),
+    "fit_world": ("fit_world.py",),
     "gpu": ("gpu.py",),
     "grounding": ("grounding.py", "--cache", CACHE),
     "judge_clips": ("judge_clips.py", "--out", CACHE.with_name("stepline-judged")),
@@ -26,10 +27,12 @@ COMMANDS = {
     "media": ("media.py", CLIPS / "howto100m_money_clip.mp4"),
     "nasva_speed": ("nasva_speed.py",),
     "retrieval": ("retrieval.py",),
+    "shown_negatives": ("shown_negatives.py", "--trials", CACHE.with_name("stepline-nasva")),
     "sieve_swap": ("sieve_swap.py", "--cache", CACHE.with_name("stepline-sieve-swap")),
     "speed": ("speed.py", CLIPS / "howto100m_money_clip.mp4"),
     "vision": ("vision.py",),
     "whenact": ("whenact.py",),
+    "world_statistics": ("world_statistics.py",),
     "writing": ("writing.py",),
 }
 
