@@ -4,11 +4,11 @@
 
 `stepline curate` fits P(shown) of a step to texts that a video surely does not show (`nasva/fit_calibration.py`): those
 of other tasks, of another video of the same task, or of these the half that is least like the video's own; scored apart
-from the video's own texts (before: "other task, apart"), or beside them. The
-network is that of `python -m research nasva-tables --table labellers` ("two teachers that agree within 4 s"), taken
-from, or trained into, its folder. Judged by the planted truth about the written steps of the videos that it was trained
-on, as in curate: ROC-AUC and calibration error (ECE, ten bins) of P(shown). "best cosine" needs no fit, "told the
-truth" is the fit to the truth of the other half of the videos: the most that the regression's numbers allow.
+from the video's own texts (before: "other task, apart"), or beside them. The network is one of `python -m research
+nasva-tables --table lag` (one teacher, labels around its best second), taken from, or trained into, its folder. Judged
+by the planted truth about the written steps of videos that it was trained on, as in curate: ROC-AUC and calibration
+error (ECE, ten bins) of P(shown). "best cosine" needs no fit, "told the truth" is the fit to the truth of the other half of
+the videos: the most that the regression's numbers allow.
 """
 
 import argparse
@@ -22,7 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from research.nasva.rows import LABELLERS, NasvaSize, WorldName, sized
+from research.nasva.rows import NasvaSize, WorldName, of_lag, sized
 from research.nasva.trials import NasvaTrials
 from stepline.evaluate.calibration import calibration_error
 from stepline.evaluate.ranking import roc_auc
@@ -38,9 +38,9 @@ OUT = Path(__file__).resolve().parent / "results" / "shown_negatives.json"
 KINDS: tuple[UnshownTexts, ...] = ("other task", "same task", "unlike")
 BEFORE = "other task, apart"
 RATE = 0.6  # as in curate; NaSVA's table 5
-NETWORK = LABELLERS["two teachers that agree within 4 s"]
+NETWORK = of_lag("short", None, "center")
 WORLDS: Sequence[WorldName] = ("short", "short-2")
-JUDGED = 150  # videos, the first ones of those that it was trained on
+JUDGED = 100  # videos, the first ones of those that it was trained on
 
 Figures = dict[str, dict[str, float]]
 

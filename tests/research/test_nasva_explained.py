@@ -94,7 +94,7 @@ def test_unshown_texts_stand_unlabelled_among_the_labelled_ones():
 def test_the_tables_that_explain_run_whole_in_their_small_form(tmp_path: Path):
     lines, judged = NasvaStudy(tmp_path, (0,), ("labellers", "unshown"), None, TINY).run()
     assert all(line.failure is None for line in lines)
-    assert len(judged) > 20
+    assert len(judged) >= 12
     names = [claim.statement for claim in EXPLAINED]
     assert len(names) == len(set(names))
     found = measured(NasvaTrials(tmp_path / "trials"), 0, "short-2", TINY)
