@@ -116,3 +116,13 @@ def test_labels_are_compared_with_the_start_of_the_nearest_window():
     labels = [(Span(18.0, 26.0),)]
     assert median_after_start(labels, [row], [1.0]) == -2.0
     assert np.isnan(median_after_start([(None,)], [row], [1.0]))
+
+
+@pytest.mark.slow
+def test_own_texts_beside_unshown_ones_tell_more_of_what_is_shown_than_apart_from_those_of_other_tasks(tmp_path: Path):
+    """About 15 CPU seconds: a teacher, a student, 100 videos judged; why `place.unshown` is as it is."""
+    found = measured(NasvaTrials(tmp_path), 0, "short", NasvaSize(videos=150))
+    areas = {name: round(figures["area"], 3) for name, figures in found.items()}
+    assert areas["unlike"] > areas["other task, apart"], areas
+    assert areas["unlike"] > areas["unlike, apart"], areas
+    print(areas, {name: round(figures["error"], 3) for name, figures in found.items()})  # noqa: T201
