@@ -1,6 +1,6 @@
 """Prints the rows of docs/results/claims.md: what is claimed, and what the seeds say.
 
-    python benchmarks/claims.py benchmarks/results/nasva_tables.json benchmarks/results/nasva_explained.json
+    python benchmarks/claims.py benchmarks/results/nasva_tables.json benchmarks/results/nasva_lag.json
 
 Each file is what a study wrote (`research/study.py`), or another benchmark that has the same "claims": a difference a
 seed, each seed a simulated world and networks of its own. The interval is Student's, 95 %, of the mean over seeds. A

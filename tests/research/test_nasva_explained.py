@@ -125,4 +125,4 @@ def test_own_texts_beside_unshown_ones_tell_more_of_what_is_shown_than_apart_fro
     areas = {name: round(figures["area"], 3) for name, figures in found.items()}
     assert areas["unlike"] > areas["other task, apart"], areas
     assert areas["unlike"] > areas["unlike, apart"], areas
-    print(areas, {name: round(figures["error"], 3) for name, figures in found.items()})  # noqa: T201
+    print(areas, {name: round(figures["error"], 3) for name, figures in found.items()})
