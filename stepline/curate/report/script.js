@@ -8,7 +8,13 @@ const said = new Map();   // id of a text -> what this person says
 let annotator = "";
 let place = 0;
 
-part("library").hidden = !served || SENDER !== "studio";
+if (served && SENDER === "studio") {
+  const link = document.createElement("a");
+  link.href = "/";
+  link.textContent = "‹ Library";
+  part("library").append(link);
+  part("library").hidden = false;
+}
 part("where").textContent = served
   ? "Verdicts are on disk as soon as you give them."
   : "This page is a file, so verdicts stay in this browser until you save them; `stepline curate audit` keeps them itself, and takes a saved file with --import.";
