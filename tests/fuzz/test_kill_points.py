@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / part) for part in ("sieve_swap", "training")]
 
+ALONE = "STEPLINE_TEST_ALONE"  # set where a test runs in a process of its own
 POINTS = 8  # of a task that has more, so many are taken, evenly; each costs two runs
 
 
@@ -141,7 +143,16 @@ def test_an_import_of_features(tmp_path):
 
 
 @pytest.mark.slow
-def test_curation(tmp_path, monkeypatch):
+def test_curation():
+    """In a process without the threads of other tests: their locks stay locked for good in a fork."""
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "slow", __file__, "-k", "driver"]
+    done = subprocess.run(run, env=os.environ | {ALONE: "1"}, capture_output=True, text=True, timeout=1000)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(ALONE not in os.environ, reason="test_curation runs it, alone")
+def test_a_driver(tmp_path, monkeypatch):
     """The driver is killed; its workers end with it. Those are killed at random moments by test_kills.py."""
     from fake_stages import STAGES, recipe, videos
 
