@@ -7,9 +7,9 @@ Records of 100 sentences and 10 steps of their own, made as they are read, and t
 digests as a store's would lie in memory; rows are drawn when they are read, 20 of 16 numbers a video, for what is read
 of them is gone after each batch, and networks are as small. `nasva` learns steps and narrations, `procx` steps, `wys2`
 has all videos as unlabelled clips (5 a video: the number of clips changes nothing, unlabelled_memory.py), `refine`
-labels all videos by two untrained teachers and gathers their narrations. Each size runs in a process of its own;
-counted are the most that it has held (ru_maxrss, with Python, torch and all else), and CPU seconds. Results:
-benchmarks/results/training_memory.json.
+labels all videos by two untrained teachers and gathers their narrations. Each trainer has a
+process of its own; counted are the most that it has held (ru_maxrss, with Python, torch and all else), and CPU seconds.
+Results: benchmarks/results/training_memory.json.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
@@ -204,41 +205,33 @@ def refine(videos: int, folder: Path) -> None:
 TRAINERS = {"refine": refine, "nasva": nasva, "procx": procx, "wys2": wys2}
 
 
-def measure(name: str, videos: int) -> dict[str, float]:
-    """Return what one size takes in a process of its own."""
-    command = [sys.executable, __file__, "--one", name, "--videos", str(videos)]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    row: dict[str, float] = json.loads(told.stdout.splitlines()[-1])
-    print(name, row, flush=True)
-    return row
+def run(name: str, videos: int) -> dict[str, float]:
+    """Return what a trainer has held at most, in this process, whose earlier sizes were smaller."""
+    with tempfile.TemporaryDirectory() as scratch, suppress(EnoughError):
+        TRAINERS[name](videos, Path(scratch))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = round(used.ru_utime + used.ru_stime, 1)
+    return {"videos": videos, "MiB": round(used.ru_maxrss / 1024, 1), "CPU seconds so far": seconds}
 
 
 def main() -> None:
-    """Print and keep what each trainer holds at a tenth and at the whole."""
+    """Print and keep what each trainer holds at two sizes and, by the line through them or in truth, at the whole."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--one", choices=TRAINERS)
-    parser.add_argument("--videos", type=int, default=WHOLE)
     chosen = parser.parse_args()
+    sizes = (*SIZES, *[WHOLE] * chosen.whole)
     if chosen.one:
-        with tempfile.TemporaryDirectory() as scratch:
-            try:
-                TRAINERS[chosen.one](chosen.videos, Path(scratch))
-            except EnoughError:
-                used = resource.getrusage(resource.RUSAGE_SELF)
-                row = {"videos": chosen.videos, "MiB": round(used.ru_maxrss / 1024, 1)}
-                print(json.dumps(row | {"cpu_seconds": round(used.ru_utime + used.ru_stime)}))
+        print(json.dumps([run(chosen.one, size) for size in sizes]))
         return
-    told: dict[str, dict[str, object]] = {}
+    told = json.loads(OUT.read_text()) if OUT.exists() else {}
     for name in TRAINERS:
-        rows = [measure(name, size) for size in (*SIZES, *[WHOLE] * chosen.whole)]
+        command = [sys.executable, __file__, "--one", name, *["--whole"] * chosen.whole]
+        rows = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         each = (rows[1]["MiB"] - rows[0]["MiB"]) / (SIZES[1] - SIZES[0])
         line = (rows[0]["MiB"] + each * (WHOLE - SIZES[0])) / 1024
-        told[name] = {
-            "rows": rows,
-            "bytes a video": round(each * 2**20),
-            f"GiB at {WHOLE}, by the line": round(line, 2),
-        }
+        told[name] = {"rows": rows, "bytes a video": round(each * 2**20), f"GiB at {WHOLE}": round(line, 2)}
+        print(name, told[name], flush=True)
         OUT.write_text(json.dumps(told, indent=1) + "\n")
 
 
