@@ -1,7 +1,7 @@
 """The memory that each trainer and `refine` need at NaSVA's 340,000 videos, all videos gone through.
 
     python benchmarks/training_memory.py            # two sizes, and the line through them at 340,000
-    python benchmarks/training_memory.py --whole    # 340,000 as well: half an hour of CPU
+    python benchmarks/training_memory.py --whole    # 340,000 as well
 
 Records of 100 sentences and 10 steps of their own, made as they are read, and the indexes of their features, texts and
 digests as a store's would lie in memory; rows are drawn when they are read, 20 of 16 numbers a video, for what is read
