@@ -28,7 +28,7 @@ def test_every_network_is_measured_in_both_precisions():
     for row in tree["rows"]:
         assert row["per_second"] > 0
         known = not row["network"].startswith("whisper")
-        assert (row["tflops"] is not None and row["tflops"] > 0) == known
+        assert (row["tflops"] is not None) == known  # rounded, a small network on a busy processor may have 0.0
         assert (row["hours_of_the_papers_training"] is not None) == (
             row["kind"] == "training" and row["network"].startswith(("NaSVA", "ProcX"))
         )
