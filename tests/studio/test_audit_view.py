@@ -151,5 +151,8 @@ def test_the_page_of_the_audit_works_in_the_studio(server, browser):
         tab.wait_until(f"said.size === {number} && !saving && !part('work').hidden")
         tab.press(key, ord(key), key)
     tab.wait_until("said.size === 3")
+    assert tab.violations() == []
+    assert tab.unreadable() == []
+    assert tab.run("document.documentElement.scrollWidth <= innerWidth")
     assert tab.complaints() == []
     assert [one.said for one in server.studio.verdicts()] == ["aligned", "aligned", "misplaced"]
