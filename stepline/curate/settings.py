@@ -5,14 +5,14 @@ engines, the forecast, the report and the audit never decide what is in a datase
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from stepline.nasva.settings import AlignerSettings, UnshownTexts
 from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Processes, Seed, Settings
 from stepline.sieve_swap.settings import PairingSettings, SwapSettings
-from stepline.vision.settings import WitnessSettings
+from stepline.vision.settings import OptionalWitness, WitnessSettings
 
 
 class ColumnsSettings(Settings):
@@ -102,15 +102,7 @@ class ReportSettings(Settings):
     task: str | None = None  # whose steps are drawn in the plane; none: the task with most placed steps
     points: CountOrZero = 400  # steps drawn there, at most
     text_base: Path | None = None  # wikiHow-like texts (`stepline text-base build`) that tasks are compared with
-    witness: WitnessSettings = WitnessSettings()  # a vision-language model that checks the audit's sample too
-
-    @model_serializer(mode="wrap")
-    def _without_nobody(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store the witness only where one is named."""
-        tree: dict[str, Any] = stored(self)
-        if not self.witness.named:
-            tree.pop("witness", None)
-        return tree
+    witness: OptionalWitness = WitnessSettings()  # a vision-language model that checks the audit's sample too
 
 
 class FilterSettings(Settings):

@@ -1,7 +1,7 @@
 """Settings of the vision stage."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -70,6 +70,10 @@ class WitnessSettings(ChatSettings):
         return tree
 
 
+# Stored only where one is named: what nobody is asked decides no result.
+OptionalWitness: TypeAlias = Annotated[WitnessSettings, Field(exclude_if=lambda witness: not witness.named)]
+
+
 class VisionSettings(Settings):
     """How frames become features."""
 
@@ -90,7 +94,7 @@ class VisionSettings(Settings):
     faces: bool = True  # whether faces that look at the camera are looked for, which tell talk from doing
     hands: bool = False  # the same of hands; they do not tell it (docs/real_clips.md)
     screen_text: bool = True  # whether text in the picture is found and read
-    witness: WitnessSettings = WitnessSettings()  # a vision-language model that is asked (docs/witness.md)
+    witness: OptionalWitness = WitnessSettings()  # a vision-language model that is asked (docs/witness.md)
 
     @property
     def text_space(self) -> str:
@@ -103,11 +107,3 @@ class VisionSettings(Settings):
     def unit_rows(self) -> bool:
         """Whether rows of features have length 1."""
         return self.backbone != "s3d-mixed5c" and (self.backbone != "precomputed" or self.unit)
-
-    @model_serializer(mode="wrap")
-    def _without_nobody(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store the witness only where one is named: what nobody is asked decides no result."""
-        tree: dict[str, Any] = stored(self)
-        if not self.witness.named:
-            tree.pop("witness", None)
-        return tree
