@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from scipy.stats import t as student_t
 
-from research.procx.rows import PDVC, PROCX, ProcxSize, ProcxTrial, pretrained
+from research.procx.rows import PDVC, PROCX, VID2SEQ, ProcxSize, ProcxTrial, pretrained
 from research.procx.trials import ProcxTrials, score_name
 from research.study import markdown_table, spread
 from stepline.storage import write_atomic
@@ -26,28 +26,42 @@ from stepline.storage import write_atomic
 Option: TypeAlias = tuple[float, int]  # rate and steps of the last training
 Cell: TypeAlias = dict[str, Any]  # arm, world, seed, rate, steps, scores, cpu_seconds
 
-OPTIONS: Sequence[Option] = ((1e-3, 600), (3e-3, 600))
+OPTIONS: Sequence[Option] = tuple((rate, steps) for rate in (1e-3, 3e-3) for steps in (600, 1200))
 FROM_ZERO = "key-aware, queries from zero, offsets a tenth"
-PLAIN = PROCX.changed(encoder="vanilla", decoder="vanilla")
-STEADY = PROCX.changed(query_start="zero", offset_rate=0.1)
+FEW = {"captioned_share": 0.25}
 ARMS: Mapping[str, ProcxTrial] = {
     "ProcX": PROCX,
     "ProcX, Sieve & Swap": pretrained(PROCX, "swap"),
     "PDVC": PDVC,
+    "Vid2Seq": VID2SEQ,
     "ProcX, raw speech": pretrained(PROCX, "raw"),
     "ProcX, refined places": pretrained(PROCX, "refined"),
     "ProcX, true places": pretrained(PROCX, "true"),
-    "vanilla attention": PLAIN,
-    FROM_ZERO: STEADY,
+    "vanilla attention": PROCX.changed(encoder="vanilla", decoder="vanilla"),
+    FROM_ZERO: PROCX.changed(query_start="zero", offset_rate=0.1),
     "PDVC, raw speech": pretrained(PDVC, "raw"),
     "PDVC, Sieve & Swap": pretrained(PDVC, "swap"),
+    "PDVC, a tenth of Sieve & Swap": pretrained(PDVC, "swap", narrated_share=0.1),
+    "PDVC, half of Sieve & Swap": pretrained(PDVC, "swap", narrated_share=0.5),
+    "Vid2Seq, raw speech": pretrained(VID2SEQ, "raw"),
+    "Vid2Seq, Sieve & Swap": pretrained(VID2SEQ, "swap"),
+    "ProcX, Tasty": PROCX.changed(form="tasty"),
+    "ProcX, Sieve & Swap, Tasty": pretrained(PROCX, "swap", form="tasty"),
+    "ProcX, a quarter of the captions": PROCX.changed(**FEW),
+    "ProcX, Sieve & Swap, a quarter of the captions": pretrained(PROCX, "swap", **FEW),
+    "ProcX, true places, a quarter of the captions": pretrained(PROCX, "true", **FEW),
 }
-TUNED = ("ProcX", "ProcX, Sieve & Swap", "PDVC")
-TUNED_AS = {  # arms that are not tuned themselves
-    "ProcX, raw speech": "ProcX, Sieve & Swap", "ProcX, refined places": "ProcX, Sieve & Swap",
-    "ProcX, true places": "ProcX, Sieve & Swap", "vanilla attention": "ProcX",
-    FROM_ZERO: "ProcX", "PDVC, raw speech": "PDVC", "PDVC, Sieve & Swap": "PDVC",
-}  # fmt: skip
+TUNED = ("ProcX", "ProcX, Sieve & Swap", "PDVC", "Vid2Seq")
+
+
+def tuned_as(arm: str) -> str:
+    """Return the arm whose rate and steps `arm` takes: of its system; for ProcX, also as it is pre-trained or not."""
+    trial = ARMS[arm]
+    if trial.system == "procx":
+        return "ProcX" if trial.pretraining is None else "ProcX, Sieve & Swap"
+    return "PDVC" if trial.system == "pdvc" else "Vid2Seq"
+
+
 METRICS = ("SODA-D", "SODA-C", "CIDEr")
 FACTS = ("steps", "texts")  # kept, and not compared
 
@@ -73,6 +87,22 @@ COMPARISONS = (
                {"SODA-C": 0.32, "SODA-D": 0.53}),
     Comparison("PDVC: Sieve & Swap above raw speech", "PDVC, Sieve & Swap", "PDVC, raw speech",
                {"SODA-C": 0.35, "SODA-D": 0.09}),
+    Comparison("ProcX above Vid2Seq, no pre-training", "ProcX", "Vid2Seq", {"SODA-C": 2.42, "SODA-D": 7.47}),
+    Comparison("PDVC above Vid2Seq, no pre-training", "PDVC", "Vid2Seq", {"SODA-C": 1.82, "SODA-D": 4.47}),
+    Comparison("PDVC: Sieve & Swap above none", "PDVC, Sieve & Swap", "PDVC", {"SODA-C": 0.73, "SODA-D": 1.17}),
+    Comparison("PDVC: all narrated videos above half", "PDVC, Sieve & Swap", "PDVC, half of Sieve & Swap", {}),
+    Comparison("PDVC: half of the narrated videos above a tenth", "PDVC, half of Sieve & Swap",
+               "PDVC, a tenth of Sieve & Swap", {}),
+    Comparison("Vid2Seq: Sieve & Swap above none", "Vid2Seq, Sieve & Swap", "Vid2Seq",
+               {"SODA-C": 0.60, "SODA-D": 2.55}),
+    Comparison("Vid2Seq: Sieve & Swap above raw speech", "Vid2Seq, Sieve & Swap", "Vid2Seq, raw speech",
+               {"SODA-C": 0.56, "SODA-D": 0.07}),
+    Comparison("Tasty: Sieve & Swap above none", "ProcX, Sieve & Swap, Tasty", "ProcX, Tasty",
+               {"SODA-C": 0.83, "SODA-D": 0.80}),
+    Comparison("a quarter of the captions: Sieve & Swap above none", "ProcX, Sieve & Swap, a quarter of the captions",
+               "ProcX, a quarter of the captions", {}),
+    Comparison("a quarter of the captions: true times above none", "ProcX, true places, a quarter of the captions",
+               "ProcX, a quarter of the captions", {}),
     Comparison("refined above spoken times", "ProcX, refined places", "ProcX, Sieve & Swap", {}),
     Comparison("refined times above no pre-training", "ProcX, refined places", "ProcX", {}),
     Comparison("true times above no pre-training", "ProcX, true places", "ProcX", {}),
@@ -109,7 +139,7 @@ class ArmStudy:
 
     def option_of(self, arm: str) -> Option:
         """Return the rate and number of steps with the highest mean SODA-D in tuning."""
-        name = TUNED_AS.get(arm, arm)
+        name = tuned_as(arm)
         found: dict[Option, list[float]] = {}
         for cell in self.cells("tuning"):
             if cell["arm"] == name:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from research.procx.arms import ARMS, COMPARISONS, METRICS, TUNED, TUNED_AS, ArmStudy, claims_of, interval
+from research.procx.arms import ARMS, COMPARISONS, METRICS, TUNED, ArmStudy, claims_of, interval, tuned_as
 from research.procx.corpus import procx_corpus
 from research.procx.places import mean_agreement, place_of, refined_record, true_record, true_window
 from research.procx.rows import ProcxSize
@@ -48,8 +48,10 @@ def test_an_interval_is_students():
 
 def test_every_comparison_is_between_arms_whose_rate_is_tuned():
     assert all({one.more, one.less} <= set(ARMS) for one in COMPARISONS)
-    assert set(TUNED) | set(TUNED_AS) == set(ARMS)
-    assert set(TUNED_AS.values()) <= set(TUNED)
+    assert {tuned_as(arm) for arm in ARMS} == set(TUNED)
+    assert all(tuned_as(arm) == arm for arm in TUNED)
+    assert tuned_as("ProcX, true places") == "ProcX, Sieve & Swap"
+    assert tuned_as("PDVC, raw speech") == "PDVC"  # the arm without pre-training alone is tuned
 
 
 def test_arms_take_the_rate_that_was_best_and_cells_are_run_once(tmp_path):
