@@ -27,7 +27,7 @@ from stepline.grounding.speech import grow_window
 from stepline.limits import parse_json
 from stepline.nasva.dataset import labelled_sample
 from stepline.nasva.model import Aligner, AlignerOutput
-from stepline.nasva.settings import RefineSettings
+from stepline.nasva.settings import RecordPlace, RefineSettings
 from stepline.records import FeatureSequence, Matrix, Span
 from stepline.storage import write_atomic
 from stepline.training.batches import MAX_ROWS, LazySamples, Mask, Sample, collate, length_buckets
@@ -45,7 +45,7 @@ class LabelCandidates:
     """All that is kept of a video's matrices (K, T), of which a dataset's do not fit into memory, to choose its labels.
 
     spans: (K, 2) seconds of each text's label, were it kept; best: (K,) its best cosine; agreed: (K,) whether the
-    teachers have it in the same place.
+    teachers, and the record where it is asked, have it in the same place.
     """
 
     spans: npt.NDArray[np.float64]
@@ -53,14 +53,21 @@ class LabelCandidates:
     agreed: Mask
 
 
-def label_candidates(matrices: Sequence[Matrix], rate: float, settings: RefineSettings) -> LabelCandidates:
-    """Return where each text of a video would be placed. matrices: cosines (K, T), one a teacher; they are averaged."""
+def label_candidates(
+    matrices: Sequence[Matrix], rate: float, settings: RefineSettings, places: Sequence[StepSpans] = ()
+) -> LabelCandidates:
+    """Return where each text of a video would be placed.
+
+    matrices: cosines (K, T), one a teacher; they are averaged. places: each K long, that the best second must lie near.
+    """
     mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
     agreed = np.ones(len(mean), np.bool_)
     if settings.agree is not None:
         agreed = teachers_agree(matrices, settings.agree * rate)
-    places = [label_span(row, rate, settings) for row in mean]
-    spans = np.array([(span.start, span.end) for span in places], dtype=np.float64).reshape(-1, 2)
+        for of_record in places:
+            agreed &= lie_near((mean.argmax(axis=1) + 0.5) / rate, of_record, settings.agree)
+    labels = [label_span(row, rate, settings) for row in mean]
+    spans = np.array([(span.start, span.end) for span in labels], dtype=np.float64).reshape(-1, 2)
     return LabelCandidates(spans, best_scores(mean), agreed)
 
 
@@ -131,6 +138,17 @@ def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
     return np.asarray(np.ptp(best, axis=0) <= rows)
 
 
+def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -> Mask:
+    """Return for each text (K,) whether its time lies within its span, or at most `seconds` off; never without one."""
+    return np.array(
+        [
+            span is not None and span.start - seconds <= time <= span.end + seconds
+            for time, span in zip(times.tolist(), spans, strict=True)
+        ],
+        np.bool_,
+    )
+
+
 def cosine_similarity(video: Matrix, text: Matrix) -> Matrix:
     """Return cosines (K, T) of a backbone's own vectors (K, C) and (T, C): what Step-Video labels rest on."""
     lengths = np.linalg.norm(text, axis=1)[:, None] * np.linalg.norm(video, axis=1)  # (K, T)
@@ -141,9 +159,10 @@ def cosine_similarity(video: Matrix, text: Matrix) -> Matrix:
 class StepVideo:
     """A video and the steps written for it; said: where each of the K is said, None where nobody says it.
 
-    rows: of its features, rate a second. read: returns the features and the step vectors (K, C), from disk where they
-    lie there, and then in that shard. truth: (K, T) where each step is really shown, of simulated videos; reports use
-    it, nothing else does.
+    shown: where the record has each shown, None where it does not; or (), where that is not asked. rows: of its
+    features, rate a second. read: returns the features and the step vectors (K, C), from disk where they lie there, and
+    then in that shard. truth: (K, T) where each step is really shown, of simulated videos; reports use it, nothing else
+    does.
     """
 
     id: str
@@ -153,6 +172,11 @@ class StepVideo:
     read: Callable[[], tuple[FeatureSequence, Matrix]]
     truth: Mask | None = None
     shard: int = 0
+    shown: StepSpans = ()
+
+    def places(self, kinds: Sequence[RecordPlace]) -> list[StepSpans]:
+        """Return the record's places of each kind, each K long."""
+        return [{"said": self.said, "shown": self.shown}[kind] for kind in kinds]
 
 
 def step_video(
@@ -207,7 +231,9 @@ def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
 
 
 def _with_texts_of(video: StepVideo, other: StepVideo) -> StepVideo:
-    return replace(video, said=other.said, read=lambda: (video.read()[0], other.read()[1]), truth=None)
+    return replace(
+        video, said=other.said, shown=other.shown, read=lambda: (video.read()[0], other.read()[1]), truth=None
+    )
 
 
 def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) -> None:

@@ -20,7 +20,7 @@ from stepline.nasva.dataset import NO_TEXT, gather_samples, matching_rows, omitt
 from stepline.nasva.pseudo_labels import StepSpans, StepVideo
 from stepline.nasva.self_training import SelfTraining, SelfTrainingResult
 from stepline.nasva.settings import RefineRunSettings
-from stepline.records import FeatureSequence, Matrix, Record, Rejected
+from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span, Step
 from stepline.storage import write_parquet
 from stepline.training.distributed import first_then_all, is_first, start_processes, wait_for_all
 from stepline.training.gather import FeatureJoin
@@ -181,7 +181,9 @@ class _VideoReader:
         stored = self._features[id]
         length = min(stored.rows, longest)
         said = self._said(record, length / stored.rate)
-        return StepVideo(id, said, length, stored.rate, read, shard=stored.shard)
+        asked = record.steps if self._settings.rounds.asks_where_shown else ()
+        shown = tuple(_best_span(step) for step in asked)
+        return StepVideo(id, said, length, stored.rate, read, shard=stored.shard, shown=shown)
 
     def _said(self, record: Record, seconds: float) -> StepSpans:
         """Return where each step is said: as the record has it, else by its likeness to the narration (section 3.1).
@@ -200,3 +202,9 @@ class _VideoReader:
             said = {step.id: step.said for step in kept}
             steps = tuple(step.model_copy(update={"said": said.get(step.id)}) for step in steps)
         return tuple(None if step.said is None or step.said.start >= seconds else step.said for step in steps)
+
+
+def _best_span(step: Step) -> Span | None:
+    """Return the span in which a step is shown best: the one around its best second, else its first."""
+    around = (span for span in step.spans if step.at is not None and span.start <= step.at <= span.end)
+    return next(around, next(iter(step.spans), None)) if step.status == "shown" else None

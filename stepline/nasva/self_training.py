@@ -17,6 +17,7 @@ Letters: K texts, T feature rows.
 import hashlib
 import json
 import logging
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ from stepline.nasva.pseudo_labels import (
     label_candidates,
     label_shift,
     labelled_fraction,
+    lie_near,
     read_labels,
     step_samples,
     teacher_agreement,
@@ -164,10 +166,12 @@ class SelfTraining:
             return read_labels(path, [(video.id, len(video.said)) for video in self.videos])
         if number:
             found: dict[int, LabelCandidates] = {}
+            refine = self.settings.refine
             for index, each in self._matrices(self._teachers(number - 1), self.videos):
-                found[index] = label_candidates(each, self.videos[index].rate, self.settings.refine)
+                video = self.videos[index]
+                found[index] = label_candidates(each, video.rate, refine, video.places(refine.agree_with))
             found = gather_from_all(found)
-            labels = choose_labels([found[index] for index in range(len(found))], self.settings.refine)
+            labels = choose_labels([found[index] for index in range(len(found))], refine)
         else:
             labels = self._first()
         if is_first():
@@ -178,11 +182,19 @@ class SelfTraining:
     def _first(self) -> tuple[StepSpans, ...]:
         if self.settings.first == "asr":
             return tuple(video.said for video in self.videos)
+        if self.settings.first == "agreed":
+            return tuple(self._agreed(video) for video in self.videos)
         changes = {"threshold": 0.0, "threshold_kind": "quantile", "agree": None, "position": "center", "seconds": None}
         grown = self.settings.refine.model_copy(update=changes)
         read = ((video.rate, *video.read()) for video in self.videos)
         likeness = ((rate, cosine_similarity(features.values, vectors)) for rate, features, vectors in read)
         return choose_labels([label_candidates([cosines], rate, grown) for rate, cosines in likeness], grown)
+
+    def _agreed(self, video: StepVideo) -> StepSpans:
+        """Return where a video's steps are said, of those that the record has shown there too."""
+        middles = np.array([math.nan if span is None else span.center for span in video.said])
+        near = lie_near(middles, video.shown, self.settings.refine.agree or 0.0)
+        return tuple(span if is_near else None for span, is_near in zip(video.said, near.tolist(), strict=True))
 
     def _teachers(self, number: int) -> list[Aligner]:
         """Return the networks that a round's labels trained, all but the held-out videos, from disk where they are."""
@@ -221,7 +233,8 @@ class SelfTraining:
         """Write what the run is, or raise SettingsError where its folder holds another."""
         digest = hashlib.sha256(b"[")
         for number, video in enumerate(self.videos):  # as of the list's whole repr
-            digest.update(f"{', ' if number else ''}{(video.id, video.rows, video.said)!r}".encode())
+            content = (video.id, video.rows, video.said, *([video.shown] if self.settings.asks_where_shown else []))
+            digest.update(f"{', ' if number else ''}{content!r}".encode())
         digest.update(b"]")
         parts = {"model": self.model, "loss": self.loss, "training": self.training, "settings": self.settings}
         settings = {

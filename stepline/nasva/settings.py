@@ -133,7 +133,8 @@ class AlignerSettings(Settings):
         return self
 
 
-FirstLabels: TypeAlias = Literal["asr", "video"]
+FirstLabels: TypeAlias = Literal["asr", "video", "agreed"]
+RecordPlace: TypeAlias = Literal["said", "shown"]
 ThresholdKind: TypeAlias = Literal["cosine", "quantile"]
 BestAt: TypeAlias = Literal["start", "center"]
 
@@ -147,19 +148,22 @@ class RefineSettings(Settings):
     seconds: Positive | None = 8.0  # length of a label; None: grown around the best second; NaSVA section 4.2
     grow: Fraction = 0.7  # zeta, share of the peak at which a grown label ends; NaSVA section 4.2
     agree: Positive | None = 4.0  # seconds that the teachers' best seconds may lie apart; None: they need not agree
+    agree_with: tuple[RecordPlace, ...] = ()  # the record's own places that the best second must be as near to
     least_kept: Fraction = 0.02  # share of texts that must keep a label, else it is an error
 
     @model_validator(mode="after")
     def _drops_less_than_all(self) -> "RefineSettings":
         if self.threshold_kind == "quantile" and self.threshold >= 1.0:
             raise ValueError("a quantile of 1 drops every text; give less than 1")
+        if self.agree_with and self.agree is None:
+            raise ValueError("agree_with needs agree, the seconds that places may lie apart")
         return self
 
 
 class SelfTrainSettings(Settings):
     """Rounds of training on labels and labelling anew: NaSVA section 3.3."""
 
-    first: FirstLabels = "asr"  # where the first labels come from; "video": likeness to the picture (Step-Video)
+    first: FirstLabels = "asr"  # "video": likeness to the picture (Step-Video); "agreed": said, where also grounded
     rounds: Annotated[int, Field(ge=0, le=20)] = 1  # times that labels are made anew; NaSVA section 4.2
     teachers: Teachers = 2  # networks of other seeds whose matrices are averaged; the paper has one
     teacher_epochs: Count = 4  # a teacher stops early: one that trains long learns its labels' noise by heart
@@ -167,6 +171,11 @@ class SelfTrainSettings(Settings):
     same: Positive = 4.0  # seconds apart at which two rounds still agree on where a held-out text is shown
     enough: Fraction = 0.9  # agreement of two rounds on held-out texts at which no further round is made
     refine: RefineSettings = RefineSettings()
+
+    @property
+    def asks_where_shown(self) -> bool:
+        """Whether the record's own places of what is shown have a say."""
+        return self.first == "agreed" or "shown" in self.refine.agree_with
 
 
 SaidSource: TypeAlias = Literal["given", "likeness"]

@@ -11,7 +11,7 @@ from stepline.cli import main
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.nasva.checkpoint import read_aligner, read_space
-from stepline.nasva.refine import UNLABELLED, RefineSources, _VideoReader, refine_dataset, refined_records
+from stepline.nasva.refine import UNLABELLED, RefineSources, _best_span, _VideoReader, refine_dataset, refined_records
 from stepline.nasva.settings import RefineRunSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import load_settings
@@ -122,6 +122,14 @@ def test_a_dataset_that_gives_only_spans_has_its_first_labels_there():
     steps = (Step(id="1", text="Boil", spans=(Span(3.0, 5.0), Span(8.0, 9.0))), Step(id="2", text="Stir"))
     record = Record(id="a", video=Video(id="a"), steps=steps)
     assert _VideoReader(None, None, RefineRunSettings())._said(record, 12.0) == (Span(3.0, 5.0), None)
+
+
+def test_the_place_that_a_record_shows_a_step_at_is_the_span_around_its_best_second():
+    spans = (Span(3.0, 5.0), Span(8.0, 9.0))
+    shown = Step(id="1", text="Boil", spans=spans, at=8.5, status="shown")
+    assert _best_span(shown) == Span(8.0, 9.0)
+    assert _best_span(shown.model_copy(update={"at": None})) == Span(3.0, 5.0)
+    assert _best_span(shown.model_copy(update={"status": "said"})) is None
 
 
 def test_such_a_dataset_has_no_narration_to_be_like():
