@@ -312,7 +312,7 @@ def _second_version() -> list[NasvaRow]:
 LAGS: tuple[tuple[WorldName, float | None], ...] = (
     ("short", None), ("short", 4.0), ("short-2", None), ("onset", None),
 )  # fmt: skip
-CORPORA = (100, 300)  # videos
+CORPORA = (100, 300, 1000, 3000)  # videos
 VERSIONS: Mapping[str, WorldName] = {"labellers": "short-2", "labellers-1": "short"}  # by their table
 
 
