@@ -243,13 +243,15 @@ def demo(out: Path, browse: bool) -> None:
     Example:
       stepline demo --out out
     """
+    from stepline.asr.settings import AsrSettings
     from stepline.outputs import output_path, step_table
     from stepline.pipeline.batch import OutputOptions, run_video
     from stepline.pipeline.request import Request, StepsSettings
 
     offer_weights(unasked=True)
+    settings = StepsSettings(asr=AsrSettings(compute="float32"))  # its voice is synthetic: int8 errs without VNNI
     with progress_bars() as progress:
-        result = run_video(Request(DEMO, DEMO.stem), StepsSettings(), OutputOptions(out, USUAL), progress=progress)
+        result = run_video(Request(DEMO, DEMO.stem), settings, OutputOptions(out, USUAL), progress=progress)
     print_data(step_table(result.record), end="")
     page = output_path(result.record, out, "html")
     say(f"open {page} in a browser")
