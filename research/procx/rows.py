@@ -8,7 +8,7 @@ from pydantic import Field
 
 from research.study import Claim, Row, Trial
 from stepline.procx.settings import QueryStart
-from stepline.settings import Count, CountOrZero, Positive, Settings
+from stepline.settings import Count, CountOrZero, NonNegative, Positive, Settings
 
 PositiveFraction: TypeAlias = Annotated[float, Field(gt=0.0, le=1.0)]
 Wording: TypeAlias = Literal["raw", "only-sieve", "swap", "mix", "refined", "true"]
@@ -60,6 +60,7 @@ class ProcxTrial(Trial):
     encoder: Attention = "key-aware"
     decoder: Attention = "key-aware"
     contrast: Literal["none", "pair", "multiple"] = "pair"  # in fine-tuning; "multiple" in pre-training unless "none"
+    caption_weight: NonNegative | None = None  # of the loss; None: the system's; 0: captions are not learnt
     query_start: QueryStart = "xavier"  # of the query projections of key-aware attention
     offset_rate: Positive = 1.0  # of the rate, for sampling offsets
     network_seed: SeedOrNone = None  # of fresh weights and the order of videos; None: the world's

@@ -86,9 +86,12 @@ def model_of(trial: ProcxTrial) -> ModelSettings:
 
 def loss_of(trial: ProcxTrial) -> LossSettings:
     """Return what a trial lowers: section E.2's parts and weights, or PDVC's."""
+    own: dict[str, object] = {}
+    if trial.caption_weight is not None:
+        own["caption_weight"] = trial.caption_weight
     if trial.system == "pdvc":
-        return PDVC
-    own: dict[str, object] = {"confidence": trial.confidence}
+        return PDVC.model_copy(update=own)
+    own["confidence"] = trial.confidence
     if trial.contrast == "none":
         own["contrast_weight"] = 0.0
     else:
@@ -307,9 +310,10 @@ def _described(
     truth = [events_of(one) for one in part.test]
     found: dict[Selection, dict[str, list[Event]]] = {}
     for selection in selections:
+        by_captions = trial.system == "pdvc" and selection == "surest" and trial.caption_weight != 0.0  # as PDVC ranks
         settings = DescribeSettings(
             choose="surest" if selection == "oracle" else selection, speech=trial.speech,
-            caption_weight=1.0 if trial.system == "pdvc" and selection == "surest" else 0.0,   # as PDVC ranks
+            caption_weight=1.0 if by_captions else 0.0,
         )  # fmt: skip
         selector = oracle_selection(truth) if selection == "oracle" else None
         described = describe_many(network, corpus.vocabulary, clips, settings, selector=selector)
