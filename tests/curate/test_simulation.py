@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.cluster_simulation import Cluster, Workload, durations, simulate, stacked, workload
+from benchmarks.gpu_cluster_simulation import GpuCluster, Hop, Market, hops_of
+from benchmarks.gpu_cluster_simulation import simulate as simulate_gpus
 
 
 def work(*videos, size=0.0):
@@ -95,3 +97,42 @@ def test_videos_are_measured_ones_scaled_to_their_length():
 def test_durations_have_the_mean_that_was_asked_for():
     assert durations(200_000, 390.0, 0.6).mean() == pytest.approx(390, rel=0.01)
     assert stacked([{"a": 1.0}, {}], ["a"])["a"].tolist() == [1.0, 0.0]
+
+
+def hop(*seconds):
+    return np.array(seconds, dtype=np.float64)
+
+
+def test_workers_that_share_a_gpu_stand_in_line_and_decode_beside_it():
+    hops = [Hop("transcribe", hop(1.0, 1.0, 1.0, 1.0), hop(2.0, 2.0, 2.0, 2.0))]
+    alone = simulate_gpus(hops, GpuCluster(nodes=1, cores=4, sharing=1, start=0.0))
+    shared = simulate_gpus(hops, GpuCluster(nodes=1, cores=4, sharing=2, start=0.0))
+    assert alone.hours * 3600 == pytest.approx(12.0)  # one after the other
+    assert shared.hours * 3600 == pytest.approx(9.0)  # 1 of decoding, then the GPU is never idle
+    assert shared.gpu_busy == pytest.approx(8 / 9)
+
+
+def test_a_network_s_share_of_a_stage_goes_to_the_gpu_and_neighbours_are_one_hop():
+    times = {"probe": hop(1.0), "transcribe": hop(10.0), "encode": hop(4.0), "judge": hop(2.0)}
+    first, second, last = hops_of(times, {"transcribe": 8.0, "encode": 2.0}, {"transcribe": 0.2, "encode": 0.5})
+    assert (first.name, second.name, last.name) == ("probe", "transcribe, encode", "judge")
+    assert (first.gpu, last.gpu) == (None, None)
+    assert second.cpu.tolist() == [4.0]
+    assert second.gpu.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("market", [None, Market(zones=2, spread=1.0, step=30.0, back=0.1, notice=10.0)])
+def test_what_a_lost_node_had_in_hand_is_done_again_and_paid_for(market):
+    rng = np.random.default_rng(0)
+    times = {"probe": rng.exponential(2.0, 300), "transcribe": rng.exponential(40.0, 300), "judge": np.ones(300)}
+    hops = hops_of(times, {"transcribe": 10.0}, {"transcribe": 0.1})
+    cluster = GpuCluster(nodes=4, cores=4, sharing=3, start=1.0, away=20.0, loss_every=60.0, market=market)
+    told, calm = simulate_gpus(hops, cluster), simulate_gpus(hops, GpuCluster(nodes=4, cores=4, sharing=3, start=1.0))
+    assert told.losses > 3
+    assert told.lost > 0
+    assert told.hours > calm.hours
+    assert told.gpu_busy * told.node_hours == pytest.approx(calm.gpu_busy * calm.node_hours)  # each video once
+    assert calm.price == pytest.approx(calm.node_hours)
+    assert told == simulate_gpus(hops, cluster)
+    if market:
+        assert told.price != pytest.approx(told.node_hours)
