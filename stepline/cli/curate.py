@@ -158,6 +158,8 @@ def _table(state: "RunStatus") -> str:
         lines.append(f"{stage.name:<12}{stage.done:>9,}{failed:>9,}{stage.waiting:>9,}{stage.cpu:>9,.0f}")
     if state.left is not None and state.rate is not None:
         lines.append(f"{state.rate:,.0f} units an hour in the last run; {state.left / 3600:.1f} h left at this rate")
+    if state.gpu_busy is not None:
+        lines.append(f"GPUs busy {state.gpu_busy:.0%} of the last run; engine.gpus shares one among more workers")
     lines += map(_failure_line, state.failures[:NAMED])
     if len(state.failures) > NAMED:
         lines.append(f"and {len(state.failures) - NAMED} more (--json lists them)")

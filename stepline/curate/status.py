@@ -48,7 +48,8 @@ class StageStatus:
 class RunStatus:
     """A run. worker: who works on it now, None = nobody. rate: tasks an hour in the last run; left: seconds at it.
 
-    others: folders of stages that the last run does not use, by their name below OUT, with their bytes.
+    others: folders of stages that the last run does not use, by their name below OUT, with their bytes. gpu_busy: share
+    of the time in the last run in which the workers' GPUs computed; None: there were none, or no driver told.
     """
 
     videos: int
@@ -59,6 +60,7 @@ class RunStatus:
     rate: float | None
     left: float | None
     others: Mapping[str, int]
+    gpu_busy: float | None = None
 
 
 def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
@@ -96,7 +98,11 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
     left = waiting / rate * 3600 if rate and waiting else None
     listed = tuple(sorted(failures, key=lambda failure: failure.id))
     others, worker = StageFolders(out).unused(plan.dataset_keys), lock_owner(out)
-    return RunStatus(len(going), counts.refused, tuple(statuses.values()), listed, worker, rate, left, others)
+    looks, busy = sum(log.gpu_looks for log in latest), sum(log.gpu_busy for log in latest)
+    return RunStatus(
+        len(going), counts.refused, tuple(statuses.values()), listed, worker, rate, left, others,
+        busy / looks if looks else None,
+    )  # fmt: skip
 
 
 def _count_tasks(

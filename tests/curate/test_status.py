@@ -1,11 +1,14 @@
 import dataclasses
+from contextlib import closing
 
 import pytest
 from fake_stages import STAGES, recipe, videos
 
+from stepline.cli.curate import _table
 from stepline.curate.driver import PhaseProgress, RunRequest, run_recipe
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.status import run_status
+from stepline.curate.store.run_log import RunLog
 from stepline.errors import StoreError
 from stepline.remote import RemotePath
 
@@ -67,3 +70,16 @@ def test_progress_knows_its_rate_and_what_is_left():
     assert progress.failed == 1
     assert progress.rate == pytest.approx(2 / progress.seconds * 3600, rel=1e-3)
     assert progress.left == pytest.approx(7 / 2 * progress.seconds, rel=1e-3)
+
+
+def test_status_tells_how_busy_gpus_were_in_the_last_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    out = RemotePath(str(tmp_path / "out"))
+    run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), videos(tmp_path / "in", {"a": "one"}))
+    assert run_status(out, STAGES).gpu_busy is None
+    with closing(RunLog(out)) as log:
+        log.write("end", stage="read", cpu=1.0, gpu_looks=3.0, gpu_busy=1.5)
+        log.write("end", stage="read", cpu=1.0, gpu_looks=1.0, gpu_busy=1.0)
+    found = run_status(out, STAGES)
+    assert found.gpu_busy == 0.625
+    assert "GPUs busy 62% of the last run" in _table(found)

@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import cast
 
+from stepline.curate.execution.gpu_usage import GpuUsage
 from stepline.curate.execution.messages import (
     ReplyKind,
     TaskReply,
@@ -64,6 +65,7 @@ class TaskRunner:
         self._setup = setup
         self._results = ResultStore(RemotePath(setup.out, setup.recipe.places))
         self._loaded: set[str] = set()
+        self._usage = GpuUsage(setup.device) if setup.device.startswith("cuda") else None
 
     def run(self, request: TaskRequest) -> TaskReply:
         """Return what became of a task, whose result is stored where it went well."""
@@ -79,6 +81,8 @@ class TaskRunner:
         else:
             reason = portable_reason(reason, map(str, request.files.values()), request.task.item.id)
         cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+        if request.gpu and self._usage is not None:
+            notes |= self._usage.take()
         return TaskReply(kind, reason, cpu, wall, peak_memory(), bytes=size, first=first, notes=notes)
 
     def _store_result(self, stage: Stage, request: TaskRequest, notes: dict[str, float]) -> tuple[ReplyKind, str, int]:

@@ -50,7 +50,8 @@ class LogTotals:
     """What the lines of a log come to. read: bytes of each of its files that are counted.
 
     first: when its first line was written; began: when the run was, 0 where another log says that; last: the end of
-    its last task; tasks, cpu: finished tasks, and seconds, by stage.
+    its last task; tasks, cpu: finished tasks, and seconds, by stage. gpu_looks, gpu_busy: how often workers looked at
+    their GPU, and the sum of the shares that they found busy.
     """
 
     read: dict[str, int] = field(default_factory=dict)
@@ -59,6 +60,8 @@ class LogTotals:
     last: float = 0.0
     tasks: dict[str, int] = field(default_factory=dict)
     cpu: dict[str, float] = field(default_factory=dict)
+    gpu_looks: float = 0.0
+    gpu_busy: float = 0.0
 
     def add(self, line: Mapping[str, JsonValue]) -> None:
         """Count a line."""
@@ -70,6 +73,8 @@ class LogTotals:
             self.tasks[stage] = self.tasks.get(stage, 0) + 1
             self.cpu[stage] = self.cpu.get(stage, 0.0) + _number(line, "cpu")
             self.last = at
+            self.gpu_looks += _number(line, "gpu_looks")
+            self.gpu_busy += _number(line, "gpu_busy")
 
 
 def _number(line: Mapping[str, JsonValue], name: str) -> float:
