@@ -3,10 +3,11 @@
     python benchmarks/curate_corpus.py DIR --videos 300 [--clips FOLDER] [--captioned]
 
 DIR/videos holds <id>.mp4, DIR/truth/<id>.json a Record each (what is said, and where it is really shown),
-DIR/videos.csv the list that `stepline curate` reads (video, title, task, category). A tenth of the videos is what a
-curator must meet: copies, the same script drawn again, chat without a step, another language, no speech. `--clips` adds
-files as they are, without a truth; `--captioned` puts what is said beside each video (.vtt), so that curate hears none,
-which saves half of its time. The same arguments give the same bytes; a video that is there is not drawn again.
+DIR/videos.csv the list that `stepline curate` reads (video, title, task, category, captions). A tenth of the videos is
+what a curator must meet: copies, the same script drawn again, chat without a step, another language, no speech.
+`--clips` adds files as they are, without a truth; `--captioned` puts what is said beside each video (.vtt), so that
+curate hears none, which saves half of its time. The same arguments give the same bytes; a video that is there is not
+drawn again.
 """
 
 import argparse
@@ -247,7 +248,7 @@ def main() -> None:
     args = parser.parse_args()
     for part in ("videos", "truth"):
         (args.folder / part).mkdir(parents=True, exist_ok=True)
-    rows: list[tuple[str, str, str, str]] = []
+    rows: list[tuple[str, ...]] = []
     seconds, began = 0.0, time.process_time()
     for number in range(args.videos):
         file = args.folder / "truth" / f"howto_{number:05d}.json"
@@ -258,14 +259,15 @@ def main() -> None:
         if args.captioned:
             (args.folder / "videos" / f"{record.id}.vtt").write_text(subtitles(record), encoding="utf-8")
         seconds += record.video.duration or 0.0
-        rows.append((f"videos/{record.id}.mp4", record.video.title or "", record.video.task or "", "Drawn"))
+        captions = f"videos/{record.id}.vtt" if args.captioned else ""
+        rows.append((f"videos/{record.id}.mp4", record.video.title or "", record.video.task or "", "Drawn", captions))
     clips = sorted(args.clips.glob("*.m[pk][4v]")) if args.clips else []
     for clip in clips:
         shutil.copyfile(clip, args.folder / "videos" / clip.name)
-        rows.append((f"videos/{clip.name}", "", "", "Clip"))
+        rows.append((f"videos/{clip.name}", "", "", "Clip", ""))
     with (args.folder / "videos.csv").open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(("video", "title", "task", "category"))
+        writer.writerow(("video", "title", "task", "category", "captions"))
         writer.writerows(rows)
     cpu = round(time.process_time() - began, 1)
     print(json.dumps({"videos": args.videos, "clips": len(clips), "seconds": round(seconds, 1), "cpu_s": cpu}))
