@@ -217,20 +217,23 @@ def posterior(
 
     scores: (K, T) cosines. shown: (K,) P(shown) of each text by itself. prior: (K, T) P(shown at t | when it is said).
     before: (K, K) P(text i comes before text j), 0.5 where that is not known. What settings switch off costs nothing.
+    Order costs nothing between two texts of which it is known when they are said: that tells more, and the same.
     Raises ShapeError for arrays that do not fit together, hold NaN, or have no row.
     """
     settings = settings or AlignerSettings()
     _check(scores, shown, prior, before)
     shown = np.clip(shown.astype(np.float64), LEAST, 1 - LEAST)
-    at = softmax(scores.astype(np.float64) / settings.temperature)
+    at, said = softmax(scores.astype(np.float64) / settings.temperature), np.zeros(len(scores), np.bool_)
     if prior is not None and settings.speech > 0:
+        said = np.ptp(prior, axis=1) > 0  # a text that nobody says is as likely everywhere
         at = _normal(at * np.maximum(prior, TINIEST) ** settings.speech)
     if settings.compete > 0:
         at = compete(at, shown, settings.compete, settings.typical)
     if before is not None:
-        at = prefer_order(at, shown, before, settings.order_cost)
+        at = prefer_order(at, shown, np.where(np.outer(said, said), 0.5, before), settings.order_cost)
     if settings.order == "given":
-        return ordered_posterior(at, shown, settings.order_cost)
+        known = said & np.append(False, said[:-1])  # as is when the text in front of it is said
+        return ordered_posterior(at, shown, np.where(known, 0.0, settings.order_cost))
     return Posterior(at, shown)
 
 
@@ -257,8 +260,10 @@ def prefer_order(at: Array, shown: Array, before: Array, most: float) -> Array:
     return _normal(occupancy)
 
 
-def ordered_posterior(at: Array, shown: Array, cost: float) -> Posterior:
-    """Return the posterior of texts that stand in the order given, a break of which costs `cost` nats.
+def ordered_posterior(at: Array, shown: Array, cost: float | Array) -> Posterior:
+    """Return the posterior of texts that stand in the order given.
+
+    cost: nats that a text pays that is shown before one in front of it, one for all or (K,).
 
     What the order would take from P(shown) of texts that fit every row alike is given back: with nothing seen,
     P(shown) stays.
@@ -280,25 +285,25 @@ def window_sums(rows: Array, width: int) -> Array:
     return np.asarray(total[:, np.minimum(row + after, rows.shape[1])] - total[:, np.maximum(row - before, 0)])
 
 
-def _marginals(shown_at: Array, none: Array, cost: float) -> tuple[Array, Array]:
+def _marginals(shown_at: Array, none: Array, cost: float | Array) -> tuple[Array, Array]:
     """Return P(x_k = t) (K, T) and P(x_k = none) (K,) of the chain, by forward-backward.
 
     State t: the last shown text is shown in row t; state T: none was shown yet.
     """
     texts, rows = shown_at.shape
-    price = np.exp(-cost)
+    price = np.exp(-np.broadcast_to(cost, texts))
     forward = np.zeros((texts + 1, rows + 1))
     forward[0, rows] = 1.0
     for k in range(texts):
         forward[k + 1] = forward[k] * none[k]
-        forward[k + 1, :rows] += _forward_step(forward[k], price) * shown_at[k]
+        forward[k + 1, :rows] += _forward_step(forward[k], price[k]) * shown_at[k]
         forward[k + 1] /= forward[k + 1].sum()
     backward = np.ones(rows + 1)
     at, absent = np.zeros((texts, rows)), np.zeros(texts)
     for k in range(texts - 1, -1, -1):
-        at[k] = _forward_step(forward[k], price) * shown_at[k] * backward[:rows]
+        at[k] = _forward_step(forward[k], price[k]) * shown_at[k] * backward[:rows]
         absent[k] = (forward[k] * backward).sum() * none[k]
-        backward = backward * none[k] + _backward_step(shown_at[k] * backward[:rows], price)
+        backward = backward * none[k] + _backward_step(shown_at[k] * backward[:rows], price[k])
         backward /= backward.max()
     whole = at.sum(axis=1) + absent
     return at / whole[:, None], absent / whole

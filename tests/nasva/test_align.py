@@ -286,3 +286,19 @@ def test_no_text_and_one_text_are_fine():
 def test_what_does_not_fit_is_named_order(scores, shown, before, reason):
     with pytest.raises(ShapeError, match=reason):
         posterior(scores, shown, before=before)
+
+
+def test_order_costs_nothing_between_texts_that_are_both_said():
+    scores = np.zeros((3, 6), np.float32)
+    scores[[0, 1, 2], [4, 1, 0]] = 0.3  # shown against their order
+    shown, given = np.full(3, 0.9), AlignerSettings(order="given", compete=0.0)
+    alone = given.model_copy(update={"order": "none"})
+    prior = np.full((3, 6), 1 / 6)
+    prior[:2] = [[0.1, 0.1, 0.1, 0.1, 0.5, 0.1], [0.1, 0.5, 0.1, 0.1, 0.1, 0.1]]
+    free, ordered = (posterior(scores, shown, how, prior=prior).at for how in (alone, given))
+    assert free[0, 4] - ordered[0, 4] < 0.1 < free[2, 0] - ordered[2, 0]  # nobody says the third
+    prior[2] = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
+    np.testing.assert_allclose(*(posterior(scores, shown, how, prior=prior).at for how in (alone, given)), atol=1e-9)
+    before = np.full((3, 3), 0.5) + 0.4 * np.triu(np.ones((3, 3)), 1) - 0.4 * np.tril(np.ones((3, 3)), -1)
+    believed = posterior(scores, shown, alone, prior=prior, before=before).at
+    np.testing.assert_allclose(believed, posterior(scores, shown, alone, prior=prior).at, atol=1e-9)
