@@ -62,8 +62,8 @@ def curves(seed: int, size: CurveSize, folder: Path) -> list[dict[str, Any]]:
             found = []
             for draw in range(size.draws if labels <= size.few else 1):
                 samples = first_labels(taught[name], labels, np.random.default_rng([seed, draw]))
-                given = [predict_importance(_trained(samples, size, draw), one) for one in held[name]]
-                found.append(score_summaries(given, shown))
+                network = _trained(samples, size, draw)
+                found.append(score_summaries([predict_importance(network, one) for one in held[name]], shown))
             rows.append({
                 "input": name, "labels": labels, "F": mean(one.f or 0.0 for one in found),
                 "tau": mean(one.tau or 0.0 for one in found), "rho": mean(one.rho or 0.0 for one in found),
