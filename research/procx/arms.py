@@ -35,9 +35,15 @@ ARMS: Mapping[str, ProcxTrial] = {
     "PDVC": PDVC,
     "Vid2Seq": VID2SEQ,
     "ProcX, raw speech": pretrained(PROCX, "raw"),
+    "ProcX, only sieved": pretrained(PROCX, "only-sieve"),
+    "ProcX, mixed": pretrained(PROCX, "mix"),
     "ProcX, refined places": pretrained(PROCX, "refined"),
     "ProcX, true places": pretrained(PROCX, "true"),
     "vanilla attention": PROCX.changed(encoder="vanilla", decoder="vanilla"),
+    "vanilla attention, focal": PROCX.changed(encoder="vanilla", decoder="vanilla", confidence="focal"),
+    "vanilla attention, focal, LSTM": PROCX.changed(
+        encoder="vanilla", decoder="vanilla", confidence="focal", captioner="lstm", contrast="none"
+    ),
     FROM_ZERO: PROCX.changed(query_start="zero", offset_rate=0.1),
     "PDVC, raw speech": pretrained(PDVC, "raw"),
     "PDVC, Sieve & Swap": pretrained(PDVC, "swap"),
@@ -54,15 +60,16 @@ ARMS: Mapping[str, ProcxTrial] = {
     "ProcX, Sieve & Swap, a quarter of the captions": pretrained(PROCX, "swap", **FEW),
     "ProcX, true places, a quarter of the captions": pretrained(PROCX, "true", **FEW),
 }
-TUNED = ("ProcX", "ProcX, Sieve & Swap", "PDVC", "Vid2Seq")
+TUNED = (
+    "ProcX", "ProcX, Sieve & Swap", "PDVC", "PDVC, Sieve & Swap", "Vid2Seq", "Vid2Seq, Sieve & Swap",
+)  # fmt: skip
 
 
 def tuned_as(arm: str) -> str:
-    """Return the arm whose rate and steps `arm` takes: of its system; for ProcX, also as it is pre-trained or not."""
+    """Return the arm whose rate and steps `arm` takes: of its system, pre-trained or not as it is."""
     trial = ARMS[arm]
-    if trial.system == "procx":
-        return "ProcX" if trial.pretraining is None else "ProcX, Sieve & Swap"
-    return "PDVC" if trial.system == "pdvc" else "Vid2Seq"
+    system = {"procx": "ProcX", "pdvc": "PDVC", "vid2seq": "Vid2Seq"}[trial.system]
+    return system if trial.pretraining is None else f"{system}, Sieve & Swap"
 
 
 METRICS = ("SODA-D", "SODA-C", "CIDEr")
@@ -88,6 +95,8 @@ COMPARISONS = (
     Comparison("pre-training on raw speech above none", "ProcX, raw speech", "ProcX", {"SODA-C": 0.94, "SODA-D": 2.45}),
     Comparison("Sieve & Swap above raw speech", "ProcX, Sieve & Swap", "ProcX, raw speech",
                {"SODA-C": 0.32, "SODA-D": 0.53}),
+    Comparison("Sieve & Swap above only sieved", "ProcX, Sieve & Swap", "ProcX, only sieved", {"SODA-C": 0.36}),
+    Comparison("mixed above Sieve & Swap", "ProcX, mixed", "ProcX, Sieve & Swap", {}),
     Comparison("PDVC: Sieve & Swap above raw speech", "PDVC, Sieve & Swap", "PDVC, raw speech",
                {"SODA-C": 0.35, "SODA-D": 0.09}),
     Comparison("ProcX above Vid2Seq, no pre-training", "ProcX", "Vid2Seq", {"SODA-C": 2.42, "SODA-D": 7.47}),
@@ -112,6 +121,10 @@ COMPARISONS = (
     Comparison("ProcX: captions not learnt above learnt", "ProcX, captions not learnt", "ProcX", {}),
     Comparison("captions not learnt: ProcX above PDVC", "ProcX, captions not learnt", "PDVC, captions not learnt", {}),
     Comparison("PDVC's captioner: ProcX above PDVC", "ProcX, PDVC's captioner", "PDVC", {}),
+    Comparison("gVFL above focal confidence", "vanilla attention", "vanilla attention, focal",
+               {"SODA-C": 0.90, "SODA-D": 4.69}),
+    Comparison("transformer above LSTM, focal", "vanilla attention, focal", "vanilla attention, focal, LSTM",
+               {"SODA-C": -0.49, "SODA-D": -2.84, "CIDEr": 1.46}),
     Comparison("key-aware above vanilla", "ProcX", "vanilla attention", {"SODA-C": 0.19, "SODA-D": 1.30}),
     Comparison("key-aware from zero above vanilla", FROM_ZERO, "vanilla attention", {"SODA-C": 0.19, "SODA-D": 1.30}),
     Comparison("key-aware: from zero above usual", FROM_ZERO, "ProcX", {}),
