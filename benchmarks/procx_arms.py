@@ -4,6 +4,7 @@
     python benchmarks/procx_arms.py compare --folder out/procx-arms --worlds 2 3 4 --seeds 0 1 2
 
 Goes on where it was stopped; benchmarks/results/procx_arms.json is written after every training. `show` prints tables.
+Several may run at once in one folder, for worlds or arms that differ.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import json
 import logging
 from pathlib import Path
 
-from research.procx.arms import ARMS, OPTIONS, TUNED, ArmStudy, as_markdown
+from research.procx.arms import ARMS, OPTIONS, STAGES, TUNED, ArmStudy, as_markdown
 
 RESULT = Path(__file__).resolve().parent / "results" / "procx_arms.json"
 
@@ -36,7 +37,7 @@ def main() -> None:
     elif args.stage == "compare":
         study.compare(args.arms, args.worlds or (2, 3, 4), args.seeds)
     else:
-        study.write({stage: study.cells(stage) for stage in ("tuning", "comparison")})
+        study.write({stage: study.cells(stage) for stage in STAGES})
     print(as_markdown(json.loads(args.result.read_text(encoding="utf-8"))))
 
 

@@ -21,7 +21,7 @@ from scipy.stats import t as student_t
 from research.procx.rows import PDVC, PROCX, VID2SEQ, ProcxSize, ProcxTrial, pretrained
 from research.procx.trials import ProcxTrials, score_name
 from research.study import markdown_table, spread
-from stepline.storage import write_atomic
+from stepline.storage import lock_output, write_atomic
 
 Option: TypeAlias = tuple[float, int]  # rate and steps of the last training
 Cell: TypeAlias = dict[str, Any]  # arm, world, seed, rate, steps, scores, cpu_seconds
@@ -72,6 +72,7 @@ def tuned_as(arm: str) -> str:
     return system if trial.pretraining is None else f"{system}, Sieve & Swap"
 
 
+STAGES = ("tuning", "comparison")
 METRICS = ("SODA-D", "SODA-C", "CIDEr")
 FACTS = ("steps", "texts")  # kept, and not compared
 
@@ -174,17 +175,19 @@ class ArmStudy:
         return cells
 
     def _run(self, stage: str, arm: str, world: int, seed: int, option: Option) -> None:
-        known = {name: self.cells(name) for name in ("tuning", "comparison")}
         rate, steps = option
         place = {"arm": arm, "world": world, "seed": seed, "rate": rate, "steps": steps}
-        if any(place.items() <= cell.items() for cell in known[stage]):
+        if any(place.items() <= cell.items() for cell in self.cells(stage)):
             return
         trial = ARMS[arm].changed(seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size)
         store = ProcxTrials(self.folder, ("surest",), ())
         outcome = store.outcome(trial)
         scores = {metric: outcome.scores[score_name(trial.form, "surest", metric)] for metric in (*METRICS, *FACTS)}
-        known[stage].append({**place, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)})
-        self.write(known)
+        cell = {**place, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)}
+        with lock_output(self.folder / "result.lock", self.result, wait=True):  # several processes share the cells
+            known = {name: self.cells(name) for name in STAGES}
+            known[stage].append(cell)
+            self.write(known)
 
     def write(self, known: Mapping[str, Sequence[Cell]]) -> None:
         """Write the cells of both stages with what they say."""
