@@ -112,6 +112,16 @@ class VisualFeatures:
     cues: "PictureCues | None" = None
 
 
+@dataclass(frozen=True)
+class PlacedSteps:
+    """The steps where they are shown, and what says so: None where nothing was grounded, or no witness asked."""
+
+    steps: tuple[Step, ...]
+    alignment: Alignment | None
+    grounding: "Grounding | AlignerGrounding | None"
+    answers: "VisualAnswers | None"
+
+
 @embedded_once()
 def understand(
     request: Request,
@@ -127,7 +137,6 @@ def understand(
     pictures of the seconds that are looked at, for a page.
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
-    from stepline.grounding.ground import GroundReport
     from stepline.media import probe
 
     whole = probe(request.path, settings.media)
@@ -141,28 +150,9 @@ def understand(
     if duration <= 0:
         raise MediaError(f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again")
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts))
-    transcript, grounding, alignment, judge, answers = inside.transcript, None, None, None, None
-    spoken = tuple(step for step in inside.steps if step.sources or step.at is None)
-    if spoken and info.has_picture:
-        grounding = ground_steps(
-            spoken, duration, transcript, visual, settings, networks.aligner, written=not request.texts
-        )
-        if settings.vision.witness.named:
-            answers = ask_witness(request, grounding, visual, settings, duration)
-            grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
-        unclear = grounding.report.unclear if isinstance(grounding.report, GroundReport) else HARDLY_FIT
-        doing = doing_by_second(grounding.steps, transcript, visual)
-        steps = tuple(
-            describe_evidence(step, transcript, visual, unclear=unclear, doing=doing) for step in grounding.steps
-        )
-        alignment = grounding.alignment
-    else:  # no step of a sound without a picture is shown
-        steps = tuple(
-            step.model_copy(update={"status": "said" if step.said else "not found", "score": 0.0}) for step in spoken
-        )
-    if len(spoken) < len(inside.steps):
-        pieces, asked_before = _shots(visual, math.ceil(duration)), settings.vision.witness
-        steps, alignment = with_seen_steps(inside.steps, steps, alignment, pieces, duration, asked_before)
+    transcript, judge = inside.transcript, None
+    placed = _place_steps(request, info, inside, visual, settings, networks, duration)
+    steps, alignment = placed.steps, placed.alignment
     read = partial(check_amounts, transcript=transcript, lines=visual.cues.lines if visual.cues else (),
                    start=request.part.start if request.part is not None else 0.0)  # fmt: skip
     if settings.writing.llm.pictures:
@@ -178,23 +168,9 @@ def understand(
             transcript, steps, alignment, visual, settings.judge, networks.detector,
             request.path if request.part is None else None,
         )  # fmt: skip
-    doubts = grounding.report.doubts if grounding else ()
-    asked = answers.notes if answers else ()
+    doubts = placed.grounding.report.doubts if placed.grounding else ()
+    asked = placed.answers.notes if placed.answers else ()
     warnings = (*info.warnings, *speech.warnings, *visual.warnings, *written.notes, *doubts, *asked)
-    unwritten = request.texts or settings.procx.when == "alone"
-    models: dict[str, JsonValue] = {
-        "stepline": __version__,
-        "asr": transcript.recogniser,
-        "writer": None if unwritten else settings.writing.writer,
-        "vision": visual.backbone.name if visual.backbone else None,
-        "grounding": asdict(grounding.report) if grounding else None,
-        "judge": judge,
-        "describer": pictures.network,
-    }
-    if answers is not None:
-        models["witness"] = answers.report
-    if current_device().label != "cpu":
-        models["device"] = current_device().label
     record = Record(
         id=request.id,
         video=Video(
@@ -212,11 +188,82 @@ def understand(
         dropped=speech.dropped + written.dropped + inside.dropped + pictures.dropped,
         warnings=tuple(dict.fromkeys((*warnings, *inside.warnings, *pictures.notes))),  # each once
         settings=made_from,
-        models=models,
+        models=_models_used(
+            request, settings, visual, placed, asr=transcript.recogniser, judge=judge, describer=pictures.network
+        ),
     )
     if request.part is not None:
         record, alignment = in_whole_video(record, alignment, request.part.start)
     return StepsResult(record, alignment)
+
+
+def _models_used(
+    request: Request,
+    settings: StepsSettings,
+    visual: VisualFeatures,
+    placed: PlacedSteps,
+    *,
+    asr: str | None,
+    judge: JsonValue,
+    describer: JsonValue,
+) -> dict[str, JsonValue]:
+    """Return what heard, wrote, saw, placed and judged, and the device where it is no CPU, as a record names them."""
+    unwritten = request.texts or settings.procx.when == "alone"
+    models: dict[str, JsonValue] = {
+        "stepline": __version__,
+        "asr": asr,
+        "writer": None if unwritten else settings.writing.writer,
+        "vision": visual.backbone.name if visual.backbone else None,
+        "grounding": asdict(placed.grounding.report) if placed.grounding else None,
+        "judge": judge,
+        "describer": describer,
+    }
+    if placed.answers is not None:
+        models["witness"] = placed.answers.report
+    if current_device().label != "cpu":
+        models["device"] = current_device().label
+    return models
+
+
+def _place_steps(
+    request: Request,
+    info: "MediaInfo",
+    inside: SpeechInVideo,
+    visual: VisualFeatures,
+    settings: StepsSettings,
+    networks: Networks,
+    duration: float,
+) -> PlacedSteps:
+    """Return the steps where they are shown, by speech, pictures and a witness, with what speaks for and against each.
+
+    Of a sound without a picture no step is shown. Steps that a writer saw and nobody says stand where it saw them.
+    """
+    from stepline.grounding.ground import GroundReport
+
+    transcript = inside.transcript
+    spoken = tuple(step for step in inside.steps if step.sources or step.at is None)
+    grounding, answers, alignment = None, None, None
+    if spoken and info.has_picture:
+        grounding = ground_steps(
+            spoken, duration, transcript, visual, settings, networks.aligner, written=not request.texts
+        )
+        if settings.vision.witness.named:
+            answers = ask_witness(request, grounding, visual, settings, duration)
+            grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
+        unclear = grounding.report.unclear if isinstance(grounding.report, GroundReport) else HARDLY_FIT
+        doing = doing_by_second(grounding.steps, transcript, visual)
+        steps = tuple(
+            describe_evidence(step, transcript, visual, unclear=unclear, doing=doing) for step in grounding.steps
+        )
+        alignment = grounding.alignment
+    else:
+        steps = tuple(
+            step.model_copy(update={"status": "said" if step.said else "not found", "score": 0.0}) for step in spoken
+        )
+    if len(spoken) < len(inside.steps):
+        pieces, asked_before = _shots(visual, math.ceil(duration)), settings.vision.witness
+        steps, alignment = with_seen_steps(inside.steps, steps, alignment, pieces, duration, asked_before)
+    return PlacedSteps(steps, alignment, grounding, answers)
 
 
 def _listen_and_look(
