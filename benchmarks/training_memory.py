@@ -1,14 +1,17 @@
 """The memory that each trainer and `refine` need at NaSVA's 340,000 videos, all videos gone through.
 
     python benchmarks/training_memory.py            # two sizes, and the line through them at 340,000
-    python benchmarks/training_memory.py --whole    # 340,000 as well
+    python benchmarks/training_memory.py --check 340000 --only refine "procx with speech"    # a third size, of these
 
 Records of 100 sentences and 10 steps of their own, made as they are read, and the indexes of their features, texts and
 digests as a store's would lie in memory; rows are drawn when they are read, 20 of 16 numbers a video, for what is read
-of them is gone after each batch, and networks are as small. `nasva` learns steps and narrations, `procx` steps, `wys2`
-has all videos as unlabelled clips (5 a video: the number of clips changes nothing, unlabelled_memory.py), `refine`
-labels all videos by two untrained teachers and gathers their narrations. Each trainer has a
-process of its own; counted are the most that it has held (ru_maxrss, with Python, torch and all else), and CPU seconds.
+of them is gone after each batch, and networks are as small. `nasva` learns steps and narrations, `procx` steps, once
+with what is said around them, `wys2` has all videos as unlabelled clips (5 a video: the number of clips changes
+nothing, unlabelled_memory.py), `refine` labels all videos by two untrained teachers and gathers their narrations. What
+`procx` keeps of a sentence is packed, so what it is told packs as real narration does: 100 sentences of TutorialVQA cut
+to 60 characters (5.9 kB) pack to 3.2 kB, those drawn here to 3.8 kB; two words a video occur in no other. Each trainer
+has a process of its own; counted are the most that it has held (ru_maxrss, with Python, torch and all else), and CPU
+seconds.
 Results: benchmarks/results/training_memory.json.
 """
 
@@ -37,7 +40,13 @@ from stepline.nasva.self_training import SelfTraining
 from stepline.nasva.settings import AlignerNetworkSettings, RefineRunSettings, RefineSettings
 from stepline.nasva.train import train_aligner
 from stepline.procx.dataset import gather_samples as gather_step_samples
-from stepline.procx.settings import AttentionSettings, CaptionerSettings, DataSettings, ModelSettings
+from stepline.procx.settings import (
+    AttentionSettings,
+    CaptionerSettings,
+    DataSettings,
+    ModelSettings,
+    VocabularySettings,
+)
 from stepline.procx.train import train_procx
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.records import Matrix, Record, Sentence, Span, Step, Transcript, Video
@@ -53,6 +62,7 @@ from stepline.wys2.unlabelled import ClipStream
 OUT = Path(__file__).resolve().parent / "results" / "training_memory.json"
 WHOLE, SIZES = 340_000, (500, 4_000)
 WIDTH, ROWS, SENTENCES, STEPS = 16, 20, 100, 10
+WORDS, WORDS_A_SENTENCE = 3_000, 10  # of what is said around ProcX's steps
 STEPS_TAKEN = 3  # of the trainings; every one holds one batch
 VERBS = ("chop", "fold", "whisk", "spread", "boil", "fry", "cut", "pour")
 ALIGNER = AlignerNetworkSettings(
@@ -61,7 +71,8 @@ ALIGNER = AlignerNetworkSettings(
 )  # fmt: skip
 PROCX = ModelSettings(
     features=WIDTH, attention=AttentionSettings(width=16, heads=2), encoder_layers=1, decoder_layers=1, feed_forward=16,
-    rows=32, captioner=CaptionerSettings(width=16, heads=2, feed_forward=16, projection=8),
+    rows=32,
+    captioner=CaptionerSettings(width=16, heads=2, feed_forward=16, projection=8, longest_transcript=16),
 )  # fmt: skip
 
 
@@ -78,8 +89,30 @@ def spoken(sentences: int) -> Transcript:
     return Transcript.model_construct(language="en", sentences=said)
 
 
-def record(number: int, sentences: int = SENTENCES) -> Record:
-    """Return a video in which somebody speaks all the time; its steps are its own."""
+@cache
+def lexicon() -> list[str]:
+    """Return made-up words, of 2 to 8 letters."""
+    rng = np.random.default_rng(0)
+    return ["".join(map(chr, rng.integers(ord("a"), ord("z") + 1, rng.integers(2, 9)))) for _ in range(WORDS)]
+
+
+def drawn_speech(number: int) -> Transcript:
+    """Return what is said in one video alone: sentences of some 60 characters, at times of milliseconds."""
+    words, rng = lexicon(), np.random.default_rng([number, 1])
+    ranks = len(words) ** rng.random(SENTENCES * WORDS_A_SENTENCE)  # the n-th word has a share of 1 / n, as Zipf's
+    drawn = [words[int(rank) - 1] for rank in ranks]
+    drawn[0], drawn[-1] = f"name{number}", f"brand{number}"
+    starts = ((np.arange(SENTENCES) + rng.random(SENTENCES) / 2) * ROWS / SENTENCES).round(3).tolist()
+    texts = (" ".join(drawn[n::SENTENCES]) for n in range(SENTENCES))
+    said = tuple(
+        Sentence.model_construct(text=text, words=(), span=Span(start, start + 0.09))
+        for text, start in zip(texts, starts, strict=True)
+    )
+    return Transcript.model_construct(language="en", sentences=said)
+
+
+def record(number: int, sentences: int = SENTENCES, transcript: Transcript | None = None) -> Record:
+    """Return a video in which somebody speaks all the time; its steps are its own. transcript: None: that of all."""
     steps = tuple(
         Step.model_construct(
             id=str(n), text=f"{VERBS[(n + number) % 8]} the onion of pan {number % 999} for {n} minutes, then turn",
@@ -89,7 +122,7 @@ def record(number: int, sentences: int = SENTENCES) -> Record:
     )  # fmt: skip
     video = Video.model_construct(id=f"v{number:07d}", duration=float(ROWS), task=None)
     return Record.model_construct(
-        id=video.id, video=video, transcript=spoken(sentences), steps=steps, reference=(), dropped=()
+        id=video.id, video=video, transcript=transcript or spoken(sentences), steps=steps, reference=(), dropped=()
     )
 
 
@@ -154,12 +187,14 @@ def nasva(videos: int, folder: Path) -> None:
     train_aligner(samples, folder, model=ALIGNER, report=few_steps)
 
 
-def procx(videos: int, folder: Path) -> None:
-    """Gather steps, make the vocabulary, and take a few steps."""
-    samples = gather_step_samples(map(record, range(videos)), DrawnStore(videos, ROWS), DataSettings(target="steps"))
+def procx(videos: int, folder: Path, speech: float = 0.0) -> None:
+    """Gather steps, with what is said around them where it is asked for, make the vocabulary, and take a few steps."""
+    data = DataSettings(target="steps", speech=speech)
+    told = (record(number, transcript=drawn_speech(number) if speech else None) for number in range(videos))
+    samples = gather_step_samples(told, DrawnStore(videos, ROWS), data)
     assert len(samples) == videos
-    vocabulary = train_vocabulary(list(samples.texts()))
-    train_procx(samples, folder, vocabulary=vocabulary, model=PROCX, report=few_steps)
+    vocabulary = train_vocabulary(samples.texts(), VocabularySettings(size=1_000))
+    train_procx(samples, folder, vocabulary=vocabulary, model=PROCX, data=data, report=few_steps)
 
 
 def wys2(videos: int, folder: Path, sentences: int = 5) -> None:
@@ -202,7 +237,8 @@ def refine(videos: int, folder: Path) -> None:
     training.run()
 
 
-TRAINERS = {"refine": refine, "nasva": nasva, "procx": procx, "wys2": wys2}
+SPEECH = "procx with speech"
+TRAINERS = {"refine": refine, "nasva": nasva, "procx": procx, SPEECH: partial(procx, speech=1.0), "wys2": wys2}
 
 
 def run(name: str, videos: int) -> dict[str, float]:
@@ -215,21 +251,23 @@ def run(name: str, videos: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print and keep what each trainer holds at two sizes and, by the line through them or in truth, at the whole."""
+    """Print and keep what each trainer holds at two sizes, at the whole by the line through them, and at a third."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--check", type=int, help="a third number of videos, which the line did not see")
+    parser.add_argument("--only", nargs="+", choices=TRAINERS, default=list(TRAINERS))
     parser.add_argument("--one", choices=TRAINERS)
     chosen = parser.parse_args()
-    sizes = (*SIZES, *[WHOLE] * chosen.whole)
+    sizes = SIZES if chosen.check is None else (*SIZES, chosen.check)
     if chosen.one:
         print(json.dumps([run(chosen.one, size) for size in sizes]))
         return
-    told = json.loads(OUT.read_text()) if OUT.exists() else {}
-    for name in TRAINERS:
-        command = [sys.executable, __file__, "--one", name, *["--whole"] * chosen.whole]
+    for name in chosen.only:
+        command = [sys.executable, __file__, "--one", name]
+        command += [] if chosen.check is None else ["--check", str(chosen.check)]
         rows = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         each = (rows[1]["MiB"] - rows[0]["MiB"]) / (SIZES[1] - SIZES[0])
         line = (rows[0]["MiB"] + each * (WHOLE - SIZES[0])) / 1024
+        told = json.loads(OUT.read_text()) if OUT.exists() else {}
         told[name] = {"rows": rows, "bytes a video": round(each * 2**20), f"GiB at {WHOLE}": round(line, 2)}
         print(name, told[name], flush=True)
         OUT.write_text(json.dumps(told, indent=1) + "\n")

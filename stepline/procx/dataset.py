@@ -1,11 +1,14 @@
 """Videos with the steps that are to be found in them, from records or a public dataset and features.
 
-A video's features are read when its sample is looked at, resized when a batch is made. A step lies at a fraction of the
-seconds that the features cover, since nothing else is seen.
+A video's features are read when its sample is looked at, resized when a batch is made; its texts lie in memory, packed
+until then. A step lies at a fraction of the seconds that the features cover, since nothing else is seen.
 """
 
+import json
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from stepline.datasets import DATASETS
 from stepline.datasets.excluded import ExcludedVideos
@@ -51,13 +54,17 @@ def record_events(record: Record, settings: DataSettings) -> Iterator[Event]:
             yield Event(span.start, span.end, texts[settings.wording])
 
 
-def speech_window(sentences: Iterable[Sentence], around: float, start: float, end: float) -> str:
+TimedText: TypeAlias = tuple[float, float, str]  # start, end, and what is said there
+
+
+def timed_texts(sentences: Iterable[Sentence]) -> list[TimedText]:
+    """Return the seconds and the text of each sentence."""
+    return [(sentence.span.start, sentence.span.end, sentence.text) for sentence in sentences]
+
+
+def speech_window(said: Iterable[TimedText], around: float, start: float, end: float) -> str:
     """Return what is said from `around` seconds before the start until as many after the end, as one text."""
-    return " ".join(
-        sentence.text
-        for sentence in sentences
-        if sentence.span.end > start - around and sentence.span.start < end + around
-    )
+    return " ".join(text for first, last, text in said if last > start - around and first < end + around)
 
 
 NO_STEP = "it has no step with a place and a text"
@@ -67,11 +74,23 @@ NO_TEXT = "the step has no text"
 
 @dataclass(frozen=True, slots=True)
 class _PendingSample:
-    """A sample that is not read yet."""
+    """A sample that is not read yet. count: its events; packed: they and what is said, as compressed JSON.
+
+    As objects the sentences of a video take twenty times the bytes, and NaSVA's 340,000 videos have 34 million.
+    """
 
     video: str
-    events: tuple[Event, ...]
-    sentences: tuple[Sentence, ...]
+    count: int
+    packed: bytes
+
+    @classmethod
+    def pack(cls, video: str, events: Sequence[Event], said: Sequence[TimedText]) -> "_PendingSample":
+        plain = [[(event.start, event.end, event.texts) for event in events], said]
+        return cls(video, len(events), zlib.compress(json.dumps(plain).encode()))
+
+    def unpack(self) -> tuple[list[Event], list[TimedText]]:
+        events, said = json.loads(zlib.decompress(self.packed))
+        return [Event(start, end, tuple(texts)) for start, end, texts in events], said
 
 
 class StepDataset(LazySamples[StepSample]):
@@ -93,21 +112,22 @@ class StepDataset(LazySamples[StepSample]):
         self._parts, self._features, self._settings, self._spec = parts, features, settings, spec
         self.omitted = tuple(omitted)
         self.videos = tuple(part.video for part in parts)
-        self.counts = tuple(len(part.events) for part in parts)
+        self.counts = tuple(part.count for part in parts)
 
     def _read(self, index: int) -> StepSample:
         part = self._parts[index]
+        events, said = part.unpack()
         features = read_features(self._features, part.video)
-        spans = tuple((event.start, event.end) for event in part.events)
-        windows = (speech_window(part.sentences, self._settings.around, *span) for span in spans)
+        spans = tuple((event.start, event.end) for event in events)
+        windows = (speech_window(said, self._settings.around, *span) for span in spans)
         return StepSample(
             part.video,
             features.values,
             features.duration,
             spans,
-            tuple(event.texts[0] for event in part.events),
+            tuple(event.texts[0] for event in events),
             tuple(windows) if self._settings.speech else None,
-            tuple(event.texts[1:] for event in part.events),
+            tuple(event.texts[1:] for event in events),
         )
 
     @property
@@ -124,10 +144,10 @@ class StepDataset(LazySamples[StepSample]):
     def texts(self) -> Iterator[str]:
         """Yield all that a vocabulary should hold: the steps' wordings, and what is said where that is read."""
         for part in self._parts:
-            for event in part.events:
+            events, said = part.unpack()
+            for event in events:
                 yield from event.texts
-            if self._settings.speech:
-                yield from (sentence.text for sentence in part.sentences)
+            yield from (text for _, _, text in said)
 
     def split(self, fraction: float) -> tuple["StepDataset", "StepDataset"]:
         """Return the samples to train on and those held out: a fraction of the videos, chosen by their ids alone."""
@@ -169,8 +189,8 @@ def gather_samples(
                 else:
                     wanted.append(event)
         if wanted:
-            said = record.transcript.sentences if record.transcript and settings.speech else ()
-            parts.append(_PendingSample(video, tuple(wanted), said))
+            said = timed_texts(record.sentences) if settings.speech else []
+            parts.append(_PendingSample.pack(video, wanted, said))
         else:
             join.omit("video", video, flaw or (NO_STEP, ""))
     return StepDataset(parts, features, settings, join.specs.get("video"), join.omitted)

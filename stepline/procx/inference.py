@@ -22,7 +22,7 @@ from stepline.device import current_device, device_of
 from stepline.errors import SettingsError, ShapeError
 from stepline.procx.batch import stack_videos
 from stepline.procx.beam_search import Caption, generate
-from stepline.procx.dataset import speech_window
+from stepline.procx.dataset import speech_window, timed_texts
 from stepline.procx.matcher import QueryIndex, boxes_to_spans
 from stepline.procx.model import ModelOutput, ProcX
 from stepline.procx.settings import DescribeSettings, SearchSettings
@@ -369,10 +369,9 @@ class StepDescriber:
         """Return what is said around each asked query of each video; None where it is not read."""
         if not self.settings.speech:
             return None
-        rows = zip(videos, [proposed.boxes.tolist() for proposed in proposals.videos], asked, strict=True)
-        return [
-            [speech_window(video.speech, self.around, *boxes[query]) for query in row] for video, boxes, row in rows
-        ]
+        said = (timed_texts(video.speech) for video in videos)
+        rows = zip(said, [proposed.boxes.tolist() for proposed in proposals.videos], asked, strict=True)
+        return [[speech_window(texts, self.around, *boxes[query]) for query in row] for texts, boxes, row in rows]
 
 
 def _description(

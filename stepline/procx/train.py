@@ -9,7 +9,7 @@ seed-N/               the same of each seed, where several are asked for, and se
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -173,15 +173,16 @@ def prepare_run(sources: ProcxSources, settings: ProcxRunSettings, start: Path |
 
 def _train_vocabulary(samples: StepDataset, sources: ProcxSources, settings: ProcxRunSettings) -> Vocabulary:
     """Return the vocabulary of the samples' texts, and of the further sources' steps."""
-    texts = list(samples.texts())
-    for source in sources.words:
-        field = steps_given_by(source)
-        for record in read_records(source):
-            if field == "narration":
-                texts += [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
-            else:
-                texts += [step.text for step in getattr(record, field)]
-    return train_vocabulary(texts, settings.vocabulary)
+
+    def texts() -> Iterator[str]:
+        yield from samples.texts()
+        for source in sources.words:
+            field = steps_given_by(source)
+            for record in read_records(source):
+                told = record.sentences if field == "narration" else getattr(record, field)
+                yield from (each.text for each in told)
+
+    return train_vocabulary(texts(), settings.vocabulary)
 
 
 def _settings_for(spec: FeatureSpec, model: ModelSettings) -> ModelSettings:

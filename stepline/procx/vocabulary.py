@@ -36,6 +36,7 @@ HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))  # of the 
 LONGEST_WORD = 100  # characters; a longer one goes on as a new word
 INSIDE = "##"  # before a piece that goes on a word
 FORMAT = 1  # of what the sha256 is of
+AT_ONCE = 1000  # times that a word is handed to its training as one text; more is no faster
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,12 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | No
     from tokenizers.trainers import WordPieceTrainer
 
     settings = settings or VocabularySettings()
-    plain = [normalise(sentence, settings.lower) for sentence in sentences]
+    # WordPiece training counts words and sees nothing else, so that of any number of sentences only these are held
+    words = Counter(word for sentence in sentences for word in normalise(sentence, settings.lower).split())
     # characters that are tokens of their own: printable ASCII, and what comes often enough
-    counts = Counter(character for sentence in plain for character in sentence)
+    counts = Counter[str]()
+    for word, times in words.items():
+        counts.update({character: times * word.count(character) for character in set(word)})
     known = set(string.digits + string.ascii_lowercase + string.punctuation)
     known |= set() if settings.lower else set(string.ascii_uppercase)
     known |= {character for character, times in counts.items() if times >= settings.rare}
@@ -122,7 +126,9 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | No
     tokenizer = Tokenizer(WordPiece(unk_token=MARKS[PAD]))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     trainer = WordPieceTrainer(vocab_size=settings.size, special_tokens=marks, show_progress=False)
-    tokenizer.train_from_iterator(sorted(spell_in_bytes(sentence, frozenset(alphabet)) for sentence in plain), trainer)
+    spelt = ((f"{spell_in_bytes(word, frozenset(alphabet))} ", times) for word, times in words.items())
+    repeated = (word * min(AT_ONCE, times - first) for word, times in spelt for first in range(0, times, AT_ONCE))
+    tokenizer.train_from_iterator(repeated, trainer)
     numbers: dict[str, int] = tokenizer.get_vocab()
     return Vocabulary(tuple(sorted(numbers, key=lambda token: numbers[token])), settings.lower)
 

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from silent_videos import OPTIONS, TINY, features, records, train_command, write_videos
+from silent_videos import OPTIONS, SECONDS, TINY, features, records, train_command, write_videos
 
 from stepline.cli import main
 from stepline.errors import ModelError, SettingsError
+from stepline.features import FeatureStore
 from stepline.features.files import write_feature_file
+from stepline.procx.batch import StepSample
 from stepline.procx.checkpoint import TrainingFeatures, load_model, write_model
 from stepline.procx.model import ProcX
 from stepline.procx.settings import ProcxRunSettings, VocabularySettings
-from stepline.procx.train import ProcxSources, train_procx_run
+from stepline.procx.train import ProcxSources, train_procx, train_procx_run
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_parquet
@@ -115,6 +117,26 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
     assert load_model(tmp_path / "whole").trained.around == 10.0
     with pytest.raises(SettingsError, match="another run"):
         train_procx_run(sources, tmp_path / "whole", chosen())
+
+
+def test_a_network_learns_from_packed_texts_what_it_does_from_texts_in_memory(tmp_path, stores):
+    settings = chosen("data.wording=any", "data.speech=0.5", "data.around=2.0", "model.dropout=0.2")
+    (packed,) = train_procx_run(ProcxSources(stores[0], str(stores[2])), tmp_path / "packed", settings)
+    held = []
+    for record in records():
+        spans = tuple((span.start, span.end) for step in record.steps for span in step.spans)
+        heard = tuple(
+            " ".join(s.text for s in record.sentences if s.span.end > start - 2.0 and s.span.start < end + 2.0)
+            for start, end in spans
+        )
+        own, others = (tuple(getattr(step, name) for step in record.steps) for name in ("text", "alternatives"))
+        values = FeatureStore(stores[0]).read(record.id).values
+        held.append(StepSample(record.id, values, float(SECONDS), spans, own, heard, others))
+    words, model = load_model(packed.folder).vocabulary, TINY.model_copy(update={"dropout": 0.2})
+    given = {"loss": settings.loss, "data": settings.data, "settings": settings.train}
+    train_procx(held, tmp_path / "held", vocabulary=words, model=model, **given)
+    assert (tmp_path / "held" / CHECKPOINT).read_bytes() == (packed.folder / CHECKPOINT).read_bytes()
+    assert (tmp_path / "held" / LOG).read_bytes() == (packed.folder / LOG).read_bytes()
 
 
 def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, stepline):

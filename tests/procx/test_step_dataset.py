@@ -1,13 +1,16 @@
+import random
+import tracemalloc
+
 import numpy as np
 import pytest
 from silent_videos import DOINGS, SECONDS, features, records, write_videos
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.procx.dataset import NO_STEP, PAST, gather_samples, speech_window, steps_given_by
+from stepline.procx.dataset import NO_STEP, PAST, gather_samples, speech_window, steps_given_by, timed_texts
 from stepline.procx.settings import DataSettings
 from stepline.procx.train import augment_sample
-from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Video
+from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_parquet, write_record
 from stepline.training.gather import EXCLUDED, NO_FEATURES, NO_ROWS, OTHER_LENGTH, OTHER_WIDTH, TWICE
 from stepline.training.sources import read_records
@@ -98,10 +101,45 @@ def test_what_is_said_around_a_step_comes_only_where_it_is_asked_for():
     sample = gathered(records(1), speech=0.5, around=1.0)[0]
     first, second = records(1)[0].transcript.sentences
     assert sample.speech == (first.text, second.text)
-    assert speech_window((first, second), 20.0, 8.0, 9.0) == f"{first.text} {second.text}"
-    assert speech_window((first, second), 0.0, 8.0, 13.0) == ""
+    said = timed_texts((first, second))
+    assert speech_window(said, 20.0, 8.0, 9.0) == f"{first.text} {second.text}"
+    assert speech_window(said, 0.0, 8.0, 13.0) == ""
     assert set(gathered(speech=0.5).texts()) == {*DOINGS, *(f"now we {text}" for text in DOINGS)}
     assert set(gathered().texts()) == set(DOINGS)
+
+
+def test_texts_and_times_come_back_as_they_were():
+    odd = ("½ cup, “sauté” 切る 🍳\n", 'a "quoted" \\ line', "\x00\x1f\u2028")
+    spans = [Span(0.1 + 0.2, 1 / 3 + 1), Span(2, 2.0000000000000004), Span(1e-310, 23.999999999999996)]
+    steps = tuple(Step(id=text, text=text, spans=(span,)) for text, span in zip(odd, spans, strict=True))
+    said = tuple(Sentence(text=text, span=span) for text, span in sorted(zip(odd, spans, strict=True), key=str)[::-1])
+    told = Transcript.model_construct(sentences=said)
+    record = records(1)[0].model_copy(update={"steps": steps, "transcript": told})
+    found = gathered([record], speech=1.0, around=0.0)
+    assert found[0].sentences == odd
+    assert found[0].spans == tuple((span.start, span.end) for span in spans)
+    for span, heard in zip(spans, found[0].speech, strict=True):
+        assert heard == " ".join(s.text for s in said if s.span.end > span.start and s.span.start < span.end)
+    assert list(found.texts()) == [*odd, *(sentence.text for sentence in said)]
+
+
+def test_a_hundred_sentences_a_video_take_a_few_kilobytes():
+    rng, videos = random.Random(0), 50
+
+    def told():
+        for number, record in enumerate(records(videos)):
+            texts = (f"and then you {rng.randrange(999)} the {rng.randrange(999)} a little more" for _ in range(100))
+            spans = (Span(start, start + rng.random()) for start in (0.2 * k for k in range(100)))
+            said = tuple(Sentence(text=text, span=span) for text, span in zip(texts, spans, strict=True))
+            yield record.model_copy(update={"id": str(number), "transcript": Transcript(sentences=said)})
+
+    given = {record.video.id: features(record) for record in records(videos)}
+    tracemalloc.start()
+    found = gather_samples(told(), given, DataSettings(speech=1.0))
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(found) == videos
+    assert held / videos < 5_000  # as objects 68,000
 
 
 def test_chance_draws_wordings_and_who_is_heard():
