@@ -5,11 +5,14 @@ http leads to public addresses alone: each is looked at as the connection is mad
 
 import asyncio
 import difflib
+import io
+import mimetypes
 import os
 import re
 import socket
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +22,9 @@ from stepline.remote.settings import MIB, RemoteSettings
 
 KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http", "memory": "memory"}
 EXTRA = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extra `cloud`
-PAGE = 1000  # objects of a listing that one request gives; S3's most
+PAGE = 1000  # objects of a listing that one request gives; the most of S3 and of Google
+GS_FIELDS = "items(name,size,etag),nextPageToken"  # of a listing, a tenth of what Google would tell
+WHOLE = 5 * MIB  # bytes from which gcsfs uploads a file in parts
 LISTING = 16 * MIB  # bytes of a page that lists files
 DEPTH = 32  # folders in folders that are listed over http
 RANGE = re.compile(r"bytes=(\d+)-(\d+)")
@@ -40,13 +45,46 @@ def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: 
     import fsspec
 
     try:
-        created = fsspec.filesystem(kind, skip_instance_cache=kind != "memory", **_options(kind, settings))
+        create = _google_storage if kind == "gs" else partial(fsspec.filesystem, kind)
+        created = create(skip_instance_cache=kind != "memory", **_options(kind, settings))
     except ImportError as error:
         package = EXTRA.get(kind, kind)
         raise StoreError(f"{kind}:// needs the package {package}; pip install 'stepline[cloud]'") from error
     if kind == "s3":
         created.retries = 1  # ours alone count
     return created
+
+
+def _google_storage(**options: Any) -> Any:
+    """Return Google Cloud Storage by its JSON API alone, without gcsfs's own retries.
+
+    What fsspec knows as gs:// asks by gRPC of which kind each bucket is, for a minute where only HTTP gets through.
+    """
+    from gcsfs.core import GCSFileSystem
+
+    class GoogleStorage(GCSFileSystem):  # type: ignore[misc]
+        """gcsfs's files; small ones go up as they are, for its own upload ends at a line `--==0==` within a file."""
+
+        _request = GCSFileSystem._request.__wrapped__
+
+        async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite") -> None:
+            if mode == "create":  # notes of our own, which have no such line
+                await super()._pipe_file(path, value, mode=mode)
+                return
+            bucket, key, _ = self.split_path(path)
+            address = f"{self._location}/upload/storage/v1/b/{{}}/o"
+            query = {"uploadType": "media", "name": key}
+            headers = {"Content-Type": mimetypes.guess_type(key)[0] or "application/octet-stream"}
+            await self._call("POST", address, bucket, headers=headers, data=io.BytesIO(value), **query)
+
+        async def _put_file(self, lpath: str, rpath: str) -> None:
+            source = Path(lpath)
+            if source.stat().st_size < WHOLE:
+                await self._pipe_file(rpath, source.read_bytes())
+            else:
+                await super()._put_file(lpath, rpath)
+
+    return GoogleStorage(**options)
 
 
 def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
@@ -151,22 +189,36 @@ def request(files: Any, verb: str, first: str, seconds: float, *rest: Any, **opt
 def list_objects(
     url: str, settings: RemoteSettings, attempt: Callable[[Callable[[], Any]], Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (name relative to the URL, what is known) of every object below it; S3 by pages, each tried on its own."""
-    files = filesystem(url, settings)
+    """Yield (name relative to the URL, what is known) of every object below it; buckets by pages, each tried alone."""
+    files, kind = filesystem(url, settings), KINDS[url.partition("://")[0].lower()]
     root = files._strip_protocol(url).rstrip("/")
-    if KINDS[url.partition("://")[0].lower()] != "s3":
+    if kind not in ("s3", "gs"):
         found = attempt(lambda: request(files, "find", root, settings.seconds * 10, maxdepth=DEPTH, detail=True))
         for name, about in sorted(found.items()):
             yield name.removeprefix(root).lstrip("/"), about
         return
     bucket, _, prefix = root.partition("/")
-    query = {"Bucket": bucket, "Prefix": f"{prefix}/" if prefix else "", "MaxKeys": PAGE}
-    while True:
-        page = attempt(partial(request, files, "call_s3", "list_objects_v2", settings.seconds, **query))
-        for about in page.get("Contents", ()):
-            name = about["Key"].removeprefix(query["Prefix"])
-            if not name.endswith("/"):
-                yield name, about
-        if not page.get("IsTruncated"):
-            return
-        query["ContinuationToken"] = page["NextContinuationToken"]
+    prefix = f"{prefix}/" if prefix else ""
+    page = partial(_s3_page if kind == "s3" else _gs_page, files, settings.seconds, bucket, prefix)
+    following: str | None = ""
+    while following is not None:
+        found, following = attempt(partial(page, following))
+        for key, about in found:
+            if not key.endswith("/"):
+                yield key.removeprefix(prefix), about
+
+
+_Page = tuple[list[tuple[str, dict[str, Any]]], str | None]  # (key, what is known) of objects; where the next one is
+
+
+def _s3_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:
+    query = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": PAGE, **({"ContinuationToken": token} if token else {})}
+    page = request(files, "call_s3", "list_objects_v2", seconds, **query)
+    found = [(about["Key"], about) for about in page.get("Contents", ())]
+    return found, page["NextContinuationToken"] if page.get("IsTruncated") else None
+
+
+def _gs_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:
+    query = {"prefix": prefix, "maxResults": PAGE, "pageToken": token or None, "fields": GS_FIELDS, "json_out": True}
+    page = request(files, "call", "GET", seconds, "b/{}/o", bucket, **query)
+    return [(about["name"], about) for about in page.get("items", ())], page.get("nextPageToken")

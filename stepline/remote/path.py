@@ -8,6 +8,7 @@ Requests that may work the next time are sent again (retry.py). A fingerprint te
 """
 
 import builtins
+import contextlib
 import errno
 import io
 import json
@@ -230,8 +231,13 @@ class RemotePath:
         """Remove the file if it is there."""
         if (path := self.local) is not None:
             remove_file(path)
-        elif self.exists():
-            self._request("rm_file")
+            return
+
+        def remove_remote() -> None:
+            with contextlib.suppress(FileNotFoundError):  # by another one, or an earlier try
+                self._request_once("rm_file")
+
+        self._try(remove_remote)
 
     def _upload(self, size: int) -> tuple[Any, float]:
         """Return the filesystem that takes an upload of so many bytes, and the seconds that it may take."""

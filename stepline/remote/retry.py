@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -19,11 +20,13 @@ LONGEST_PAUSE = 30.0  # s between two tries
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses of HTTP that another try may cure
 BROKEN = frozenset({   # what clients call a connection that failed; they are named, since they need not be installed
     "HTTPClientError", "ClientConnectionError", "ClientPayloadError", "IncompleteRead", "ResponseParserError",
+    "ProxyError", "TransportError",  # gcsfs's 502; what keeps Google's credentials from being renewed
 })  # fmt: skip
 _TRANSIENT_NAMES = ("EAGAIN", "EBUSY", "EINTR", "EIO", "ESTALE", "EREMOTEIO", "ETIMEDOUT")
 TRANSIENT = frozenset(getattr(errno, name) for name in _TRANSIENT_NAMES if hasattr(errno, name))  # Linux has all
 CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or anonymous=true for a public bucket"
 REFUSED_KEY = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
+GS_OBJECTS = re.compile(r"(?:^|/storage/v1/)b/[^/]+/o$")  # what gcsfs does not find where there is no such bucket
 NO_CREDENTIALS = frozenset({
     "NoCredentialsError", "PartialCredentialsError", "NoAuthTokenError", "DefaultCredentialsError",
 })  # fmt: skip
@@ -101,7 +104,8 @@ def failure_reason(error: BaseException) -> str:
     code = _code(error)
     if names & NO_CREDENTIALS:
         return f"no credentials were found; {CREDENTIALS}"
-    if code == "NoSuchBucket":
+    lost = (str(cause) for cause in causes(error) if isinstance(cause, FileNotFoundError))
+    if code == "NoSuchBucket" or any(map(GS_OBJECTS.search, lost)):
         return "there is no such bucket; make it first, or correct its name"
     if code in REFUSED_KEY:
         return f"the server does not know these credentials ({code}); {CREDENTIALS}"
@@ -130,7 +134,9 @@ def _status(error: BaseException) -> int | None:
     for cause in causes(error):
         response = getattr(cause, "response", None)
         metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
-        # aiohttp has the status alone, and warns of its old name; gcsfs has the code alone.
+        # aiohttp has the status alone, and warns of its old name; gcsfs has the code alone, or a word.
+        if isinstance(cause, OSError) and str(cause).startswith("Forbidden: "):
+            return 403
         own = cause.status if hasattr(cause, "status") else getattr(cause, "code", None)
         for found in (metadata.get("HTTPStatusCode"), own):
             if isinstance(found, int) and 100 <= found < 600 and found != 200:

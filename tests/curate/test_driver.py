@@ -1,5 +1,6 @@
 import json
 import os
+import subprocess
 import sys
 import threading
 
@@ -94,18 +95,50 @@ def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local
     assert bucket.slowed >= 2
 
 
-def test_a_run_in_a_bucket_that_fails_now_and_then_is_as_one_on_a_disk(tmp_path, bucket):
+@pytest.mark.slow
+def test_of_two_commands_at_once_on_one_out_in_gs_one_makes_the_bytes_of_a_local_one(tmp_path, google_bucket):
+    (tmp_path / "in").mkdir()
+    draw_video(tmp_path / "in" / "a.mp4")
+    (tmp_path / "in" / "a.srt").write_text(CAPTIONS)
+    (tmp_path / "in" / "broken.mp4").write_bytes(b"nothing")
+    copy_to_bucket(tmp_path / "in", "gs://bucket/in")
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "stepline", "curate", "--recipe", "visual_narration", "--workers", "1"]
+
+    def begun(source, out):
+        words = [*command, "--set", "visible.shown=0.0", "--out", out, source]
+        return subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=paths)
+
+    def said(processes):
+        texts = [process.communicate()[1] for process in processes]
+        return {process.returncode: text for process, text in zip(processes, texts, strict=True)}
+
+    alone = said([begun(str(tmp_path / "in"), str(tmp_path / "out"))])
+    assert set(alone) == {0}, alone
+    both = said([begun("gs://bucket/in", "gs://bucket/out") for _ in range(2)])
+    assert set(both) == {0, 1}, both
+    assert "works on it" in both[1]
+    assert google_bucket.refused >= 1
+    here, there = RemotePath(str(tmp_path / "out/dataset")), RemotePath("gs://bucket/out/dataset", QUICK)
+    bytes_of = [{found.name: (place / found.name).read() for found in place.list()} for place in (here, there)]
+    assert bytes_of[0] == bytes_of[1]
+    assert "README.md" in bytes_of[0]
+
+
+@pytest.mark.parametrize("kind", ["s3", "gs"])
+def test_a_run_in_a_bucket_that_fails_now_and_then_is_as_one_on_a_disk(kind, tmp_path, request):
+    bucket = request.getfixturevalue({"s3": "bucket", "gs": "google_bucket"}[kind])
     here = videos(tmp_path / "in", {"a": "one two", "bad": "corrupt", "c": "four five six"})
     there = []
     for item in here:
-        remote = RemotePath(f"s3://bucket/in/{item.id}.txt")
+        remote = RemotePath(f"{kind}://bucket/in/{item.id}.txt")
         remote.put(tmp_path / "in" / f"{item.id}.txt")
         there.append(VideoItem(item.id, video=remote.url, stamp=item.stamp))
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), fake_stages.STAGES), here)
     bucket.every = 7  # each seventh request is answered with an error
     for _ in range(2):
-        run_recipe(RunRequest(recipe(places=PATIENT), "s3://bucket/out", fake_stages.STAGES), there)
-    out = RemotePath("s3://bucket/out", RemoteSettings(**PATIENT))
+        run_recipe(RunRequest(recipe(places=PATIENT), f"{kind}://bucket/out", fake_stages.STAGES), there)
+    out = RemotePath(f"{kind}://bucket/out", RemoteSettings(**PATIENT))
     assert (out / "dataset/dataset.json").read() == (tmp_path / "out/dataset/dataset.json").read_bytes()
     begun = [line["id"] for line in read_timings(out) if line["event"] == "start" and line["stage"] == "read"]
     assert sorted(begun) == ["a", "bad", "c"]  # the second run found everything

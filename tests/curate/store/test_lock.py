@@ -136,11 +136,11 @@ except SettingsError as error:
 """
 
 
-@pytest.mark.parametrize("where", ["disk", "bucket"])
+@pytest.mark.parametrize("where", ["disk", "s3", "gs"])
 def test_of_two_drivers_that_both_looked_before_either_took_one_has_out(where, tmp_path, request):
-    if where == "bucket":
-        request.getfixturevalue("bucket")
-    out = str(tmp_path / "out") if where == "disk" else "s3://bucket/out"
+    if where != "disk":
+        request.getfixturevalue({"s3": "bucket", "gs": "google_bucket"}[where])
+    out = str(tmp_path / "out") if where == "disk" else f"{where}://bucket/out"
     gates = [tmp_path / "first", tmp_path / "second"]
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", DRIVER, out]
