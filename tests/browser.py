@@ -157,10 +157,11 @@ class Page:
 
     def drag(self, selector, by, *, touch=False):
         """Take the middle of the first element that matches, with the mouse or a finger, `by` pixels to the right."""
-        x, y = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); "
+        x, y = self.run(  # once it stands still: what is drawn late above it would move it from under the finger
+            f"(async () => {{ const e = document.querySelector({json.dumps(selector)}); let before = null; for (;;) {{ "
             "e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect(); "
-            "return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+            "const middle = [b.x + b.width / 2, b.y + b.height / 2]; if (String(middle) === before) return middle; "
+            "before = String(middle); await new Promise((next) => setTimeout(next, 50)); } })()"
         )
         points = [(x + by * part / 4, y) for part in range(5)]
         kinds = ("touchStart", "touchMove", "touchEnd") if touch else ("mousePressed", "mouseMoved", "mouseReleased")
@@ -171,6 +172,7 @@ class Page:
                 self.send("Input.dispatchTouchEvent", type=kind, touchPoints=places)
             else:
                 self.send("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, x=x, y=y)
+        self.run("new Promise((next) => setTimeout(next, 50))")  # a finger's events may come after their answer
 
     def drop(self, *paths):
         """Drop files in the middle of the page."""
