@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.claims import interval, verdict
 from benchmarks.shown_negatives import KINDS, measured
 from research.nasva.corpus import simulated
 from research.nasva.rows import EXPLAINED, LABELLERS, NasvaSize, NasvaTrial, of_corpus, of_lag, sized
@@ -100,14 +99,6 @@ def test_the_tables_that_explain_run_whole_in_their_small_form(tmp_path: Path):
     found = measured(NasvaTrials(tmp_path / "trials"), 0, "short-2", TINY)
     assert {*KINDS, "other task, apart", "best cosine", "told the truth"} <= found.keys()
     assert all(0 <= figures["area"] <= 1 and 0 <= figures["error"] <= 1 for figures in found.values())
-
-
-def test_an_interval_over_seeds_says_what_can_be_told():
-    assert interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, -0.484, 4.484), abs=1e-3)  # t of 2 degrees: 4.303
-    assert verdict([1.0, 2.0, 3.0]) == "cannot be told"
-    assert verdict([5.0, 6.0, 5.5]) == "reproduces"
-    assert verdict([-5.0, -6.0, -5.5]) == "reverses"
-    assert verdict([5.0]) == "cannot be told"
 
 
 def test_labels_are_compared_with_the_start_of_the_nearest_window():

@@ -1,0 +1,70 @@
+"""The papers' claims: intervals worked by hand, where differences come from, and the page that shows them."""
+
+import json
+
+import pytest
+
+from benchmarks import claims
+from benchmarks.claims import MARKS, PAGE, gains_of, interval, line, table, verdict
+
+
+def test_an_interval_over_seeds_says_what_can_be_told():
+    assert interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, -0.484, 4.484), abs=1e-3)  # t of 2 degrees: 4.303
+    assert verdict(*interval([1.0, 2.0, 3.0])[1:]) == "cannot be told"
+    assert verdict(*interval([5.0, 6.0, 5.5])[1:]) == "**reproduces**"
+    assert verdict(*interval([-5.0, -6.0, -5.5])[1:]) == "**reverses**"
+    assert verdict(*interval([5.0])[1:]) == "cannot be told"
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """A folder of results in each of their forms."""
+    files = {
+        "study": {
+            "seeds": [0, 1],
+            "rows": [
+                {"table": "2", "row": "W", "scores": {"R@1": [10.0, 20.0]}},
+                {"table": "2", "row": "W + S", "scores": {"R@1": [13.0, 24.0]}},
+            ],
+            "claims": [{"claim": "W + S above W", "metric": "R@1", "gains": [0.03, 0.04]}],
+        },
+        "arms": {
+            "comparison": [
+                {"arm": arm, "world": world, "seed": seed, "scores": {"SODA-D": score}}
+                for arm, world, seed, score in [("A", 2, 0, 5.0), ("A", 2, 1, 7.0), ("B", 2, 0, 4.0), ("B", 3, 0, 9.0)]
+            ]
+        },
+        "moved": {"table": {"prior": {"R@1": [0.01, -0.02, 0.04]}}},
+    }
+    (tmp_path / "results").mkdir()
+    for name, tree in files.items():
+        (tmp_path / "results" / f"{name}.json").write_text(json.dumps(tree))
+    monkeypatch.setattr(claims, "HERE", tmp_path)
+    claims.result.cache_clear()
+    yield tmp_path
+    claims.result.cache_clear()
+
+
+def test_differences_are_of_the_seeds_that_both_rows_have(results):
+    assert gains_of({"file": "study", "claim": "W + S above W", "scale": 100.0}) == pytest.approx([3.0, 4.0])
+    assert gains_of({"file": "study", "more": "2: W + S", "less": "2: W", "metric": "R@1"}) == [3.0, 4.0]
+    assert gains_of({"file": "arms", "more": "A", "less": "B", "metric": "SODA-D"}) == [1.0]
+    pool = [{"file": "arms", "more": "A", "less": "B", "metric": "SODA-D"}, {"file": "study", "claim": "W + S above W"}]
+    assert gains_of({"pool": pool}) == [1.0, 0.03, 0.04]
+
+
+def test_a_claim_that_nobody_measured_is_an_error(results):
+    with pytest.raises(ValueError, match="unpack"):
+        gains_of({"file": "study", "claim": "S above W"})
+    with pytest.raises(KeyError, match="C"):
+        gains_of({"file": "arms", "more": "C", "less": "B", "metric": "SODA-D"})
+
+
+def test_an_interval_over_videos_is_told_as_its_benchmark_took_it(results):
+    said = line({"paper": "P", "says": "moved", "file": "moved", "videos": ["table", "prior", "R@1"], "how": "W"})
+    assert said == "| P | moved | – | +1.0 [-2.0, +4.0] | over videos | cannot be told |  | W |"
+
+
+def test_the_page_holds_what_the_results_say():
+    page = PAGE.read_text(encoding="utf-8")
+    assert page.split(MARKS[0])[1].split(MARKS[1])[0] == table()
