@@ -51,7 +51,7 @@ class MediaReader:
 
     def __iter__(self) -> "Iterator[Frame | AudioBlock]":
         self.warnings, self.end = (), 0.0
-        with open_media(self._path, self._settings) as media:
+        with open_media(self._path, self._settings, on_gpu=self._rate is not None) as media:
             if self._first > 0:
                 seek_before(media, self._first)
             tracks = self._tracks(media)
