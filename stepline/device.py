@@ -36,6 +36,12 @@ ComputeType: TypeAlias = Literal["auto", "float32", "bf16", "float16"]  # "auto"
 # NVIDIA's driver; where it is not, torch need not be loaded (1 s) to know that there is no GPU.
 DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 GPU_BATCH = 16  # times as many inputs at once as fit the caches of a CPU best; for speed alone
+# How CUDA tells, through torch or CTranslate2, that memory is short or the card is gone; a faulty kernel is neither.
+GAVE_OUT = re.compile(
+    r"(CUDA|cuBLAS|cuDNN|HIP|MPS).*(out of memory|ALLOC_FAILED|ECC error|no CUDA-capable device|busy or unavailable|"
+    r"unknown error|GPU is lost)",
+    re.IGNORECASE | re.DOTALL,
+)
 RECOGNITION: dict[ComputeType, str] = {"float32": "float32", "bf16": "bfloat16", "float16": "float16"}  # CTranslate2's
 
 
@@ -141,6 +147,11 @@ def cuda_gpus() -> int:
     except ModuleNotFoundError:
         return 0
     return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+
+
+def gpu_gave_out(error: BaseException) -> bool:
+    """Tell whether an error of torch or CTranslate2 says that a GPU is short of memory, or lost."""
+    return isinstance(error, RuntimeError) and GAVE_OUT.search(str(error)) is not None
 
 
 def _ctranslate2_gpus() -> int:

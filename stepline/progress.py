@@ -3,7 +3,7 @@
 import ctypes
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import TypeAlias, TypeVar, cast
@@ -40,7 +40,7 @@ def with_progress(
             yield item
 
 
-def read_ahead(items: Iterable[T], count: int) -> Iterator[T]:
+def read_ahead(items: Iterable[T], count: int) -> Generator[T]:
     """Yield the items, of which another thread makes up to `count` ahead; what it raises is raised here."""
     iterator, end = iter(items), object()
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:

@@ -160,6 +160,8 @@ def _table(state: "RunStatus") -> str:
         lines.append(f"{state.rate:,.0f} units an hour in the last run; {state.left / 3600:.1f} h left at this rate")
     if state.gpu_busy is not None:
         lines.append(f"GPUs busy {state.gpu_busy:.0%} of the last run; engine.gpus shares one among more workers")
+    if state.gpu_fallbacks:
+        lines.append(f"{state.gpu_fallbacks:,} units were done on the CPU: their GPU was short of memory, or lost")
     lines += map(_failure_line, state.failures[:NAMED])
     if len(state.failures) > NAMED:
         lines.append(f"and {len(state.failures) - NAMED} more (--json lists them)")

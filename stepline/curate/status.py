@@ -50,6 +50,7 @@ class RunStatus:
 
     others: folders of stages that the last run does not use, by their name below OUT, with their bytes. gpu_busy: share
     of the time in the last run in which the workers' GPUs computed; None: there were none, or no driver told.
+    gpu_fallbacks: tasks of the last run that were done on the CPU, as their GPU was short of memory or lost.
     """
 
     videos: int
@@ -61,6 +62,7 @@ class RunStatus:
     left: float | None
     others: Mapping[str, int]
     gpu_busy: float | None = None
+    gpu_fallbacks: int = 0
 
 
 def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
@@ -101,7 +103,7 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
     looks, busy = sum(log.gpu_looks for log in latest), sum(log.gpu_busy for log in latest)
     return RunStatus(
         len(going), counts.refused, tuple(statuses.values()), listed, worker, rate, left, others,
-        busy / looks if looks else None,
+        busy / looks if looks else None, int(sum(log.gpu_fallbacks for log in latest)),
     )  # fmt: skip
 
 

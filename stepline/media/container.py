@@ -7,14 +7,19 @@ Damage         what could not be read, counted, a line each
 """
 
 import contextlib
+import functools
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from stepline.errors import MediaError
+from stepline.device import Device, current_device
+from stepline.errors import MediaError, ModelError, first_line
 from stepline.media.settings import MediaSettings
+
+log = logging.getLogger(__name__)
 
 SLACK = 1.0  # s that may be missing at the end before a file counts as cut short; encoders round
 
@@ -137,11 +142,12 @@ class OpenMedia:
     exact: bool  # the duration is read, not guessed, and the file can be searched
     settings: MediaSettings
     damage: Damage = field(default_factory=Damage)
+    on_gpu: bool = False  # `settings.decoder` holds
 
     def rewind(self) -> None:
         """Open the file anew, at its start."""
         self.container.close()
-        self.container = _open_container(self.path, self.settings)
+        self.container = _open_container(self.path, self.settings, on_gpu=self.on_gpu)
         self.picture, self.sound = _streams(self.path, self.container, self.settings)
 
     def clock(self) -> StreamClock:
@@ -204,11 +210,14 @@ class OpenMedia:
 
 
 @contextlib.contextmanager
-def open_media(path: Path | str, settings: MediaSettings) -> Iterator[OpenMedia]:
-    """Yield the open file. Raises MediaError, with the cure, for what is missing, not media, or past a limit."""
+def open_media(path: Path | str, settings: MediaSettings, *, on_gpu: bool = False) -> Iterator[OpenMedia]:
+    """Yield the open file. Raises MediaError, with the cure, for what is missing, not media, or past a limit.
+
+    on_gpu: a GPU decodes the pictures where the settings say so and it can; to make one ready pays for many alone.
+    """
     path = Path(path)
     _check_file(path, settings)
-    container = _open_container(path, settings)
+    container = _open_container(path, settings, on_gpu=on_gpu)
     media = None
     try:
         picture, sound = _streams(path, container, settings)
@@ -219,7 +228,7 @@ def open_media(path: Path | str, settings: MediaSettings) -> Iterator[OpenMedia]
         if duration is not None:
             check_duration(path, duration, settings)
         exact = not GUESSED & set(container.format.name.split(","))
-        media = OpenMedia(path, container, picture, sound, start, duration, exact, settings)
+        media = OpenMedia(path, container, picture, sound, start, duration, exact, settings, on_gpu=on_gpu)
         yield media
     finally:
         (container if media is None else media.container).close()
@@ -290,7 +299,7 @@ def _check_file(path: Path, settings: MediaSettings) -> None:
         )
 
 
-def _open_container(path: Path, settings: MediaSettings) -> Any:
+def _open_container(path: Path, settings: MediaSettings, *, on_gpu: bool = False) -> Any:
     import av
 
     options = {
@@ -298,8 +307,20 @@ def _open_container(path: Path, settings: MediaSettings) -> Any:
         "protocol_whitelist": "file",
         "max_streams": str(max(1000, settings.max_streams)),  # FFmpeg's own guard; ours says which limit it was
     }
+    open_file = functools.partial(av.open, f"file:{path}", options=options, metadata_errors="replace")
+    refusal = ""
+    if on_gpu and settings.decoder == "cuda":
+        try:
+            container = open_file(hwaccel=_nvidia_decoder(current_device()))
+        except (av.error.FFmpegError, OSError, ModelError) as error:  # of the device, unless the file is refused below
+            refusal = first_line(error)
+        else:
+            for stream in container.streams.video:
+                if stream.codec_context is not None and not stream.codec_context.is_hwaccel:
+                    _tell_software(f"it cannot take {stream.codec_context.name}")
+            return container
     try:
-        return av.open(f"file:{path}", options=options, metadata_errors="replace")
+        container = open_file()
     except (av.error.InvalidDataError, av.error.EOFError) as error:
         raise MediaError(
             f"{path}: not a video that can be read (damaged, cut off before its index, or another kind of file); "
@@ -312,6 +333,23 @@ def _open_container(path: Path, settings: MediaSettings) -> Any:
     except (av.error.FFmpegError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise MediaError(f"{path}: cannot be opened ({reason}); check the file, or convert it to mp4") from error
+    if refusal:
+        _tell_software(refusal)
+    return container
+
+
+def _nvidia_decoder(device: Device) -> Any:
+    """Return the decoder (NVDEC) of a GPU, as PyAV takes it. Raises ModelError for a device that has none."""
+    from av.codec.hwaccel import HWAccel
+
+    if device.kind != "cuda":
+        raise ModelError(f"networks run on the device {device.name}")
+    return HWAccel("cuda", device.name.partition(":")[2] or None, allow_software_fallback=True)
+
+
+@functools.cache  # once each reason
+def _tell_software(reason: str) -> None:
+    log.warning("media.decoder=cuda: pictures are decoded by software (%s)", reason)
 
 
 def _streams(path: Path, container: Any, settings: MediaSettings) -> tuple[Any, Any]:

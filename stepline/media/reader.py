@@ -1,7 +1,7 @@
 """Reading a video: frames at a rate and sound in one pass, or single frames at given seconds, found by seeking."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,9 @@ class MediaReader:
         self.warnings: tuple[str, ...] = ()
         self.end = 0.0
 
-    def __iter__(self) -> "Iterator[Frame | AudioBlock]":
+    def __iter__(self) -> "Generator[Frame | AudioBlock]":
         self.warnings, self.end = (), 0.0
-        with open_media(self._path, self._settings) as media:
+        with open_media(self._path, self._settings, on_gpu=self._rate is not None) as media:
             if self._first > 0:
                 seek_before(media, self._first)
             tracks = self._tracks(media)

@@ -1,11 +1,15 @@
 """Settings of media: how large a file may be, and how hard the decoder works."""
 
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
 from stepline.limits import LATEST
 from stepline.settings import Bytes, Count, NonNegative, Positive, Settings
+
+# It decides results: NVDEC gives NV12, which becomes other pixels at full size, and MPEG-2 and MPEG-4 leave decoders
+# free to round. The CPU's goes unnamed, as in the keys of results from before there was another.
+Decoder: TypeAlias = Annotated[Literal["cpu", "cuda"], Field(exclude_if=lambda decoder: decoder == "cpu")]
 
 
 class MediaSettings(Settings):
@@ -17,6 +21,7 @@ class MediaSettings(Settings):
     max_pixels: Count = 8192 * 4352  # pixels of one picture; 8K video fits
     skip_nonref: bool = True  # leave out frames that no other one needs, where far fewer are wanted than there are
     threads: Annotated[int, Field(ge=1, le=64)] = 1  # of the picture decoder; speech takes the rest
+    decoder: Decoder = "cpu"  # of pictures to encode; "cuda": NVIDIA's (NVDEC), where build, machine and file allow it
 
 
 class LinkSettings(Settings):

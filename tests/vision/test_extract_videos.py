@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,12 +15,15 @@ from click.testing import CliRunner
 from small_video import draw_video
 
 from stepline.cli import main
+from stepline.device import Device
 from stepline.errors import SettingsError
 from stepline.features import FeatureStore
 from stepline.media import probe
+from stepline.pipeline import understand
 from stepline.pipeline.extract import extract_to_store
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import extract_features
+from stepline.progress import read_ahead
 from stepline.vision import VisionSettings
 from stepline.vision.s3d import read_s3d
 
@@ -125,6 +130,7 @@ def test_rows_of_an_interrupted_run_are_told_apart_by_the_case_of_an_id_and_by_t
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from types import SimpleNamespace
 from stepline.pipeline import extract
 from stepline.pipeline.request import StepsSettings
 from stepline.vision.encode import VideoEncoder
@@ -206,3 +212,35 @@ def test_from_videos_to_a_trained_detector_by_commands_alone(tmp_path):
         "--reference", tmp_path / "clips.json", "--out", tmp_path / "vnd.json",
     )  # fmt: skip
     assert np.isfinite(json.loads((tmp_path / "vnd.json").read_text())["a"])
+
+
+def decoding_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("read-ahead")]
+
+
+def test_beside_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(videos, monkeypatch):
+    request, info = Request(videos / "v1.mp4", "v1"), probe(videos / "v1.mp4")
+    usual = extract_features(request, info, StepsSettings(vision=VisionSettings(batch=64)))
+    ahead = []
+
+    def noted(reader, count):
+        ahead.append(count)
+        return read_ahead(reader, count)
+
+    monkeypatch.setattr(understand, "read_ahead", noted)
+    monkeypatch.setattr(understand, "current_device", lambda: Device("cuda:0"))
+    found = extract_features(request, info, StepsSettings())
+    assert ahead == [192]  # three pictures of each of the 64 rows that a GPU takes at once
+    np.testing.assert_array_equal(found.features.values, usual.features.values)
+    np.testing.assert_array_equal(found.activity.motion, usual.activity.motion)
+    assert (found.activity.cuts, found.end, found.warnings) == (usual.activity.cuts, usual.end, usual.warnings)
+    assert not decoding_threads()
+
+
+def test_a_network_that_fails_ends_the_decoding_beside_it(videos, monkeypatch):
+    backbone = SimpleNamespace(dim=4, name="fails", encode_images=lambda _: 1 / 0)
+    monkeypatch.setattr(understand, "current_device", lambda: Device("cuda:0"))
+    with pytest.raises(ZeroDivisionError) as kept:
+        extract_features(Request(videos / "v1.mp4", "v1"), probe(videos / "v1.mp4"), StepsSettings(), backbone=backbone)
+    assert kept.tb  # which holds the frames of the functions
+    assert not decoding_threads()

@@ -7,6 +7,7 @@ and may itself hang, crash or be killed: nobody waits for it.
 import ctypes
 import errno
 import faulthandler
+import logging
 import os
 import pickle
 import resource
@@ -31,11 +32,13 @@ from stepline.curate.execution.messages import (
 )
 from stepline.curate.stage import LeftOutError, Stage, VideoContext
 from stepline.curate.store.results import ResultStore
-from stepline.device import set_device
-from stepline.errors import ModelError, SettingsError, SteplineError
+from stepline.device import current_device, gpu_gave_out, set_device
+from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.remote import RemotePath
 from stepline.remote.retry import causes
 from stepline.version import minor_version
+
+log = logging.getLogger(__name__)
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
@@ -124,7 +127,7 @@ class TaskRunner:
 def try_stage(run: Callable[[VideoContext], bytes], context: VideoContext) -> tuple[ReplyKind, str, bytes | None]:
     """Return the bytes that a stage makes of a video, or how it failed and why."""
     try:
-        data = run(context)
+        data = run_or_fall_back(run, context)
     except LeftOutError as error:
         return "left out", str(error), None
     except (SettingsError, ModelError, ImportError) as error:  # no fault of the video: each would fail alike
@@ -139,6 +142,20 @@ def try_stage(run: Callable[[VideoContext], bytes], context: VideoContext) -> tu
     if not isinstance(data, bytes):
         return "run", f"{run.__qualname__} gave {type(data).__name__}; a stage of kind video gives bytes", None
     return "done", "", data
+
+
+def run_or_fall_back(run: Callable[[VideoContext], bytes], context: VideoContext) -> bytes:
+    """Return what a stage makes of a video: on the CPU where its GPU is short of memory or lost, which a note tells."""
+    try:
+        return run(context)
+    except Exception as error:
+        if current_device().kind == "cpu" or not any(map(gpu_gave_out, causes(error))):
+            raise
+        log.warning("%s: done on the CPU, as the GPU gave out (%s)", context.item.id, first_line(error))
+    # Not while the error is held, whose frames hold what lies on the GPU.
+    set_device("cpu")
+    context.notes["gpu_fallbacks"] = 1.0
+    return run(context)
 
 
 def disk_is_full(error: BaseException) -> bool:

@@ -8,7 +8,7 @@ from stepline.curate.stages.cache_keys import section
 
 # fmt: off
 _STAGES = (
-    Stage("probe", 1, "video", per_video.probe, reads=("media", "about"), settings=partial(section, "steps.media")),
+    Stage("probe", 1, "video", per_video.probe, reads=("media", "about"), settings=cache_keys.reading),
     Stage("transcribe", 1, "video", per_video.transcribe, reads=("speech",), settings=cache_keys.transcribe,
           gpu=cache_keys.always, libraries=cache_keys.hearing_libraries),
     Stage("write", 1, "video", per_video.write, ("transcribe",), settings=cache_keys.write,

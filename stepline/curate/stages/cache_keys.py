@@ -28,15 +28,20 @@ TRAINING = {"readers", "device", "save_every"}
 
 
 def section(path: str, recipe: "Recipe") -> JsonValue:
-    """Return what decides a stage that reads one section of a recipe alone, such as "steps.media"."""
+    """Return what decides a stage that reads one section of a recipe alone, such as "filter"."""
     return _plain(attrgetter(path)(recipe))
+
+
+def reading(recipe: "Recipe") -> JsonValue:
+    """Return what decides `probe`, and whatever reads sound or single pictures: these come from the CPU's decoder."""
+    return _plain(recipe.steps.media, {"decoder"})
 
 
 def transcribe(recipe: "Recipe") -> JsonValue:
     """Return what decides `transcribe`."""
     asr = recipe.steps.asr
     model = Path(asr.model) if asr.model is not None and Path(asr.model).is_dir() else None
-    decides = {"asr": _plain(asr, {"threads"}), "media": _plain(recipe.steps.media), "model": file_digest(model)}
+    decides = {"asr": _plain(asr, {"threads"}), "media": reading(recipe), "model": file_digest(model)}
     return decides | _plugin("recognisers", asr.recogniser)
 
 
@@ -77,7 +82,7 @@ def ground(recipe: "Recipe") -> JsonValue:
     if vision.witness.named:
         models = {**_model_files(vision.witness), "projector": file_digest(vision.witness.projector)}
         decides["witness"] = {"asked": _plain(vision.witness, ASKING | {*models, "dry_run"}), **models}
-        decides["media"] = _plain(recipe.steps.media)
+        decides["media"] = reading(recipe)
     return decides | _plugin("backbones", vision.backbone)
 
 

@@ -11,10 +11,10 @@ judge        which sentences are shown
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from stepline import media
 from stepline.curate.settings import FilterSettings
@@ -55,6 +55,9 @@ from stepline.writing import WrittenSteps
 
 if TYPE_CHECKING:
     from stepline.vision import Backbone, VisionSettings
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def probe(video: VideoContext) -> bytes:
@@ -250,17 +253,24 @@ def _read_features(video: VideoContext) -> VisualFeatures:
     return replace(visual, backbone=_backbone(video.recipe.steps.vision))
 
 
+def _kept(load: Callable[P, T]) -> Callable[P, T]:
+    """Return a loader that keeps what it loads from one video to the next, for each of two devices its own.
+
+    Of two stages that ask it, one may have a GPU; one that has it may fall back to the CPU.
+    """
+
+    @lru_cache(maxsize=2)
+    def load_on(_: Device, *args: P.args, **options: P.kwargs) -> T:
+        return load(*args, **options)
+
+    return lambda *args, **options: load_on(current_device(), *args, **options)
+
+
+@_kept
 def _backbone(settings: "VisionSettings") -> "Backbone":
-    """Return the backbone on the present device: of two stages that ask it, one may have a GPU."""
-    return _backbone_on(settings, current_device())
-
-
-# A worker process keeps the networks of its recipe from one video to the next.
-@lru_cache(maxsize=2)
-def _backbone_on(settings: "VisionSettings", _: Device) -> "Backbone":
     from stepline.vision import load_backbone
 
     return load_backbone(settings)
 
 
-_aligner, _detector = lru_cache(maxsize=1)(load_aligner), lru_cache(maxsize=1)(load_judge)
+_aligner, _detector = _kept(load_aligner), _kept(load_judge)

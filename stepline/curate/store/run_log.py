@@ -51,7 +51,7 @@ class LogTotals:
 
     first: when its first line was written; began: when the run was, 0 where another log says that; last: the end of
     its last task; tasks, cpu: finished tasks, and seconds, by stage. gpu_looks, gpu_busy: how often workers looked at
-    their GPU, and the sum of the shares that they found busy.
+    their GPU, and the sum of the shares that they found busy. gpu_fallbacks: tasks done on the CPU as a GPU gave out.
     """
 
     read: dict[str, int] = field(default_factory=dict)
@@ -62,6 +62,7 @@ class LogTotals:
     cpu: dict[str, float] = field(default_factory=dict)
     gpu_looks: float = 0.0
     gpu_busy: float = 0.0
+    gpu_fallbacks: float = 0.0
 
     def add(self, line: Mapping[str, JsonValue]) -> None:
         """Count a line."""
@@ -75,6 +76,7 @@ class LogTotals:
             self.last = at
             self.gpu_looks += _number(line, "gpu_looks")
             self.gpu_busy += _number(line, "gpu_busy")
+            self.gpu_fallbacks += _number(line, "gpu_fallbacks")
 
 
 def _number(line: Mapping[str, JsonValue], name: str) -> float:

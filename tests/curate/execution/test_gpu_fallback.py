@@ -1,0 +1,112 @@
+"""A stage whose GPU gives out is done on the CPU; any other error stays what it is."""
+
+from contextlib import closing
+
+import pytest
+from fake_stages import STAGES, recipe, videos
+
+from stepline import device
+from stepline.cli.curate import _table
+from stepline.curate.driver import RunRequest, run_recipe
+from stepline.curate.execution.worker import try_stage
+from stepline.curate.stage import VideoContext, VideoItem
+from stepline.curate.stages import per_video
+from stepline.curate.status import run_status
+from stepline.curate.store.run_log import RunLog
+from stepline.device import Device, current_device, set_device
+from stepline.errors import ModelError
+from stepline.remote import RemotePath
+
+# As torch and CTranslate2 say it.
+SHORT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.1 GiB"
+CTRANSLATE2 = "CUDA failed with error out of memory"
+LOST = "CUDA error: uncorrectable ECC error encountered\nCompile with TORCH_USE_CUDA_DSA"
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """Have this process believe that it is on a GPU."""
+    monkeypatch.setattr(device, "choose_device", lambda wanted, compute: Device(wanted, compute))
+    set_device("cuda:0")
+    yield VideoContext(VideoItem("a"), recipe())
+    set_device()
+
+
+def stage_that_raises(error, seen):
+    def run(context):
+        seen.append(current_device().name)
+        if current_device().kind == "cuda":
+            raise error
+        return b"done"
+
+    return run
+
+
+def wrapped(text):
+    error = ModelError("whisper-base: recognition failed on the GPU; use --device cpu")
+    error.__cause__ = RuntimeError(text)
+    return error
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError(SHORT), RuntimeError(CTRANSLATE2), RuntimeError(LOST), wrapped(CTRANSLATE2)]
+)
+def test_a_gpu_short_of_memory_or_lost_leaves_the_video_to_the_cpu(on_gpu, error):
+    seen = []
+    assert try_stage(stage_that_raises(error, seen), on_gpu) == ("done", "", b"done")
+    assert seen == ["cuda:0", "cpu"]
+    assert on_gpu.notes == {"gpu_fallbacks": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RuntimeError("CUDA error: device-side assert triggered"), "error"),  # a fault of the network
+        (RuntimeError("Library libcublas.so.12 is not found or cannot be loaded"), "error"),
+        (RuntimeError("the codebook is out of memory slots"), "error"),
+        (ValueError(SHORT), "error"),
+        (wrapped("Library libcublas.so.12 is not found or cannot be loaded"), "run"),
+        (MemoryError(), "memory"),
+    ],
+)
+def test_no_other_error_is_taken_for_it(on_gpu, error, kind):
+    seen = []
+    assert try_stage(stage_that_raises(error, seen), on_gpu)[0] == kind
+    assert (seen, on_gpu.notes) == (["cuda:0"], {})
+
+
+def test_on_the_cpu_there_is_nothing_to_fall_back_to(on_gpu):
+    set_device("cpu")
+    runs = []
+
+    def run(context):
+        runs.append(context)
+        raise RuntimeError(SHORT)
+
+    assert try_stage(run, on_gpu)[0] == "error"
+    assert len(runs) == 1
+
+
+def test_a_network_is_kept_for_each_device_it_was_loaded_on(on_gpu):
+    loaded = []
+    load = per_video._kept(lambda settings: loaded.append((settings, current_device().name)) or len(loaded))
+    assert [load("a"), load("a")] == [1, 1]
+    set_device("cpu")
+    assert load("a") == 2
+    set_device("cuda:0")
+    assert load("a") == 1
+    assert loaded == [("a", "cuda:0"), ("a", "cpu")]
+
+
+def test_status_counts_the_units_that_fell_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    out = RemotePath(str(tmp_path / "out"))
+    run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), videos(tmp_path / "in", {"a": "one"}))
+    assert run_status(out, STAGES).gpu_fallbacks == 0
+    assert "on the CPU" not in _table(run_status(out, STAGES))
+    with closing(RunLog(out)) as log:
+        log.write("end", stage="read", cpu=1.0, gpu_fallbacks=1.0)
+        log.write("end", stage="read", cpu=1.0, gpu_fallbacks=1.0)
+    found = run_status(out, STAGES)
+    assert found.gpu_fallbacks == 2
+    assert "2 units were done on the CPU" in _table(found)
