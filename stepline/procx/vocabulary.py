@@ -116,7 +116,8 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | No
     known = set(string.digits + string.ascii_lowercase + string.punctuation)
     known |= set() if settings.lower else set(string.ascii_uppercase)
     known |= {character for character, times in counts.items() if times >= settings.rare}
-    alphabet = sorted(c for c in known if not c.isspace() and c not in HALF_BYTES and c not in INSIDE)
+    alone = {c for c in known if unicodedata.category(c) == "Cs"}  # halves of surrogate pairs, which cannot be written
+    alphabet = sorted(c for c in known - alone if not c.isspace() and c not in HALF_BYTES and c not in INSIDE)
     marks = [*MARKS, *(form + character for character in (*HALF_BYTES, *alphabet) for form in ("", INSIDE))]
     if settings.size < len(marks):
         raise ShapeError(

@@ -83,6 +83,12 @@ def test_sentences_are_not_held():
     assert made == train_vocabulary([f"cut the onion {n % 100}" for n in range(100_000)], SMALL)
 
 
+def test_half_a_surrogate_pair_however_common_is_no_letter():
+    made = train_vocabulary(["a\udc00b"] * 9)
+    assert not any("\udc00" in token for token in made.tokens)
+    assert made.decode(made.encode("a\udc00b")) == "a?b"
+
+
 def test_another_process_gives_the_same_vocabulary(vocabulary):
     code = (
         "from stepline.procx.vocabulary import *; from stepline.procx.settings import *;"
