@@ -83,7 +83,7 @@ def read_back(folder: Path, cache: Path) -> dict[str, Any]:
     splits = {split: rows.num_rows for split, rows in load_dataset(str(folder), cache_dir=str(cache)).items()}
     records = [record for shard in sorted(folder.glob("data/train-*.parquet")) for record in read_parquet(shard)]
     tars = sorted(map(str, folder.glob("webdataset/*.tar")))
-    samples = load_dataset("webdataset", data_files=tars, split="train", cache_dir=str(cache)) if tars else ()
+    samples = load_dataset(str(folder / "webdataset"), split="train", cache_dir=str(cache)) if tars else ()
     videos = sum(name.endswith((".mp4", ".mkv", ".webm")) for tar in tars for name in names_in(tar))
     tree = json.loads((folder / "croissant.json").read_text())
     issues = mlcroissant.Dataset(jsonld=str(folder / "croissant.json")).metadata.ctx.issues

@@ -7,6 +7,7 @@ from s3_server import s3_server
 
 from stepline.curate.export import publish
 from stepline.curate.export.card import pairs, stage_losses, without_folders
+from stepline.curate.export.shards import write_tars
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore
@@ -154,6 +155,26 @@ def test_tars_hold_records_steps_and_where_asked_the_video(tmp_path):
         assert json.load(archive.extractfile("v00.json"))["video"]["path"] == "v00.mp4"
         assert b"slice the lemons" in archive.extractfile("v00.vtt").read().lower()
         assert {(member.mtime, member.uid, member.uname) for member in archive} == {(0, 0, "")}
+
+
+def test_tars_whose_first_videos_have_no_title_open_by_their_card(tmp_path):
+    datasets = pytest.importorskip("datasets", reason="needs the package datasets")
+    titles = [None] * 6 + ["Lemonade"]
+    records = []
+    for number, title in enumerate(titles):
+        plain = record(number)
+        records.append(plain.model_copy(update={"video": plain.video.model_copy(update={"title": title})}))
+    media = {}
+    for id, ending in (("v00", "mp4"), ("v06", "MKV")):
+        (tmp_path / f"{id}.{ending}").write_bytes(b"film")
+        media[id] = RemotePath(str(tmp_path / f"{id}.{ending}"))
+    exported = write_tars(records, tmp_path / "set", 2**20, media)
+    assert [file.path for file in exported] == ["webdataset/train-00000.tar", "webdataset/README.md"]
+    found = datasets.load_dataset(str(tmp_path / "set/webdataset"), split="train", cache_dir=str(tmp_path / "cache"))
+    rows = found.cast_column("mp4", datasets.Video(decode=False)).cast_column("mkv", datasets.Video(decode=False))
+    assert [row["json"]["video"]["title"] for row in rows] == titles
+    assert [bool(row["mp4"]) for row in rows] == [True] + [False] * 6
+    assert [bool(row["mkv"]) for row in rows] == [False] * 6 + [True]
 
 
 def test_a_dataset_of_no_video_can_be_loaded(tmp_path):

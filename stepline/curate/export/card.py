@@ -46,6 +46,7 @@ def dataset_card(dataset: Mapping[str, JsonValue], settings: ExportSettings, sta
         licence=settings.licence,
         codes=[code for code in codes if LANGUAGE.fullmatch(code)],
         size=next((word for limit, word in SIZES if count < limit), "1M<n<10M"),
+        tars=settings.webdataset,
         media=settings.webdataset and settings.media,
         dataset=dataset,
         columns=COLUMNS,

@@ -10,7 +10,8 @@ from stepline.curate.settings import ExportSettings
 
 CONFORMS = "http://mlcommons.org/croissant/1.0"
 FORMATS = {
-    ".parquet": "application/x-parquet", ".safetensors": "application/octet-stream", ".tar": "application/x-tar",
+    ".md": "text/markdown", ".parquet": "application/x-parquet", ".safetensors": "application/octet-stream",
+    ".tar": "application/x-tar",
 }  # fmt: skip
 KINDS = {NUMBER: "sc:Float", NUMBERS: "sc:Float", WHOLE: "sc:Integer"}
 WORDS = {   # of Croissant 1.0's context, those that are used here

@@ -93,7 +93,7 @@ def _left_out(contents: DatasetContents) -> Iterator[DatasetRow]:
 
 
 LARGE = (".parquet", ".safetensors", ".tar")  # may share their bytes with the stage's folder
-OURS = ("data/train-", "data/left_out-", "features/shard-", "webdataset/train-")
+OURS = ("data/train-", "data/left_out-", "features/shard-", "webdataset/train-", "webdataset/README.md")
 
 
 def publish(folder: Path, target: RemotePath) -> None:

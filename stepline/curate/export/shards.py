@@ -3,7 +3,8 @@
 A record is a row: columns that are useful without Stepline, and the whole record as JSON, which loses nothing. A
 shard's name tells its place, their number and its content. Features go into a store of their own, in the order of ids.
 
-Records in WebDataset tars: KEY.json, KEY.vtt with the steps, and KEY.mp4 (or as it is) where media go along.
+Records in WebDataset tars: KEY.json, KEY.vtt with the steps, and KEY.mp4 (or as it is) where media go along; beside
+them a card with the types, which `datasets` would else guess from the first videos: no title there, none in any.
 """
 
 import io
@@ -18,7 +19,7 @@ from stepline.features import FeatureStore, FeatureWriter
 from stepline.outputs import webvtt
 from stepline.records import VERSION, Record
 from stepline.remote import RemotePath
-from stepline.storage import atomic_path, to_json
+from stepline.storage import atomic_path, to_json, write_atomic
 from stepline.weights import sha256
 
 STRING, WHOLE, NUMBER = "string", "int32", "double"
@@ -181,6 +182,7 @@ def write_tars(
     """
     (folder / TARS).mkdir(parents=True, exist_ok=True)
     exported: list[ExportedFile] = []
+    types = {"__key__": "string", "__url__": "string", "json": "json", "vtt": "binary"}
     stream = iter(records)
     record = next(stream, None)
     while record is not None:
@@ -188,10 +190,30 @@ def write_tars(
         with atomic_path(path) as partial, tarfile.open(partial, "w", format=tarfile.PAX_FORMAT) as archive:
             size = 0
             while record is not None and (not size or size < shard_bytes):
-                size += _add_record(archive, record, (media or {}).get(record.id))
+                video = (media or {}).get(record.id)
+                size += _add_record(archive, record, video)
+                types |= {_ending(video)[1:]: "video"} if video is not None else {}
                 record = next(stream, None)
-        exported.append(ExportedFile(f"{TARS}/{path.name}", path.stat().st_size, sha256(path)))
-    return exported
+        exported.append(_exported(path))
+    write_atomic(card := folder / TARS / "README.md", _tars_card(types))
+    return [*exported, _exported(card)]
+
+
+def _exported(path: Path) -> ExportedFile:
+    return ExportedFile(f"{TARS}/{path.name}", path.stat().st_size, sha256(path))
+
+
+def _tars_card(types: Mapping[str, str]) -> str:
+    """Return what tells `datasets` the type of each file of a key."""
+    features = "".join(f"  - name: {name}\n    dtype: {kind}\n" for name, kind in sorted(types.items()))
+    return (
+        '---\nconfigs:\n- config_name: default\n  data_files: "train-*.tar"\ndataset_info:\n'
+        f"  features:\n{features}---\n\nThe records of the folder above as WebDataset tars; see its README.md.\n"
+    )
+
+
+def _ending(video: RemotePath) -> str:
+    return Path(video.name).suffix.lower() or ".mp4"
 
 
 def _add_record(archive: tarfile.TarFile, record: Record, video: RemotePath | None) -> int:
@@ -202,7 +224,7 @@ def _add_record(archive: tarfile.TarFile, record: Record, video: RemotePath | No
         size += _add(archive, key + ending, len(data), io.BytesIO(data))
     if video is not None:
         with video.open() as file:
-            size += _add(archive, key + (Path(video.name).suffix.lower() or ".mp4"), video.size(), file)
+            size += _add(archive, key + _ending(video), video.size(), file)
     return size
 
 

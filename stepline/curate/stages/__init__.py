@@ -36,7 +36,7 @@ _STAGES = (
     Stage("clean", 1, "dataset", clean.clean, ("gather",), settings=partial(section, "clean"),
           takes=("sieve-swap", "refine"), gpu=cache_keys.always),
     Stage("visible", 1, "dataset", clean.visible, ("gather", "judge"), settings=partial(section, "visible")),
-    Stage("export", 1, "dataset", clean.export, ("gather",), reads=("about", "where"), settings=cache_keys.export,
+    Stage("export", 2, "dataset", clean.export, ("gather",), reads=("about", "where"), settings=cache_keys.export,
           takes=("sieve-swap", "refine", "clean", "visible")),
 )
 # fmt: on
