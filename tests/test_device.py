@@ -361,7 +361,7 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
     scheduler._open["b"].states.update(read="done", count="done")
 
     def task_for(worker):
-        request = scheduler._request_for(worker, ahead=False)
+        (request,) = scheduler._requests_for(worker, ahead=False)
         return request.task.item.id, request.task.stage, request.gpu
 
     on_cpu = SimpleNamespace(has_gpu=False, stages_run={"double"}, can_do=lambda request: not request.gpu)
@@ -382,7 +382,7 @@ def test_a_worker_gives_its_gpu_to_the_stages_that_use_one(gpus, tmp_path, gpu, 
     stage = Stage("see", 1, "video", tell_device)
     setup = WorkerSetup(fake_stages.recipe(), {"see": stage}, str(tmp_path), device="cuda:1")
     key = "ab" * 32
-    reply = TaskRunner(setup).run(TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu))
+    (reply,) = TaskRunner(setup).run([TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu)])
     assert reply.kind == "done"
     assert ResultStore(RemotePath(str(tmp_path))).read(stage, key) == device
 
