@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from stepline import device
-from stepline.asr import AsrSettings, transcribe
-from stepline.asr.recogniser import RecogniserSwitch
+from stepline.asr import AsrSettings, transcribe, transcribe_many
+from stepline.asr.audio_windows import WindowTranscript
+from stepline.asr.recogniser import RecogniserSwitch, read_together
 from stepline.asr.whisper import Whisper
 from stepline.cli import main
 from stepline.cli.steps import DEMO
@@ -192,7 +193,7 @@ class Recorded:
 
     @staticmethod
     def segment(begin):
-        said = f" {VERBS[int(begin) // 30]}."
+        said = f" {VERBS[int(begin) // 60]}."
         word = SimpleNamespace(word=said, start=begin + 1.0, end=begin + 1.4, probability=0.9)
         return SimpleNamespace(words=[word], seek=round(begin * 100), text=said, avg_logprob=-0.1)
 
@@ -239,6 +240,58 @@ def test_windows_read_together_give_the_sentences_of_windows_read_one_by_one(mon
     for one, other in zip(alone.sentences, together.sentences, strict=True):
         assert other.span.start == pytest.approx(one.span.start, abs=0.6)
         assert other.span.end == pytest.approx(one.span.end, abs=0.6)
+
+
+def test_sounds_read_together_give_what_each_gives_alone(monkeypatch):
+    """The real model, on the CPU, in a GPU's batches: other windows beside one change the last bits of its numbers."""
+    from faster_whisper import BatchedInferencePipeline
+
+    monkeypatch.setattr(Whisper, "__init__", _reads_four(Whisper.__init__))
+    sizes, forward = [], BatchedInferencePipeline.forward
+
+    def counted(self, features, *arguments):
+        sizes.append(len(features))
+        return forward(self, features, *arguments)
+
+    monkeypatch.setattr(BatchedInferencePipeline, "forward", counted)
+    demo, models = list(read_sound(DEMO)), {}
+    sounds = [[each for each in demo if first <= each.start < last] for first, last in ((0, 20), (0, 0), (26, 44))]
+    short = AsrSettings(model=TINY, window=8.0)
+    alone = [transcribe(sound, short, models=models) for sound in sounds]
+    separate, sizes[:] = list(sizes), []
+    together = transcribe_many(sounds, short, models=models)
+    for one, other in zip(alone, together, strict=True):
+        assert (other.dropped, other.warnings) == (one.dropped, one.warnings)
+        for sentence, same in zip(one.transcript.sentences, other.transcript.sentences, strict=True):
+            for word, again in zip(sentence.words, same.words, strict=True):
+                assert again.text == word.text
+                assert (again.span.start, again.span.end) == pytest.approx((word.span.start, word.span.end), abs=0.05)
+                assert again.confidence == pytest.approx(word.confidence, abs=0.02)
+    assert (separate, sizes) == ([2, 2], [4])
+    assert [len(found.transcript.sentences) > 1 for found in together] == [True, False, True]
+
+
+def test_sounds_in_two_languages_share_no_batch(monkeypatch):
+    batches = []
+
+    class Reader:
+        at_once, name = 3, "two ears"
+
+        def __init__(self, language):
+            self.language = self.batch_key = language
+
+        def read_many(self, windows):
+            batches.append((self.language, len(windows)))
+            return [WindowTranscript((), self.language) for _ in windows]
+
+    asked = []
+    for language in ("en", "de", "en", None):  # None: a recogniser that shares none
+        switch = RecogniserSwitch(AsrSettings())
+        switch._recogniser = Reader(language)
+        asked.append((switch, [object()] * 3))
+    read = read_together(asked)
+    assert batches == [("en", 6), ("de", 3), (None, 3)]
+    assert [[each.language for each in found] for found in read] == [["en"] * 3, ["de"] * 3, ["en"] * 3, [None] * 3]
 
 
 def _reads_four(init):
@@ -308,7 +361,7 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
     scheduler._open["b"].states.update(read="done", count="done")
 
     def task_for(worker):
-        request = scheduler._request_for(worker, ahead=False)
+        (request,) = scheduler._requests_for(worker, ahead=False)
         return request.task.item.id, request.task.stage, request.gpu
 
     on_cpu = SimpleNamespace(has_gpu=False, stages_run={"double"}, can_do=lambda request: not request.gpu)
@@ -329,7 +382,7 @@ def test_a_worker_gives_its_gpu_to_the_stages_that_use_one(gpus, tmp_path, gpu, 
     stage = Stage("see", 1, "video", tell_device)
     setup = WorkerSetup(fake_stages.recipe(), {"see": stage}, str(tmp_path), device="cuda:1")
     key = "ab" * 32
-    reply = TaskRunner(setup).run(TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu))
+    (reply,) = TaskRunner(setup).run([TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu)])
     assert reply.kind == "done"
     assert ResultStore(RemotePath(str(tmp_path))).read(stage, key) == device
 

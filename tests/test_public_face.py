@@ -80,7 +80,7 @@ def test_a_video_without_speech_has_no_step_and_says_what_would_help_with_and_wi
 def test_speech_that_was_only_looped_over_is_not_called_silence(small_video, monkeypatch):
     loop = Rejected(what="sentence", text="I was younger.", reason="the recogniser repeated itself")
     heard = TranscriptionResult(package.Transcript(language="zh", recogniser="whisper-base"), (loop,))
-    monkeypatch.setattr("stepline.asr.transcribe", lambda *_, **__: heard)
+    monkeypatch.setattr("stepline.asr.transcribe_many", lambda *_, **__: [heard])
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     advice = package.steps(small_video, settings=settings).warnings[-1]
     assert advice.startswith("speech is heard (language 'zh'), but no word of it is believed (1 doubtful sentence left")

@@ -2,6 +2,6 @@
 
 from stepline.asr.captions import read_captions
 from stepline.asr.settings import AsrSettings
-from stepline.asr.transcribe import TranscriptionResult, transcribe
+from stepline.asr.transcribe import TranscriptionResult, transcribe, transcribe_many
 
-__all__ = ["AsrSettings", "TranscriptionResult", "read_captions", "transcribe"]
+__all__ = ["AsrSettings", "TranscriptionResult", "read_captions", "transcribe", "transcribe_many"]

@@ -1,7 +1,8 @@
 """The choice of the recogniser: the fast English model, or, where its words are doubtful, a multilingual one."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
@@ -85,6 +86,12 @@ class RecogniserSwitch:
             transcripts = [self._recogniser.read(windows[0])]
             if self._undecided and transcripts[0].log_probability is not None:
                 transcripts = [self._decide(windows[0], transcripts[0])]
+        return self._without_repetitions(windows, transcripts)
+
+    def _without_repetitions(
+        self, windows: Sequence[AudioWindow], transcripts: list[WindowTranscript]
+    ) -> list[WindowTranscript]:
+        assert self._recogniser is not None
         for index, transcript in enumerate(transcripts):
             if _repeats_itself(transcript) and self._settings.retry_beam != self._settings.beam:
                 again = self._recogniser.read(windows[index], beam=self._settings.retry_beam)
@@ -109,6 +116,25 @@ class RecogniserSwitch:
         other.language = language
         self._recogniser = other
         return other.read(window)
+
+
+def read_together(asked: Sequence[tuple[RecogniserSwitch, Sequence[AudioWindow]]]) -> list[list[WindowTranscript]]:
+    """Return what is said in each sound's windows, as its own `read_many` does; several windows share batches."""
+    batches: dict[Hashable, list[int]] = {}
+    for number, (switch, windows) in enumerate(asked):
+        key = getattr(switch._recogniser, "batch_key", None) if len(windows) > 1 else None
+        batches.setdefault(number if key is None else key, []).append(number)
+    read: dict[int, list[WindowTranscript]] = {}
+    for numbers in batches.values():
+        switch, windows = asked[numbers[0]]
+        if len(numbers) == 1 or switch._recogniser is None:
+            read[numbers[0]] = switch.read_many(windows)
+            continue
+        found = iter(switch._recogniser.read_many([window for number in numbers for window in asked[number][1]]))
+        for number in numbers:
+            own, windows = asked[number]
+            read[number] = own._without_repetitions(windows, list(islice(found, len(windows))))
+    return [read[number] for number in range(len(asked))]
 
 
 def _load_recogniser(settings: AsrSettings, models: "Models | None") -> Recogniser:

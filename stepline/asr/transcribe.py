@@ -1,7 +1,7 @@
 """Speech recognition of a stream of sound: windows, words, sentences, and which of them are believed."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ import numpy as np
 
 from stepline.asr.audio_windows import AudioWindow, AudioWindower, WindowTranscript
 from stepline.asr.hallucinations import REPEATED, SpeechEvidence, hallucination_reasons, is_unsure, repeated_sentences
-from stepline.asr.recogniser import RecogniserSwitch
+from stepline.asr.recogniser import RecogniserSwitch, read_together
 from stepline.asr.second_reading import fit_to_voice, read_again
 from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
@@ -48,13 +48,44 @@ def transcribe(
     models: Whisper's by name, where several sounds share them; what is loaded is added. None: they go with this one.
     Raises ModelError when the model is missing or damaged, SettingsError for a language that it does not know.
     """
-    recogniser, windower = RecogniserSwitch(settings, models), AudioWindower(settings)
+    return transcribe_many([blocks], settings, models=models)[0]
+
+
+def transcribe_many(
+    sounds: Sequence[Iterable[AudioBlock]], settings: AsrSettings = DEFAULTS, *, models: "Models | None" = None
+) -> list[TranscriptionResult]:
+    """Return what is said in each of several sounds, as `transcribe` does of one; a GPU reads windows of all together.
+
+    Raises what `transcribe` would of any of them.
+    """
+    models = {} if models is None and len(sounds) > 1 else models
+    recognisers = [RecogniserSwitch(settings, models) for _ in sounds]
+    transcriptions = [_transcription(*each, settings) for each in zip(sounds, recognisers, strict=True)]
+    results: dict[int, TranscriptionResult] = {}
+    reads: dict[int, list[WindowTranscript] | None] = dict.fromkeys(range(len(sounds)))
+    while reads:
+        asked: dict[int, list[AudioWindow]] = {}
+        for number, read in reads.items():
+            try:
+                asked[number] = transcriptions[number].send(read)  # type: ignore[arg-type]  # None at first
+            except StopIteration as end:
+                results[number] = end.value
+        together = read_together([(recognisers[number], windows) for number, windows in asked.items()])
+        reads = dict(zip(asked, together, strict=True))
+    return [results[number] for number in range(len(sounds))]
+
+
+def _transcription(
+    blocks: Iterable[AudioBlock], recogniser: RecogniserSwitch, settings: AsrSettings
+) -> Generator[list[AudioWindow], list[WindowTranscript], TranscriptionResult]:
+    """Return what is said in a sound, asking for the reading of windows that are best read together."""
+    windower = AudioWindower(settings)
     kept: list[Sentence] = []
     doubted: list[tuple[Sentence, str]] = []
     language: str | None = None
     windows = windower.windows(blocks)
     while some := list(islice(windows, recogniser.at_once)):
-        reads = recogniser.read_many(some)
+        reads = yield some
         for k, window in enumerate(some):
             tail = window.last or window is not some[-1]  # else the next window begins where this one was left unread
             read = read_again(window, reads[k], recogniser.read, settings, tail=tail)

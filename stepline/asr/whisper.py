@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -26,7 +26,7 @@ Runs: TypeAlias = Sequence[tuple[int, int]]  # of speech, (first, last + 1) samp
 Models: TypeAlias = dict[str, Any]  # faster-whisper's, by the name of their weights
 SHORTEST_WORD = 0.02  # s, one step of Whisper's clock
 AT_ONCE = 16  # windows that a GPU reads together; for speed alone
-SLOT = 30  # s of sound that Whisper reads; in a batch each window begins a slot of its own
+SLOT = 30  # s of sound that Whisper reads; in a batch each window has a slot of its own, and silence before it
 FRAME_RATE = 100  # Whisper's frames a second, in which a segment says where its slot begins
 
 
@@ -64,28 +64,46 @@ class Whisper:
         return self._transcript(window, runs, [] if segment is None else [segment], language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return what is said in each window, the model reading `at_once` of them together; the language is known."""
+        """Return what is said in each window, the model reading `at_once` of them together; the language is known.
+
+        Those beside a window change the last bits of its numbers alone, by which a word may move a step of the clock.
+        """
+        voiced = [(index, runs) for index, window in enumerate(windows) if (runs := _speech(window, self._settings))]
+        transcripts = [WindowTranscript(()) for _ in windows]
+        for first in range(0, len(voiced), self.at_once):
+            some = voiced[first : first + self.at_once]
+            read = self._read_batch([(windows[index], runs) for index, runs in some])
+            for (index, _), transcript in zip(some, read, strict=True):
+                transcripts[index] = transcript
+        return transcripts
+
+    @property
+    def batch_key(self) -> Hashable | None:
+        """What two recognisers share whose windows may be read in one batch; None: with no other's."""
+        return None if self._settings.translate else (id(self._model), self.language)
+
+    def _read_batch(self, voiced: Sequence[tuple[AudioWindow, Runs]]) -> list[WindowTranscript]:
         from faster_whisper import BatchedInferencePipeline
 
-        voiced = {index: runs for index, window in enumerate(windows) if (runs := _speech(window, self._settings))}
-        transcripts = [WindowTranscript(()) for _ in windows]
-        if not voiced:
-            return transcripts
-        sound = np.zeros(len(voiced) * SLOT * SAMPLE_RATE, np.float32)
+        # faster-whisper shortens a long first word by how far behind the last one it is, be that another window's: with
+        # a slot of silence before each it is as far for all, whichever stand beside each other.
+        begins = [(2 * number + 1) * SLOT for number in range(len(voiced))]
+        sound = np.zeros(2 * len(voiced) * SLOT * SAMPLE_RATE, np.float32)
         clips = []
-        for slot, (index, runs) in enumerate(voiced.items()):
-            joined = _join_runs(windows[index], runs)
-            sound[slot * SLOT * SAMPLE_RATE :][: len(joined)] = joined
-            clips.append({"start": slot * SLOT, "end": slot * SLOT + (len(joined) + 0.5) / SAMPLE_RATE})
+        for begin, (window, runs) in zip(begins, voiced, strict=True):
+            joined = _join_runs(window, runs)
+            sound[begin * SAMPLE_RATE :][: len(joined)] = joined
+            clips.append({"start": begin, "end": begin + (len(joined) + 0.5) / SAMPLE_RATE})
         pipeline = BatchedInferencePipeline(self._model)
         with self._gpu_errors():
             segments, info = pipeline.transcribe(
                 sound, **self._options(None), clip_timestamps=clips, batch_size=self.at_once
             )
             found = list(segments)
-        for slot, (index, runs) in enumerate(voiced.items()):
-            own = [segment for segment in found if segment.seek == slot * SLOT * FRAME_RATE and segment.text.strip()]
-            transcripts[index] = self._transcript(windows[index], runs, own, str(info.language), slot * SLOT)
+        transcripts = []
+        for begin, (window, runs) in zip(begins, voiced, strict=True):
+            own = [segment for segment in found if segment.seek == begin * FRAME_RATE and segment.text.strip()]
+            transcripts.append(self._transcript(window, runs, own, str(info.language), begin))
         return transcripts
 
     def _options(self, beam: int | None) -> dict[str, Any]:

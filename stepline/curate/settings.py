@@ -65,12 +65,13 @@ class LimitsSettings(Settings):
 
 
 class EngineSettings(Settings):
-    """Where the work is done; none of these settings changes a byte of the dataset."""
+    """Where the work is done; on the CPU, none of these settings changes a byte of the dataset."""
 
     name: Literal["local", "ray"] = "local"  # processes of this machine, or a Ray cluster
     workers: Processes | None = None  # processes (local) or actors a stage group (ray); none = one a core
     fewest: Processes = 1  # actors a stage group that Ray keeps when there is little to do
     gpus: NonNegative = 0.0  # GPUs that a worker takes for the stages that use one; .25: four share it; 0: no GPU
+    batch: Annotated[int, Field(ge=1, le=256)] = 1  # open videos that a worker with a GPU recognises together, at most
     cache: Count = 4096  # MiB of remote media that wait on the local disk at once
     ahead: Annotated[int, Field(ge=1, le=256)] = 4  # videos a worker that are open at once; bounds what waits
     address: str | None = None  # of a Ray cluster; none = one is started on this machine

@@ -171,6 +171,7 @@ class Stage:
     recipe; all others run on the CPU. resumes: a dataset stage that goes on in a folder where it was killed; others
     start in an empty one. reads_media: whether it reads the video file too with a recipe. libraries: packages whose
     versions change a result with a recipe, as far as it is computed: captions and ready features are only read.
+    run_many: `run` of several videos at once, where a GPU is the better used by it; it fails for all or none.
     """
 
     name: str
@@ -186,6 +187,7 @@ class Stage:
     resumes: bool = False
     reads_media: Callable[["Recipe"], bool] = no_media
     libraries: Callable[["Recipe"], tuple[str, ...]] = no_libraries
+    run_many: Callable[[Sequence[VideoContext]], list[bytes]] | None = None
 
 
 StageTable: TypeAlias = Mapping[str, Stage]

@@ -346,6 +346,42 @@ def recognise_speech(
 
     Empty without a sound track, and where a network describes the pictures alone.
     """
+    return recognise_many([(request, info)], settings, models=models, progress=progress, stop=stop)[0]
+
+
+def recognise_many(
+    videos: "Sequence[tuple[Request, MediaInfo]]",
+    settings: StepsSettings,
+    *,
+    models: "Models | None" = None,
+    progress: Progress | None = None,
+    stop: Event | None = None,
+) -> list[Speech]:
+    """Return what `recognise_speech` does of each of several videos, whose sound a GPU hears in one batch."""
+    from stepline.asr import transcribe_many
+    from stepline.media import AudioBlock, MediaReader
+
+    known = [_speech_without_recogniser(request, info, settings) for request, info in videos]
+    readers, sounds = [], []
+    for (request, info), speech in zip(videos, known, strict=True):
+        if speech is None:
+            readers.append(
+                MediaReader(request.path, frame_rate=None, sound=True, settings=settings.media, part=request.part)
+            )
+            ahead = read_ahead(readers[-1], SECONDS_AHEAD)
+            sounds.append(with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop))
+    transcribed = zip(readers, transcribe_many(sounds, settings.asr, models=models), strict=True)
+    heard = (
+        Speech(
+            transcript=each.transcript, dropped=each.dropped, end=reader.end, warnings=reader.warnings + each.warnings
+        )
+        for reader, each in transcribed
+    )
+    return [next(heard) if speech is None else speech for speech in known]
+
+
+def _speech_without_recogniser(request: Request, info: "MediaInfo", settings: StepsSettings) -> Speech | None:
+    """Return what is said where nobody has to listen for it; else None."""
     if settings.procx.when == "alone" and not settings.procx.speech:
         return Speech(transcript=Transcript())
     if request.captions is not None:
@@ -353,19 +389,7 @@ def recognise_speech(
 
         read = read_captions(request.captions, video_id=request.id, settings=settings.asr)
         return Speech(transcript=transcript_within(read.transcript, request.part), dropped=read.dropped)
-    if not info.has_sound:
-        return Speech(transcript=Transcript(), warnings=(NO_SOUND,))
-    from stepline.asr import transcribe
-    from stepline.media import AudioBlock, MediaReader
-
-    reader = MediaReader(
-        request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media, part=request.part
-    )
-    ahead = read_ahead(reader, SECONDS_AHEAD)
-    blocks = with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
-    heard = transcribe(blocks, settings.asr, models=models)
-    warnings = (*reader.warnings, *heard.warnings)
-    return Speech(transcript=heard.transcript, dropped=heard.dropped, end=reader.end, warnings=warnings)
+    return None if info.has_sound else Speech(transcript=Transcript(), warnings=(NO_SOUND,))
 
 
 def propose_steps(

@@ -1,4 +1,7 @@
-"""Messages between the pool and a worker process, and reasons of failure that name nothing of this machine."""
+"""Messages between the pool and a worker process, and reasons of failure that name nothing of this machine.
+
+What is sent is a sequence of requests of one stage, and what comes back a list with a reply to each.
+"""
 
 import re
 from collections.abc import Iterable, Mapping

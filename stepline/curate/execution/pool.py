@@ -19,6 +19,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -28,6 +29,7 @@ import psutil
 from pydantic import JsonValue
 
 from stepline.curate.execution.messages import TaskReply, TaskRequest, WorkerReady, WorkerSetup
+from stepline.curate.plan import StageTask
 from stepline.curate.stage import StageFailure, no_gpu, no_libraries, no_settings
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
@@ -56,13 +58,13 @@ class WorkerDeath:
 
 
 class WorkerProcess:
-    """One worker process, at most one task at a time."""
+    """One worker process, at most one task at a time, or several of one stage together."""
 
     def __init__(self, setup: WorkerSetup, log: Path) -> None:
         self._setup, self._log, self._limits = setup, log, setup.recipe.limits
         self.has_gpu = setup.device != "cpu"
-        self.request: TaskRequest | None = None
-        self.request_count = 0  # since its process started
+        self.requests: Sequence[TaskRequest] = ()  # that it works on
+        self.request_count = 0  # times that it was given some since its process started
         self.stages_run: set[str] = set()  # whose models it has loaded
         self._failed_starts = 0
         self._began = 0.0
@@ -72,43 +74,43 @@ class WorkerProcess:
 
     @property
     def is_free(self) -> bool:
-        """Tell whether it can take a request."""
-        return self._ready and self.request is None
+        """Tell whether it can take requests."""
+        return self._ready and not self.requests
 
     @property
     def seconds(self) -> float:
-        """How long the present request has taken."""
+        """How long the present requests have taken."""
         return time.monotonic() - self._began
 
     def can_do(self, request: TaskRequest) -> bool:
         """Tell whether it has the GPU that a request may ask."""
         return self.has_gpu or not request.gpu
 
-    def submit(self, request: TaskRequest) -> None:
-        """Send a request to a free worker; one that has died meanwhile is noticed at `receive`."""
-        self.request = request
+    def submit(self, requests: Sequence[TaskRequest]) -> None:
+        """Send requests of one stage to a free worker; one that has died meanwhile is noticed at `receive`."""
+        self.requests = requests
         self.request_count += 1
-        self.stages_run.add(request.task.stage)
+        self.stages_run.add(requests[0].task.stage)
         self._began = time.monotonic()
-        self._deadline = self._began + self._limits.seconds
+        self._deadline = self._began + self._limits.seconds * len(requests)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(request)
+            self.connection.send(requests)
 
-    def receive(self) -> WorkerReady | TaskReply | WorkerDeath:
-        """Return what came from the process: that it has started, a reply, or its death."""
+    def receive(self) -> WorkerReady | list[TaskReply] | WorkerDeath:
+        """Return what came from the process: that it has started, a reply to each request, or its death."""
         try:
             message = self.connection.recv()
         except (EOFError, ConnectionResetError, pickle.UnpicklingError):
             return self._end(None)
         if isinstance(message, WorkerReady):
             self._ready = True
-        return message if isinstance(message, (WorkerReady, TaskReply)) else self._end(None)
+        return message if isinstance(message, (WorkerReady, list)) else self._end(None)
 
     def check_limits(self) -> WorkerDeath | None:
         """Kill a worker that is beyond its limits and return which; None where it is within them."""
         if self.connection.poll():  # the reply is there
             return None
-        if self.request is not None:
+        if self.requests:
             with contextlib.suppress(psutil.Error):  # it has ended, which `receive` tells
                 if self._memory() > self._limits.memory * MIB:
                     return self._end("memory")
@@ -139,7 +141,7 @@ class WorkerProcess:
 
     def _start(self) -> None:
         self.connection, theirs = Pipe()
-        self.request, self.request_count, self._ready = None, 0, False
+        self.requests, self.request_count, self._ready = (), 0, False
         self.stages_run = set()
         self._deadline = time.monotonic() + START_SECONDS
         with self._log.open("wb") as log:
@@ -221,6 +223,13 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
+def _failure(task: StageTask, reply: TaskReply) -> StageFailure | None:
+    """Return how a task failed; None where it went well. Raises SteplineError where the whole run must end."""
+    if reply.kind == "run":
+        raise SteplineError(f"stage {task.stage}: {reply.reason}")
+    return None if reply.kind == "done" else StageFailure(task.item.id, task.stage, reply.kind, reply.reason)
+
+
 @dataclass(frozen=True)
 class TaskOutcome:
     """What became of a request: its result is stored, or why not."""
@@ -242,7 +251,8 @@ class WorkerPool:
         self._run_log = run_log
         self._limits = setup.recipe.limits
         self._kills: Counter[str] = Counter()  # from outside, by key of the task
-        self._retries: deque[TaskRequest] = deque()  # whose worker died of something else
+        self._retries: deque[TaskRequest] = deque()  # whose worker died of something else; for fresh processes
+        self._singles: deque[TaskRequest] = deque()  # whose worker died of several together, to be done one by one
         self._setups = [replace(setup, device=device) for device in devices[:size]]
         self._setups += [setup] * (size - len(self._setups))
         self._scratch = scratch
@@ -253,18 +263,18 @@ class WorkerPool:
         while (number := len(self._workers)) < min(len(self._setups), useful):
             self._workers.append(WorkerProcess(self._setups[number], self._scratch / f"worker-{number}.log"))
         for worker in self._workers:
-            if worker.is_free and worker.request_count == 0:
-                retry = next(filter(worker.can_do, self._retries), None)
-                if retry is not None:
-                    self._retries.remove(retry)
-                    self.submit(worker, retry)
+            for waiting in (self._retries, self._singles) if worker.request_count == 0 else (self._singles,):
+                again = next(filter(worker.can_do, waiting), None) if worker.is_free else None
+                if again is not None:
+                    waiting.remove(again)
+                    self.submit(worker, [again])
         return [worker for worker in self._workers if worker.is_free]
 
-    def submit(self, worker: WorkerProcess, request: TaskRequest) -> None:
-        """Send a request to a free worker."""
-        task = request.task
-        self._run_log.write("start", id=task.item.id, stage=task.stage, key=task.key, worker=worker.pid)
-        worker.submit(request)
+    def submit(self, worker: WorkerProcess, requests: Sequence[TaskRequest]) -> None:
+        """Send requests of one stage to a free worker."""
+        for task in (request.task for request in requests):
+            self._run_log.write("start", id=task.item.id, stage=task.stage, key=task.key, worker=worker.pid)
+        worker.submit(requests)
 
     def wait(self, seconds: float = POLL_INTERVAL) -> list[TaskOutcome]:
         """Return the requests that came to an end within some seconds.
@@ -275,48 +285,44 @@ class WorkerPool:
             time.sleep(seconds)
         readable = wait([worker.connection for worker in self._workers], seconds)
         speaking = [worker for worker in self._workers if worker.connection in readable]
-        outcomes = [self._outcome_of(worker, worker.receive()) for worker in speaking]
-        outcomes += [self._outcome_of(worker, worker.check_limits()) for worker in self._workers]
-        return [outcome for outcome in outcomes if outcome is not None]
+        outcomes = [self._outcomes_of(worker, worker.receive()) for worker in speaking]
+        outcomes += [self._outcomes_of(worker, worker.check_limits()) for worker in self._workers]
+        return [*chain.from_iterable(outcomes)]
 
     def close(self) -> None:
         """End every process."""
         for worker in self._workers:
             worker.close()
 
-    def _outcome_of(
-        self, worker: WorkerProcess, message: WorkerReady | TaskReply | WorkerDeath | None
-    ) -> TaskOutcome | None:
-        """Return what a message says of the worker's request; None where that is not over, or must be done again."""
+    def _outcomes_of(
+        self, worker: WorkerProcess, message: WorkerReady | list[TaskReply] | WorkerDeath | None
+    ) -> list[TaskOutcome]:
+        """Return what a message says of the worker's requests that are over; some may have to be done again."""
         if isinstance(message, WorkerReady):
             took = {"cpu": round(message.cpu, 4), "wall": round(message.wall, 4)}
             self._run_log.write("worker", worker=worker.pid, **took)
-            return None
+            return []
         if message is None:
-            return None
-        request, seconds, fresh = worker.request, worker.seconds, worker.request_count == 1
-        reply: TaskReply | None  # None: the request is to be done again
+            return []
+        requests, seconds = worker.requests, worker.seconds
+        single = len(requests) == 1  # of several, nobody knows whose fault an end was
+        fresh = single and worker.request_count == 1
+        replies: list[TaskReply | None]  # None: the request is to be done again
         if isinstance(message, WorkerDeath):
             worker.restart()
-            ended = TaskReply("crash")
-            reply = self._reply_for_death(message, request, fresh, seconds) if request else None
+            ended = [TaskReply("crash") for _ in requests]
+            replies = [self._reply_for_death(message, each, fresh, seconds) if single else None for each in requests]
         else:
-            worker.request, ended = None, message
-            reply = message if fresh or message.kind != "memory" else None
-            if reply is None:
+            worker.requests, ended = (), message
+            replies = [reply if fresh or reply.kind != "memory" else None for reply in message]
+            if None in replies:
                 worker.restart()
-        if request is None:
-            return None
-        self._log_end(request, reply or ended, again=reply is None)
-        if reply is None:
-            self._retries.append(request)
-            return None
-        task = request.task
-        if reply.kind == "run":
-            raise SteplineError(f"stage {task.stage}: {reply.reason}")
-        if reply.kind == "done":
-            return TaskOutcome(request, None, seconds)
-        return TaskOutcome(request, StageFailure(task.item.id, task.stage, reply.kind, reply.reason), seconds)
+        for request, reply, end in zip(requests, replies, ended, strict=True):
+            self._log_end(request, reply or end, again=reply is None)
+            if reply is None:
+                (self._retries if single else self._singles).append(request)
+        over = [(request, reply) for request, reply in zip(requests, replies, strict=True) if reply is not None]
+        return [TaskOutcome(request, _failure(request.task, reply), seconds) for request, reply in over]
 
     def _reply_for_death(
         self, death: WorkerDeath, request: TaskRequest, fresh: bool, seconds: float

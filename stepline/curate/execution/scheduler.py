@@ -10,9 +10,10 @@ the local one (local.py) with all videos and all workers, an actor of Ray's (act
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -317,30 +318,42 @@ class Scheduler:
             self._fetcher.prefetch(video.item, sorted(video.files()))
         for ahead in (False, True):
             for worker in self._pool.free_workers(len(self._open)):
-                request = self._request_for(worker, ahead=ahead)
-                if request is not None:
+                requests = self._requests_for(worker, ahead=ahead)
+                for request in requests:
                     self._open[request.task.item.id].start(request.task)
-                    self._pool.submit(worker, request)
+                if requests:
+                    self._pool.submit(worker, requests)
 
-    def _request_for(self, worker: WorkerProcess, *, ahead: bool) -> TaskRequest | None:
-        """Return a task whose files are here: of a stage that the worker has models of, else of the oldest video.
+    def _requests_for(self, worker: WorkerProcess, *, ahead: bool) -> list[TaskRequest]:
+        """Return a task: of a stage that the worker has models of, else of the oldest video; none where none can run.
 
-        A worker with a GPU takes the stages that use one first, and others none of them.
+        A worker with a GPU takes the stages that use one first, and several of one that does many at once; others none
+        of them.
         """
-        oldest: TaskRequest | None = None
         preferred = self._on_gpu if worker.has_gpu else worker.stages_run
+        possible, seen = self._possible_requests(worker, ahead=ahead), []
+        for request in possible:
+            seen.append(request)
+            if request.task.stage in preferred:
+                break
+        if not seen:
+            return []
+        chosen = seen[-1] if seen[-1].task.stage in preferred else seen[0]
+        plan = self._phase.plan
+        several = chosen.gpu and plan.stages[chosen.task.stage].run_many is not None
+        alike = (request for request in chain(seen, possible) if request.task.stage == chosen.task.stage)
+        return list(islice(alike, plan.recipe.engine.batch if several else 1))
+
+    def _possible_requests(self, worker: WorkerProcess, *, ahead: bool) -> Iterator[TaskRequest]:
+        """Yield the tasks that may run on a worker and whose files are here, the oldest video's first."""
         for video in list(self._open.values()):
             task = video.next_task(ahead=ahead)
             files = self._files(video, task) if task else None
             if task is None or files is None:
                 continue
             request = TaskRequest(task, files, task.stage in self._on_gpu)
-            if not worker.can_do(request):
-                continue
-            if task.stage in preferred:
-                return request
-            oldest = oldest or request
-        return oldest
+            if worker.can_do(request):
+                yield request
 
     def _files(self, video: OpenVideo, task: StageTask) -> dict[str, Path] | None:
         """Return where the files of a task are; None while they come, or where they cannot, which ends the video."""

@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import cast
@@ -70,33 +70,54 @@ class TaskRunner:
         self._loaded: set[str] = set()
         self._usage = GpuUsage(setup.device) if setup.device.startswith("cuda") else None
 
-    def run(self, request: TaskRequest) -> TaskReply:
-        """Return what became of a task, whose result is stored where it went well."""
-        stage = self._setup.stages[request.task.stage]
+    def run(self, requests: Sequence[TaskRequest]) -> list[TaskReply]:
+        """Return what became of each of some tasks of one stage, whose results are stored where it went well.
+
+        Each has an equal share of the time that they took together.
+        """
+        stage, number = self._setup.stages[requests[0].task.stage], len(requests)
         first = stage.name not in self._loaded
         self._loaded.add(stage.name)
         reset_peak_memory()
-        notes: dict[str, float] = {}
+        notes: list[dict[str, float]] = [{} for _ in requests]
         cpu, wall = time.process_time(), time.monotonic()
-        kind, reason, size = self._store_result(stage, request, notes)
+        made = self._run_many(stage, requests, notes)
+        ends = [self._store_result(stage, *each) for each in zip(requests, notes, made, strict=True)]
+        cpu, wall = (time.process_time() - cpu) / number, (time.monotonic() - wall) / number
+        if requests[0].gpu and self._usage is not None:
+            notes[0] |= self._usage.take()
+        memory = peak_memory()
+        return [
+            TaskReply(kind, reason, cpu, wall, memory, bytes=size, first=first, notes=note)
+            for (kind, reason, size), note in zip(ends, notes, strict=True)
+        ]
+
+    def _run_many(
+        self, stage: Stage, requests: Sequence[TaskRequest], notes: Sequence[dict[str, float]]
+    ) -> Sequence[bytes | None]:
+        """Return what a stage makes of several videos at once; None for each that is to be done by itself.
+
+        That is all of them where one fails, so that each says what is wrong with it alone.
+        """
+        if len(requests) > 1 and stage.run_many is not None:
+            try:
+                contexts = [self._context(*each) for each in zip(requests, notes, strict=True)]
+                return stage.run_many(contexts)
+            except Exception as error:  # noqa: BLE001 (whatever it is, the video that has it tells it once more)
+                log.info("%s: each by itself (%s)", stage.name, first_line(error))
+            for note in notes:
+                note.clear()
+        return [None] * len(requests)
+
+    def _store_result(
+        self, stage: Stage, request: TaskRequest, notes: dict[str, float], made: bytes | None
+    ) -> tuple[ReplyKind, str, int]:
+        """Return what became of a task, why, and the bytes of its result. made: the result, where it is there."""
+        kind, reason, data = self._run(stage, request, notes) if made is None else ("done", "", made)
         if kind == "run":  # for the owner of the run, with all paths
             reason = " ".join(reason.split())
         else:
             reason = portable_reason(reason, map(str, request.files.values()), request.task.item.id)
-        cpu, wall = time.process_time() - cpu, time.monotonic() - wall
-        if request.gpu and self._usage is not None:
-            notes |= self._usage.take()
-        return TaskReply(kind, reason, cpu, wall, peak_memory(), bytes=size, first=first, notes=notes)
-
-    def _store_result(self, stage: Stage, request: TaskRequest, notes: dict[str, float]) -> tuple[ReplyKind, str, int]:
-        """Return what became of a task, why, and the bytes of its result."""
-        try:
-            self._check_versions()
-            set_device(self._setup.device if request.gpu else "cpu")
-            context = self._context(request, notes)
-        except SteplineError as error:  # a lost GPU, a result that cannot be read: no fault of the video
-            return "run", str(error), 0
-        kind, reason, data = try_stage(cast(Callable[[VideoContext], bytes], stage.run), context)
         if data is None:
             return kind, reason, 0
         try:
@@ -104,6 +125,14 @@ class TaskRunner:
         except SteplineError as error:
             return "run", str(error), 0
         return "done", "", len(data)
+
+    def _run(self, stage: Stage, request: TaskRequest, notes: dict[str, float]) -> tuple[ReplyKind, str, bytes | None]:
+        """Return the bytes that a stage makes of a task's video, or how it failed and why."""
+        try:
+            context = self._context(request, notes)
+        except SteplineError as error:  # a lost GPU, a result that cannot be read: no fault of the video
+            return "run", str(error), None
+        return try_stage(cast(Callable[[VideoContext], bytes], stage.run), context)
 
     def _check_versions(self) -> None:
         """Raise SettingsError where this machine would compute something else than the driver has named."""
@@ -113,6 +142,9 @@ class TaskRunner:
                 raise SettingsError(f"{what}; install the same version on every machine")
 
     def _context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
+        """Return what the stage gets, once this process is on the device of the task. Raises SteplineError."""
+        self._check_versions()
+        set_device(self._setup.device if request.gpu else "cpu")
         stages, folders, needs = self._setup.stages, self._setup.folders, request.task.needs
         return VideoContext(
             request.task.item,

@@ -10,7 +10,7 @@ from stepline.curate.stages.cache_keys import section
 _STAGES = (
     Stage("probe", 1, "video", per_video.probe, reads=("media", "about"), settings=cache_keys.reading),
     Stage("transcribe", 1, "video", per_video.transcribe, reads=("speech",), settings=cache_keys.transcribe,
-          gpu=cache_keys.always, libraries=cache_keys.hearing_libraries),
+          gpu=cache_keys.always, libraries=cache_keys.hearing_libraries, run_many=per_video.transcribe_many),
     Stage("write", 1, "video", per_video.write, ("transcribe",), settings=cache_keys.write,
           libraries=cache_keys.writing_libraries),
     Stage("filter", 1, "video", per_video.filter_video, ("probe", "transcribe", "write"),

@@ -47,7 +47,7 @@ from stepline.pipeline.understand import (
     extract_features,
     ground_steps,
     judge_sentences,
-    recognise_speech,
+    recognise_many,
 )
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
 from stepline.weights import sha256
@@ -82,9 +82,20 @@ def transcribe(video: VideoContext) -> bytes:
         return to_bytes(Speech(transcript=captions.transcript, dropped=captions.dropped))
     if video.media is None:
         return to_bytes(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
-    info = media.probe(video.media, settings.media)
+    return transcribe_many([video])[0]
+
+
+def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
+    """Return what `transcribe` does of each video; what a recogniser hears, a GPU hears in one batch."""
+    settings = videos[0].recipe.steps
+    sounds = {
+        video.item.id: (Request(video.media, video.item.id), media.probe(video.media, settings.media))
+        for video in videos
+        if video.captions is None and video.media is not None
+    }
     models = shared_recognisers(settings.asr, current_device())
-    return to_bytes(recognise_speech(Request(video.media, video.item.id), info, settings, models=models))
+    heard = dict(zip(sounds, recognise_many([*sounds.values()], settings, models=models), strict=True))
+    return [to_bytes(heard[video.item.id]) if video.item.id in heard else transcribe(video) for video in videos]
 
 
 PROVISIONAL = "provisional"  # in a writer's note: another writer served this part

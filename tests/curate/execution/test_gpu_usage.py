@@ -71,6 +71,6 @@ def test_a_task_on_the_gpu_tells_it_and_the_log_adds_it_up(driver, tmp_path, mon
     request = TaskRequest(StageTask(VideoItem("a", path=str(tmp_path)), "read", "ab" * 32, {}), gpu=True)
     totals, until = LogTotals(), time.monotonic() + 60
     while not totals.gpu_looks and time.monotonic() < until:
-        totals.add({"event": "end", "stage": "read", **runner.run(request).notes})
+        totals.add({"event": "end", "stage": "read", **runner.run([request])[0].notes})
     assert totals.gpu_looks >= 1
     assert totals.gpu_busy == pytest.approx(totals.gpu_looks / 2)

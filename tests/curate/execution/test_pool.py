@@ -1,7 +1,7 @@
 import pytest
 from fake_stages import STAGES, recipe
 
-from stepline.curate.execution.messages import LONGEST_REASON, TaskRequest, WorkerSetup, portable_reason
+from stepline.curate.execution.messages import LONGEST_REASON, TaskReply, TaskRequest, WorkerSetup, portable_reason
 from stepline.curate.execution.pool import OUTSIDE_KILLS, WorkerDeath, WorkerPool, WorkerProcess
 from stepline.curate.execution.worker import TaskRunner
 from stepline.curate.plan import StageTask
@@ -16,17 +16,17 @@ REQUEST = TaskRequest(StageTask(VideoItem("a"), "read", "ab" * 32, {}))
 class FakeWorker:
     """A worker as a pool sees it: what it had to do, and how often it was replaced."""
 
-    def __init__(self, request_count):
-        self.request, self.request_count, self.seconds = REQUEST, request_count, 1.0
+    def __init__(self, request_count, requests=(REQUEST,)):
+        self.requests, self.request_count, self.seconds = list(requests), request_count, 1.0
         self.pid, self.is_free, self.given, self.has_gpu = 7, True, [], False
 
     can_do = WorkerProcess.can_do
 
     def restart(self):
-        self.request, self.request_count = None, 0
+        self.requests, self.request_count = [], 0
 
-    def submit(self, request):
-        self.given.append(request)
+    def submit(self, requests):
+        self.given += requests
 
 
 @pytest.fixture
@@ -47,19 +47,54 @@ def pool(tmp_path):
 )
 def test_only_a_fresh_process_tells_that_a_video_is_to_blame(pool, death, kind, reason):
     worker = FakeWorker(request_count=2)
-    assert pool._outcome_of(worker, death) is None
+    assert pool._outcomes_of(worker, death) == []
     pool._workers = [worker]
     pool.free_workers(useful=0)
     assert worker.given == [REQUEST]  # the fresh one gets it before anything else
-    assert pool._outcome_of(FakeWorker(request_count=1), death).failure == StageFailure("a", "read", kind, reason)
+    (outcome,) = pool._outcomes_of(FakeWorker(request_count=1), death)
+    assert outcome.failure == StageFailure("a", "read", kind, reason)
 
 
 @pytest.mark.parametrize("code", [-9, -15], ids=["kill", "a machine that goes down"])
 def test_a_hang_is_told_at_once_and_a_kill_from_outside_only_after_some(pool, code):
-    assert pool._outcome_of(FakeWorker(request_count=2), WorkerDeath(-9, "time")).failure.kind == "hang"
+    (hang,) = pool._outcomes_of(FakeWorker(request_count=2), WorkerDeath(-9, "time"))
+    assert hang.failure.kind == "hang"
     for _ in range(OUTSIDE_KILLS - 1):
-        assert pool._outcome_of(FakeWorker(request_count=1), WorkerDeath(code, None)) is None
-    assert pool._outcome_of(FakeWorker(request_count=1), WorkerDeath(code, None)).failure.kind == "memory"
+        assert pool._outcomes_of(FakeWorker(request_count=1), WorkerDeath(code, None)) == []
+    (killed,) = pool._outcomes_of(FakeWorker(request_count=1), WorkerDeath(code, None))
+    assert killed.failure.kind == "memory"
+
+
+OTHER = TaskRequest(StageTask(VideoItem("b"), "read", "cd" * 32, {}))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        WorkerDeath(-9, "time"),
+        WorkerDeath(-9, "memory"),
+        WorkerDeath(-11, None),
+        WorkerDeath(-9, None),
+        [TaskReply("memory"), TaskReply("memory")],
+    ],
+    ids=["time", "memory", "crash", "kill", "told"],
+)
+def test_of_several_together_each_is_done_by_itself_before_one_is_blamed(pool, message):
+    assert pool._outcomes_of(FakeWorker(request_count=1, requests=(REQUEST, OTHER)), message) == []
+    worker = FakeWorker(request_count=5)
+    pool._workers = [worker]
+    for _ in range(2):
+        pool.free_workers(useful=0)
+    assert worker.given == [REQUEST, OTHER]
+    assert not pool._kills
+
+
+def test_of_several_together_each_has_its_own_reply(pool):
+    together = FakeWorker(request_count=3, requests=(REQUEST, OTHER))
+    done, failed = pool._outcomes_of(together, [TaskReply("done"), TaskReply("error", "no sound")])
+    assert (done.request, done.failure) == (REQUEST, None)
+    assert (failed.request, failed.failure) == (OTHER, StageFailure("b", "read", "error", "no sound"))
+    assert not together.requests
 
 
 @pytest.mark.parametrize(
@@ -84,7 +119,7 @@ def test_a_machine_with_another_version_than_the_drivers_computes_nothing(tmp_pa
     (tmp_path / "a.txt").write_text("one")
     request = TaskRequest(REQUEST.task, {"captions": tmp_path / "a.txt"})
     replies = [
-        TaskRunner(WorkerSetup(recipe(), STAGES, str(tmp_path), versions={"psutil": version})).run(request)
+        TaskRunner(WorkerSetup(recipe(), STAGES, str(tmp_path), versions={"psutil": version})).run([request])[0]
         for version in (minor_version("psutil"), "4.0")
     ]
     assert [reply.kind for reply in replies] == ["done", "run"]

@@ -1,6 +1,7 @@
 """The stages of one video: what each hands on, and which videos are left out."""
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 from curate_cells import NARRATION, transcript, work
 from llm_fakes import Answers, FakeServer, completion
+from small_video import draw_video
 
+from stepline.asr import TranscriptionResult
 from stepline.curate.settings import FilterSettings
 from stepline.curate.stage import LeftOutError, Recipe, VideoItem
 from stepline.curate.stages import per_video
@@ -25,6 +28,7 @@ from stepline.curate.stages.intermediate import (
 )
 from stepline.curate.stages.per_video import FEW, LANGUAGE, LONG, SHORT, SILENT, SPARSE, FilterCounts, left_out_reason
 from stepline.errors import MediaError, WriterError
+from stepline.media import AudioBlock
 from stepline.pipeline.understand import Speech, VisualFeatures
 from stepline.records import FeatureSequence, Span, Step
 from stepline.settings import load_settings
@@ -51,6 +55,29 @@ def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> 
     assert from_bytes(Speech, per_video.transcribe(work(Recipe(), item))).transcript.sentences == ()
     assert from_bytes(ProbeResult, per_video.probe(work(Recipe(), item))).duration == 30.0
     assert unpack_features(per_video.encode(work(Recipe(), item))).features is None
+
+
+def test_several_videos_are_heard_together_and_each_gets_what_is_said_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "said.vtt").write_text(VTT)
+    together = []
+
+    def heard(sounds: Sequence[Iterable[AudioBlock]], *_: Any, **options: Any) -> list[TranscriptionResult]:
+        seconds = [sum(len(block.samples) for block in sound) / 16_000 for sound in sounds]
+        together.append((len(sounds), options["models"] is not None))
+        return [TranscriptionResult(transcript(f"It lasts {round(each)} seconds.")) for each in seconds]
+
+    monkeypatch.setattr("stepline.asr.transcribe_many", heard)
+    videos = [work(Recipe(), VideoItem("captions"), captions=tmp_path / "said.vtt"), work(Recipe(), VideoItem("none"))]
+    for name, seconds, sound in (("two", 2, True), ("silent", 2, False), ("four", 4, True)):
+        draw_video(tmp_path / f"{name}.mp4", seconds=seconds, sound=sound)
+        videos.append(work(Recipe(), VideoItem(name), media=tmp_path / f"{name}.mp4"))
+    found = per_video.transcribe_many(videos)
+    assert together == [(2, True)]
+    said = [[each.text for each in from_bytes(Speech, data).transcript.sentences] for data in found]
+    assert said[1:] == [[], ["It lasts 2 seconds."], [], ["It lasts 4 seconds."]]
+    assert found == [per_video.transcribe(video) for video in videos]
 
 
 def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_not() -> None:
