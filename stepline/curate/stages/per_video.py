@@ -81,7 +81,12 @@ def transcribe(video: VideoContext) -> bytes:
         return to_bytes(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
     info = media.probe(video.media, settings.media)
     models = shared_recognisers(settings.asr, current_device())
-    return to_bytes(recognise_speech(Request(video.media, video.item.id), info, settings, models=models))
+    before = len(models)
+    speech = recognise_speech(Request(video.media, video.item.id), info, settings, models=models)
+    if settings.asr.recogniser == "whisper":
+        # A silent video loads no model, so that the worker's first video is not always the one that pays.
+        video.notes["loaded"] = len(models) - before
+    return to_bytes(speech)
 
 
 PROVISIONAL = "provisional"  # in a writer's note: another writer served this part
