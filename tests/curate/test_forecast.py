@@ -31,7 +31,7 @@ from stepline.curate.store.run_log import read_timings
 from stepline.errors import DatasetError
 from stepline.remote import RemotePath
 
-SETTINGS = ForecastSettings(sample=6, within=None, cores=(1, 4), core_hour=1.0, million_tokens=2.0, gigabyte_month=0.0)
+SETTINGS = ForecastSettings(sample=6, most=6, cores=(1, 4), core_hour=1.0, million_tokens=2.0, gigabyte_month=0.0)
 
 
 def end(at, id, stage, cpu, *, key=None, first=False, ok=True, **more):
@@ -146,7 +146,7 @@ def test_a_sample_grows_until_its_interval_is_narrow():
     assert next_sample(told(0.25, 192), usual) == usual.most == 200
     assert next_sample(told(0.25, 24, 31), usual) == 31
     assert next_sample(told(0.25, 300), usual) == 300  # `sample` may be above `most`
-    assert next_sample(told(0.25), ForecastSettings(within=None)) == 24
+    assert next_sample(told(0.25), ForecastSettings(most=24)) == 24
     assert next_sample(told(0.0001), ForecastSettings(within=0)) == 48
 
 
@@ -269,7 +269,9 @@ def test_a_sample_of_which_nothing_is_left_to_train_on_grows(tmp_path, monkeypat
     monkeypatch.setitem(dry_run.__globals__, "run_recipe", run)
     said: list[str] = []
     job = RunRequest(recipe(), str(tmp_path / "out"), STAGES, say=said.append)
-    told = dry_run(job, videos(tmp_path / "in", {f"v{n:02}": "word" for n in range(20)}), SETTINGS)
+    told = dry_run(
+        job, videos(tmp_path / "in", {f"v{n:02}": "word" for n in range(20)}), SETTINGS.model_copy(update={"most": 12})
+    )
     assert told.sampled == 12
     assert "the sample did not go through (train: no video is left): 12 videos are worked on" in said
     few = videos(tmp_path / "few", {f"v{n}": "word" for n in range(3)})

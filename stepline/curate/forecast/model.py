@@ -311,6 +311,6 @@ def half_width(interval: Interval) -> float:
 
 def next_sample(told: Forecast, settings: ForecastSettings) -> int:
     """Return how many videos to sample: twice as many as were, while the interval is too wide; else no more."""
-    if settings.within is None or half_width(told.cpu_hours) <= settings.within:
+    if half_width(told.cpu_hours) <= settings.within:
         return told.sampled
     return max(told.sampled, min(2 * told.sampled, settings.most, told.videos))
