@@ -25,6 +25,7 @@ from stepline.curate.stages.intermediate import (
 )
 from stepline.curate.stages.per_video import FEW, LANGUAGE, LONG, SHORT, SILENT, SPARSE, FilterCounts, left_out_reason
 from stepline.errors import MediaError, WriterError
+from stepline.pipeline.networks import shared_recognisers
 from stepline.pipeline.understand import Speech, VisualFeatures
 from stepline.records import FeatureSequence, Span, Step
 from stepline.settings import load_settings
@@ -51,6 +52,16 @@ def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> 
     assert from_bytes(Speech, per_video.transcribe(work(Recipe(), item))).transcript.sentences == ()
     assert from_bytes(ProbeResult, per_video.probe(work(Recipe(), item))).duration == 30.0
     assert unpack_features(per_video.encode(work(Recipe(), item))).features is None
+
+
+def test_the_first_video_that_somebody_speaks_in_loads_the_recogniser(shared: Path) -> None:
+    shared_recognisers.cache_clear()
+    loaded = []
+    for name in ("silent_knot_bowline", "firstaid_choking", "firstaid_choking"):
+        context = work(Recipe(), media=shared / "clips" / f"{name}.mp4")
+        per_video.transcribe(context)
+        loaded.append(context.notes["loaded"])
+    assert loaded == [0, 1, 0]
 
 
 def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_not() -> None:
