@@ -80,7 +80,9 @@ class EngineSettings(Settings):
 class ForecastSettings(Settings):
     """What `--dry-run` samples, and what things cost; prices in one currency of your own."""
 
-    sample: Annotated[int, Field(ge=6, le=100_000)] = 24  # videos that are worked on; their results are not made again
+    sample: Annotated[int, Field(ge=6, le=100_000)] = 24  # videos worked on at first; their results are not made again
+    within: NonNegative = 0.1  # half the 95 % interval of CPU, of its value; while wider, as many videos again
+    most: Annotated[int, Field(ge=6, le=100_000)] = 200  # videos to which the sample so grows; `sample`: never
     seed: Seed = 0  # of the sample and the draws
     cores: tuple[Count, ...] = (1, 16, 128)  # for which hours are told, beside this machine's
     draws: Annotated[int, Field(ge=100, le=100_000)] = 1000  # of the bootstrap

@@ -11,13 +11,15 @@ from stepline.evaluate.bootstrap import Floats
 
 QUANTITIES = ("cpu", "wall", "bytes", "tokens")  # CPU seconds, seconds, bytes of results, a language model's tokens
 REQUESTS = "requests"  # to language models
+LOADED = "loaded"  # models that a unit loaded, where its stage tells
 
 
 @dataclass
 class StageCosts:
     """A video stage. spent: quantity -> (n,) of each sampled item, 0 where it was not reached, models left out.
 
-    load: quantity -> what a worker's first unit took beyond others of its size. units: how many ran. failed: of them.
+    load: quantity -> what units that load models took on average beyond the others. units: how many ran; failed: of
+    them.
     """
 
     spent: dict[str, Floats]
@@ -70,20 +72,21 @@ def _stage(ends: Sequence[Mapping[str, JsonValue]], items: Sequence[str]) -> Sta
     costs = StageCosts({}, {}, len(every), sum(not unit[-1]["ok"] for unit in every))
     for quantity in (*QUANTITIES, REQUESTS):
         whole = {id(unit): sum(_quantity(line, quantity) for line in unit) for unit in every}
-        others = [whole[id(unit)] for unit in every if not _is_first(unit)]
-        usual = float(np.median(others)) if others and quantity in ("cpu", "wall") else float("inf")
-        extra = [max(0.0, whole[id(unit)] - usual) for unit in every if _is_first(unit)]
-        costs.load[quantity] = float(np.mean(extra)) if extra else 0.0
-        for unit in filter(_is_first, every):  # a first unit counts as the others do
-            whole[id(unit)] = min(whole[id(unit)], usual)
+        loading = [id(unit) for unit in every if _loads_models(unit)]
+        others = [took for unit, took in whole.items() if unit not in loading]
+        costs.load[quantity] = 0.0
+        if loading and others and quantity in ("cpu", "wall"):
+            costs.load[quantity] = max(0.0, float(np.mean([whole[unit] for unit in loading]) - np.mean(others)))
+        for unit in loading:
+            whole[unit] = max(0.0, whole[unit] - costs.load[quantity])
         means = [[whole[id(unit)] for unit in item.values()] for item in units.values()]
         costs.spent[quantity] = np.array([sum(values) / len(values) if values else 0.0 for values in means])
     return costs
 
 
-def _is_first(unit: Sequence[Mapping[str, JsonValue]]) -> bool:
-    """Return whether a unit was its worker's first of the stage, and so paid for the models."""
-    return any(bool(line.get("first")) for line in unit)
+def _loads_models(unit: Sequence[Mapping[str, JsonValue]]) -> bool:
+    """Return whether a unit paid for models: as its stage says, else as its worker's first of the stage."""
+    return any(bool(line.get(LOADED, line.get("first"))) for line in unit)
 
 
 def _quantity(line: Mapping[str, JsonValue], quantity: str) -> float:

@@ -8,12 +8,21 @@ from dataclasses import asdict, replace
 
 from stepline.curate.driver import RunRequest, collect_items, run_recipe
 from stepline.curate.forecast.costs import read_costs
-from stepline.curate.forecast.model import Forecast, Interval, draw_stratified, forecast, known_sizes
+from stepline.curate.forecast.model import (
+    Forecast,
+    Interval,
+    draw_stratified,
+    forecast,
+    half_width,
+    known_sizes,
+    next_sample,
+)
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import VideoItem, resolve_stages
 from stepline.curate.store.results import CELLS, FAILURES
 from stepline.curate.store.run_log import read_timings
 from stepline.device import core_count, current_device
+from stepline.errors import DatasetError, StoreError
 from stepline.records import Rejected
 from stepline.remote import RemotePath
 
@@ -24,34 +33,65 @@ def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], setting
     """Return what the request will take. What the sample made is left in OUT, where the run finds it done.
 
     A third of the sample goes through the whole recipe, then all of it, then another third: stages over the dataset
-    are so seen at two sizes, with what only a first run pays apart.
+    are so seen at two sizes, with what only a first run pays apart. While the interval is too wide, as many videos
+    again are taken in, and all go through the recipe, which finds the earlier ones done; so too where a stage over the
+    dataset ends for want of videos.
     """
     recipe = request.recipe
     collection = collect_items(source, request.limit)
     sizes = known_sizes(collection.items)
-    chosen = draw_stratified(sizes.values, settings.sample, settings.seed)
-    items = [collection.items[row] for row in chosen]
+    drawn = draw_stratified(sizes.values, max(settings.sample, settings.most), settings.seed)
+    items = [collection.items[row] for row in drawn]  # of which the first so many are the sample
+    count = min(settings.sample, len(items))
     # A folder that only this recipe's forecast from these videos has, so that no other's times are read.
-    known = recipe.model_dump_json() + "".join(item.id + item.stamp for item in items)
+    known = recipe.model_dump_json() + "".join(item.id + item.stamp for item in items[:count])
     folder = f"{request.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
     sampled = replace(request, out=folder, limit=None)
-    third = max(2, -(-len(items) // 3))
-    for part in (part for part in (items[:third], items, items[third : 2 * third]) if part):
-        run_recipe(sampled, [*part, *collection.refused])
     out = RemotePath(sampled.out, recipe.places)
-    # Video stages whose results do not hang on which other videos there are.
-    stages: list[str] = []
-    for stage in resolve_stages(recipe, request.stages):
-        if stage.kind == "video" and all(need in stages for need in stage.needs):
-            stages.append(stage.name)
-    count = copy_results(out, RemotePath(request.out, recipe.places), stages)
-    request.say(f"{count} results of the sample are kept for the run")
-    costs = read_costs(read_timings(out), [item.id for item in items])
+    stages = list(resolve_stages(recipe, request.stages))
     workers = recipe.engine.workers or core_count()
-    here = float(current_device().kind != "cpu")  # a stage over all videos runs where the driver does
-    stages_on_gpu = [stage for stage in resolve_stages(recipe, request.stages) if stage.gpu(recipe)]
-    gpus = {stage.name: recipe.engine.gpus if stage.kind == "video" else here for stage in stages_on_gpu}
-    return forecast(costs, sizes.values[chosen], sizes.values, settings, size=sizes.kind, workers=workers, gpus=gpus)
+    driver_gpus = float(current_device().kind != "cpu")  # a stage over all videos runs where the driver does
+    gpus = {
+        stage.name: recipe.engine.gpus if stage.kind == "video" else driver_gpus
+        for stage in stages
+        if stage.gpu(recipe)
+    }
+
+    parts = _parts(items[:count])
+    while True:
+        try:
+            for part in parts:
+                run_recipe(sampled, [*part, *collection.refused])
+        except (DatasetError, StoreError) as error:  # perhaps of too few videos: nothing was left of them to train on
+            if count == len(items):
+                raise
+            count = min(2 * count, len(items))
+            parts = _parts(items[:count])
+            request.say(f"the sample did not go through ({error}): {count} videos are worked on")
+            continue
+        costs = read_costs(read_timings(out), [item.id for item in items[:count]])
+        chosen = sizes.values[drawn[:count]]
+        told = forecast(costs, chosen, sizes.values, settings, size=sizes.kind, workers=workers, gpus=gpus)
+        if (more := next_sample(told, settings)) == count:
+            break
+        known_to = f"CPU {_hours(told.cpu_hours)} from {count} videos is known to {half_width(told.cpu_hours):.0%}"
+        request.say(f"{known_to}, forecast.within={settings.within:g}: {more - count} more are worked on")
+        count, parts = more, [items[:more]]
+
+    # Video stages whose results do not hang on which other videos there are.
+    alone: list[str] = []
+    for stage in stages:
+        if stage.kind == "video" and all(need in alone for need in stage.needs):
+            alone.append(stage.name)
+    kept = copy_results(out, RemotePath(request.out, recipe.places), alone)
+    request.say(f"{kept} results of the sample are kept for the run")
+    return told
+
+
+def _parts(items: Sequence[VideoItem]) -> list[Sequence[VideoItem]]:
+    """Return a third of a sample, all of it, and another third, without those that nothing is left for."""
+    third = max(2, -(-len(items) // 3))
+    return [part for part in (items[:third], items, items[third : 2 * third]) if part]
 
 
 def copy_results(source: RemotePath, target: RemotePath, stages: Sequence[str]) -> int:

@@ -2,13 +2,15 @@
 
 n sampled items, N items, B draws of the sample, the first being the sample itself.
 
-A video stage's totals go by the videos' sizes where sizes tell anything, else by the mean. What does not grow with the
-videos is apart: models that each worker loads, the start of the driver, and the fixed part of stages that run once over
-the whole dataset. The sample holds small and large videos in their true proportions.
+What the sampled videos took is known, so only the N - n others are estimated and uncertain. A video stage's totals go
+by the videos' sizes where sizes tell anything, else by the mean. What does not grow with the videos is apart: models
+that each worker loads, the start of the driver, and the fixed part of stages that run once over the whole dataset. The
+sample holds small and large videos in their true proportions, and is taken twice as large while the interval is wide.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -22,28 +24,53 @@ from stepline.evaluate.bootstrap import LEVEL, Floats
 Rows: TypeAlias = npt.NDArray[np.int64]
 
 
-def extrapolate_totals(
-    spent: Floats, chosen: Floats, everything: Floats, drawn: Rows, rng: np.random.Generator
-) -> Floats:
-    """Return (B,) totals over N items: by a line through size where it predicts better than the mean, else by the mean.
+@dataclass(frozen=True)
+class Resamples:
+    """What else may have been sampled, and what the others may be; the first draw is the sample itself.
 
-    spent, chosen: (n,) what each sampled item took, and its size; everything: (N,) sizes; drawn: (B, n) which items a
-    draw holds, the first all. Sizes beyond the sample's count as its largest, since nothing is known there; what the
-    line leaves over in the sample is added for all, so that a wrong line does no harm on the whole. Each draw but the
-    first has the noise of N single items added.
+    rows: (B, n) sampled items with replacement. others: (B, n) how many of the N - n others are taken to be like each
+    sampled item, beyond the (N - n) / n that are expected. spread: (B,) how much further from the first draw a draw
+    lies, since n items tell their own spread only roughly: deviations become those of Student's t with n - 1 degrees.
     """
-    count = len(everything)
-    sizes = np.clip(everything, chosen.min(), chosen.max())
-    x, y = chosen[drawn], spent[drawn]  # (B, n)
+
+    rows: Rows
+    others: Floats
+    spread: Floats
+
+
+def resample(sampled: int, videos: int, draws: int, rng: np.random.Generator) -> Resamples:
+    """Return B draws of n sampled items of N."""
+    rows = rng.integers(sampled, size=(draws, sampled))
+    share = np.full(sampled, 1 / sampled)
+    others = rng.multinomial(videos - sampled, share, size=draws) - (videos - sampled) * share
+    degrees = max(1, sampled - 1)
+    spread = np.sqrt(sampled / rng.chisquare(degrees, size=draws))
+    rows[0], others[0] = np.arange(sampled), 0.0
+    return Resamples(rows, others, spread)
+
+
+def extrapolate_totals(spent: Floats, chosen: Floats, everything: Floats, draws: Resamples) -> Floats:
+    """Return (B,) totals over N items: what the n took, and the others by a line through size, else by the mean.
+
+    spent, chosen: (n,) what each sampled item took, and its size; everything: (N,) sizes. The line is taken where it
+    predicts better than the mean. Sizes beyond the sample's count as its largest, since nothing is known there; what
+    the line leaves over in the sample is added for the others, so that a wrong line does no harm on the whole.
+
+    With a mean, the variance of the draws is (N - n)^2 s^2 / n from which items were sampled and (N - n) s^2 from which
+    the others are: together N^2 (1 - n / N) s^2 / n, a sample mean's with the finite-population correction
+    (Cochran, Sampling Techniques, section 2.6).
+    """
+    others = len(everything) - len(chosen)
+    sizes = np.clip(everything, chosen.min(), chosen.max()).sum() - chosen.sum()
+    x, y = chosen[draws.rows], spent[draws.rows]  # (B, n)
     if size_predicts(chosen, spent):
         fixed, slope = fit_line(x, y)
     else:
         fixed, slope = y.mean(axis=1), np.zeros(len(y))
     rest = y - fixed[:, None] - slope[:, None] * x
-    noise = rng.normal(size=len(drawn)) * rest.std(axis=1) * np.sqrt(count)
-    noise[0] = 0.0
-    sums = fixed * count + slope * sizes.sum() + rest.mean(axis=1) * count
-    return np.asarray(np.maximum(0.0, sums + noise))
+    estimates = (fixed + rest.mean(axis=1)) * others + slope * sizes + draws.others @ rest[0]
+    estimates = estimates[0] + draws.spread * (estimates - estimates[0])
+    return np.asarray(spent.sum() + np.maximum(0.0, estimates))
 
 
 def fit_line(x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -132,16 +159,15 @@ def forecast(
     another.
     """
     rng = np.random.default_rng(settings.seed)
-    drawn = rng.integers(len(chosen), size=(settings.draws, len(chosen)))
-    drawn[0] = np.arange(len(chosen))  # the first is the sample itself
+    drawn = resample(len(chosen), len(everything), settings.draws, rng)
     video: dict[str, Totals] = {
-        name: {q: extrapolate_totals(stage.spent[q], chosen, everything, drawn, rng) for q in QUANTITIES}
+        name: {q: extrapolate_totals(stage.spent[q], chosen, everything, drawn) for q in QUANTITIES}
         for name, stage in costs.stages.items()
     }
-    kept = _kept(costs, drawn) * len(everything)
+    kept = _kept(costs, drawn, len(everything))
     once = {name: _dataset(runs, kept, rng) for name, runs in costs.dataset.items()}
     asked = (stage.spent[REQUESTS] for stage in costs.stages.values())
-    requests = np.sum([extrapolate_totals(each, chosen, everything, drawn, rng) for each in asked], axis=0)
+    requests = np.sum([extrapolate_totals(each, chosen, everything, drawn) for each in asked], axis=0)
     stages = [_stage(name, "video", took, costs.stages[name]) for name, took in video.items()]
     stages += [_stage(name, "dataset", took, None) for name, took in once.items()]
     total = {q: np.sum([t[q] for t in (*video.values(), *once.values())], axis=0) for q in QUANTITIES}
@@ -172,12 +198,12 @@ def forecast(
 Totals = Mapping[str, Floats]  # quantity -> (B,), the first being the sample's own
 
 
-def _kept(costs: SampleCosts, drawn: Rows) -> Floats:
-    """Return (B,) how many videos a draw keeps for each that the sample keeps: 1 where all are kept."""
-    if not costs.stages:
-        return np.ones(len(drawn))
-    last = list(costs.stages.values())[-1].spent["wall"] > 0
-    return np.asarray(last[drawn].mean(axis=1) / max(1e-9, last.mean()))
+def _kept(costs: SampleCosts, drawn: Resamples, videos: int) -> Floats:
+    """Return (B,) of how many videos a stage over the dataset is: N where a draw keeps as many as the sample does."""
+    sampled = drawn.rows.shape[1]
+    last = list(costs.stages.values())[-1].spent["wall"] > 0 if costs.stages else np.ones(sampled, dtype=bool)
+    kept = extrapolate_totals(last.astype(np.float64), np.ones(sampled), np.ones(videos), drawn)
+    return np.asarray(kept / max(1e-9, kept[0]) * videos)
 
 
 def _dataset(runs: list[tuple[int, float, float, float]], videos: Floats, rng: np.random.Generator) -> Totals:
@@ -196,14 +222,18 @@ def _dataset(runs: list[tuple[int, float, float, float]], videos: Floats, rng: n
 
 
 def extrapolate_runs(count: Floats, values: Floats, videos: Floats) -> Floats:
-    """Return (B,) values for (B,) videos. count: (R,) videos of each run; values: (B, R) what it took."""
+    """Return (B,) values for (B,) videos, the first being those there are: measured, where a run was of so many.
+
+    count: (R,) videos of each run; values: (B, R) what it took.
+    """
     if len(count) == 1:
         return np.asarray(values[:, 0] / count[0] * videos)
     later = slice(1, None) if len(count) > 2 else slice(None)
     fixed, slope = fit_line(np.broadcast_to(count[later], values[:, later].shape), values[:, later])
     same = np.flatnonzero(count[1:] == count[0])
     once = np.maximum(0.0, values[:, 0] - values[:, 1 + same[-1]]) if len(same) else np.zeros(len(values))
-    return np.asarray(once + fixed + slope * videos)
+    whole = np.flatnonzero(count[1:] == videos[0])
+    return np.asarray(once + (values[:, 1 + whole[-1]] if len(whole) else fixed + slope * videos))
 
 
 def _wall(
@@ -248,12 +278,39 @@ def known_sizes(items: Sequence[VideoItem]) -> ItemSizes:
 
 
 def draw_stratified(values: Floats, count: int, seed: int) -> list[int]:
-    """Return the rows of `count` items, one at random of each of `count` equal parts in order of size.
+    """Return the rows of `count` items, at random, small and large ones in their true proportions.
 
-    The first third, the second and the last hold small and large ones alike, so that each stands for the whole.
+    A shorter draw is the first part of a longer one; later parts hold the proportions nearly as well.
     """
-    rng = np.random.default_rng(seed)
     order = np.argsort(values, kind="stable")
-    parts = np.array_split(order, min(count, len(order)))
-    chosen = [int(rng.choice(part)) for part in parts]
-    return [chosen[row] for start in range(3) for row in range(start, len(chosen), 3)]
+    return list(islice(_alternate(order, np.random.default_rng(seed)), count))
+
+
+def _alternate(order: Rows, rng: np.random.Generator) -> Iterator[int]:
+    """Yield all rows by turns from either half of their order, within each half likewise, which half first by chance.
+
+    A van der Corput sequence, scrambled as Owen does, of ranks in place of fractions. Of an odd number one row, drawn
+    at random, comes at a random place, so that every row is as likely to be among the first.
+    """
+    if len(order) % 2:
+        odd, place = rng.integers(len(order), size=2)
+        others = _alternate(np.delete(order, odd), rng)
+        yield from islice(others, place)
+        yield int(order[odd])
+        yield from others
+    elif len(order):
+        halves = np.split(order, 2)[:: rng.choice((-1, 1))]
+        for pair in zip(*(_alternate(half, rng) for half in halves), strict=True):
+            yield from pair
+
+
+def half_width(interval: Interval) -> float:
+    """Return half of an interval's length as a share of its value."""
+    return (interval.high - interval.low) / 2 / interval.value if interval.value else 0.0
+
+
+def next_sample(told: Forecast, settings: ForecastSettings) -> int:
+    """Return how many videos to sample: twice as many as were, while the interval is too wide; else no more."""
+    if half_width(told.cpu_hours) <= settings.within:
+        return told.sampled
+    return max(told.sampled, min(2 * told.sampled, settings.most, told.videos))

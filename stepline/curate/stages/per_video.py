@@ -94,7 +94,12 @@ def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
         if video.captions is None and video.media is not None
     }
     models = shared_recognisers(settings.asr, current_device())
+    loaded = len(models)
     heard = dict(zip(sounds, recognise_many([*sounds.values()], settings, models=models), strict=True))
+    for video in videos:
+        if video.item.id in heard and settings.asr.recogniser == "whisper":
+            # A silent video loads no model, so that the worker's first video is not always the one that pays.
+            video.notes["loaded"], loaded = len(models) - loaded, len(models)
     return [to_bytes(heard[video.item.id]) if video.item.id in heard else transcribe(video) for video in videos]
 
 

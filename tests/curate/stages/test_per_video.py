@@ -29,6 +29,7 @@ from stepline.curate.stages.intermediate import (
 from stepline.curate.stages.per_video import FEW, LANGUAGE, LONG, SHORT, SILENT, SPARSE, FilterCounts, left_out_reason
 from stepline.errors import MediaError, WriterError
 from stepline.media import AudioBlock
+from stepline.pipeline.networks import shared_recognisers
 from stepline.pipeline.understand import Speech, VisualFeatures
 from stepline.records import FeatureSequence, Span, Step
 from stepline.settings import load_settings
@@ -78,6 +79,16 @@ def test_several_videos_are_heard_together_and_each_gets_what_is_said_in_it(
     said = [[each.text for each in from_bytes(Speech, data).transcript.sentences] for data in found]
     assert said[1:] == [[], ["It lasts 2 seconds."], [], ["It lasts 4 seconds."]]
     assert found == [per_video.transcribe(video) for video in videos]
+
+
+def test_the_first_video_that_somebody_speaks_in_loads_the_recogniser(shared: Path) -> None:
+    shared_recognisers.cache_clear()
+    loaded = []
+    for name in ("silent_knot_bowline", "firstaid_choking", "firstaid_choking"):
+        context = work(Recipe(), media=shared / "clips" / f"{name}.mp4")
+        per_video.transcribe(context)
+        loaded.append(context.notes["loaded"])
+    assert loaded == [0, 1, 0]
 
 
 def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_not() -> None:
