@@ -8,10 +8,13 @@ from fake_stages import STAGES, recipe, videos
 from stepline import device
 from stepline.cli.curate import _table
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.execution.worker import try_stage
-from stepline.curate.stage import VideoContext, VideoItem
+from stepline.curate.execution.messages import TaskRequest, WorkerSetup
+from stepline.curate.execution.worker import TaskRunner, try_stage
+from stepline.curate.plan import StageTask
+from stepline.curate.stage import Stage, VideoContext, VideoItem
 from stepline.curate.stages import per_video
 from stepline.curate.status import run_status
+from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog
 from stepline.device import Device, current_device, set_device
 from stepline.errors import ModelError
@@ -73,6 +76,25 @@ def test_no_other_error_is_taken_for_it(on_gpu, error, kind):
     seen = []
     assert try_stage(stage_that_raises(error, seen), on_gpu)[0] == kind
     assert (seen, on_gpu.notes) == (["cuda:0"], {})
+
+
+def too_long_for_the_gpu(work):
+    """Return where a video is done; one that is called long is too much for a GPU, as are several together."""
+    if current_device().kind == "cuda" and work.item.id == "long":
+        raise RuntimeError(SHORT)
+    return current_device().name.encode()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_the_next_video_is_tried_on_the_gpu_again(on_gpu, tmp_path, together):
+    stage = Stage("see", 1, "video", too_long_for_the_gpu, run_many=lambda works: [*map(too_long_for_the_gpu, works)])
+    runner = TaskRunner(WorkerSetup(recipe(), {"see": stage}, str(tmp_path), device="cuda:0"))
+    keys = {"long": "ab" * 32, "short": "cd" * 32}
+    requests = [TaskRequest(StageTask(VideoItem(name), "see", key, {}), gpu=True) for name, key in keys.items()]
+    replies = runner.run(requests) if together else [reply for each in requests for reply in runner.run([each])]
+    assert [(reply.kind, reply.notes.get("gpu_fallbacks")) for reply in replies] == [("done", 1.0), ("done", None)]
+    store = ResultStore(RemotePath(str(tmp_path)))
+    assert {name: store.read(stage, key) for name, key in keys.items()} == {"long": b"cpu", "short": b"cuda:0"}
 
 
 def test_on_the_cpu_there_is_nothing_to_fall_back_to(on_gpu):
