@@ -169,6 +169,10 @@ def test_all_videos_by_hand():
     assert "requests to language models: 1,200 [" in format_forecast(told)
     assert told.money.value == pytest.approx(3614 / 3600 + 0.6 * 2)
     assert hear.cpu.low <= hear.cpu.value <= hear.cpu.high
+    whole = forecast(costs, seconds, seconds, SETTINGS, workers=2)
+    assert (whole.stages[0].cpu.low, whole.stages[0].cpu.high) == pytest.approx((48, 48))
+    assert whole.cpu_hours.value * 3600 == pytest.approx(48 + 14)
+    assert whole.cpu_left.value == pytest.approx(0)
 
 
 def test_a_stage_over_the_dataset_grows_from_two_sizes_and_pays_its_imports_once():

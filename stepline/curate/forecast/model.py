@@ -174,6 +174,8 @@ def forecast(
     load = costs.start + sum(stage.load["cpu"] for stage in costs.stages.values())
     cpu = total["cpu"] + load * workers
     done = sum(float(stage.spent["cpu"].sum()) for stage in costs.stages.values())
+    if len(chosen) == len(everything):  # no worker has anything left to load models for
+        done += load * workers
     cores = sorted({workers, *settings.cores})
     wall = {count: _wall(costs, video, once, count, len(everything)) for count in cores}
     on_gpu = np.zeros(settings.draws)  # GPU seconds
