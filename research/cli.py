@@ -48,6 +48,7 @@ def study_options(tables: Sequence[str], folder: str, table_help: str = "Only th
 @click.option("--small/--full", default=True, show_default=True, help="A network of seconds, or the paper's.")
 @click.option("--videos", type=click.IntRange(min=2), help="Videos to train on, instead of the form's own number.")
 @click.option("--data", type=PATH, help="Real data (docs/selftraining.md), not the world.")
+@click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the seeds, in order.")
 def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """NaSVA's tables 2, 3, 4, 8 and 9 in the simulated world, its orderings, and what goes beyond it.
 
@@ -63,8 +64,9 @@ def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, 
     size = NasvaSize() if options["small"] else PAPER_SIZE
     videos = options["videos"] or (size.videos if options["data"] is None else ALL)
     size = size.model_copy(update={"videos": videos})
+    worlds = range(options["first_seed"], options["first_seed"] + seeds)
     with training_counter() as report:
-        NasvaStudy(out, range(seeds), tables, report, size, options["data"]).run()
+        NasvaStudy(out, worlds, tables, report, size, options["data"]).run()
     print_tables(out, "tables", as_json=as_json)
 
 

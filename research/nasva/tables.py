@@ -96,9 +96,9 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
     def facts(self) -> dict[str, object]:
         """Return what was asked for, as a command."""
         tables = "".join(f" --table {table}" for table in self.tables)
-        return {
-            "command": f"python -m research nasva-tables --videos {self.size.videos} --seeds {len(self.seeds)}{tables}"
-        }
+        later = f" --first-seed {self.seeds[0]}" if self.seeds[0] else ""
+        asked = f"--videos {self.size.videos} --seeds {len(self.seeds)}{later}{tables}"
+        return {"command": f"python -m research nasva-tables {asked}"}
 
     def claims(self) -> Sequence[Claim]:
         """Return the paper's orderings, and what goes beyond it."""
