@@ -67,6 +67,8 @@ def train(dataset: DatasetContext) -> None:
     from stepline.nasva.train import AlignerSources, PreparedAligner, train_run
 
     features, steps = dataset.folders["gather"] / FEATURES, str(last_folder(dataset) / RECORDS)
+    if not any(features.glob("shard-*")):
+        raise DatasetError("no video with features is left to train on; `stepline curate status OUT` tells why")
     sources = AlignerSources(features=features, steps=steps, step_vectors=text_source(dataset.recipe))
 
     def report(prepared: PreparedAligner) -> None:

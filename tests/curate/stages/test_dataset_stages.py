@@ -31,7 +31,7 @@ from stepline.curate.stages.intermediate import (
     pack_features,
     to_bytes,
 )
-from stepline.errors import SettingsError, StoreError
+from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.features import FeatureStore
 from stepline.pipeline.understand import Speech, VisualFeatures
 from stepline.records import FeatureSequence, Matrix, Span, Step
@@ -154,6 +154,13 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tm
     network = "run/aligner.safetensors"
     for name in (f"refine/{RECORDS}", f"refine/{LEFT_OUT}", f"refine/{network}", f"train/{network}"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_training_on_no_video_says_so(tmp_path: Path) -> None:
+    settings = recipe()
+    gather.gather(gathered(tmp_path / "gather", settings, {}))
+    with pytest.raises(DatasetError, match="no video with features is left to train on"):
+        train.train(gathered(tmp_path / "train", settings, {"gather": tmp_path / "gather"}))
 
 
 def test_a_reason_with_a_line_of_unicodes_own_is_read_again(tmp_path: Path) -> None:
