@@ -78,6 +78,8 @@ def gains_of(source: Mapping[str, Any]) -> list[float]:
     """Return the differences of a claim, by the name that its study gave it, or between two rows of a file."""
     if "pool" in source:
         return [gain for part in source["pool"] for gain in gains_of(part)]
+    if "files" in source:
+        return [gain for file in source["files"] for gain in gains_of({"file": file, "claim": source["claim"]})]
     scale = source.get("scale", 1.0)
     if "claim" in source:
         (one,) = [

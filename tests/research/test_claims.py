@@ -51,6 +51,7 @@ def test_differences_are_of_the_seeds_that_both_rows_have(results):
     assert gains_of({"file": "arms", "more": "A", "less": "B", "metric": "SODA-D"}) == [1.0]
     pool = [{"file": "arms", "more": "A", "less": "B", "metric": "SODA-D"}, {"file": "study", "claim": "W + S above W"}]
     assert gains_of({"pool": pool}) == [1.0, 0.03, 0.04]
+    assert gains_of({"claim": "W + S above W", "files": ["study", "study"]}) == [0.03, 0.04, 0.03, 0.04]
 
 
 def test_a_claim_that_nobody_measured_is_an_error(results):
