@@ -16,9 +16,10 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from statistics import mean
 from typing import Any, TypeAlias
 
-from scipy.stats import t as student
+from research.study import interval
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results" / "claims.md"
@@ -27,15 +28,9 @@ HEAD = "| | claim | paper | mean [95 %] | each | verdict | why | how |\n|---|---
 Scores: TypeAlias = Mapping[str, Mapping[str, Mapping[Any, float]]]  # row -> metric -> seed or (world, seed) -> score
 
 
-def interval(gains: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
+def mean_and_interval(gains: Sequence[float]) -> tuple[float, float, float]:
     """Return the mean and its interval; of one value, an endless one."""
-    count = len(gains)
-    mean = sum(gains) / count
-    if count < 2:
-        return mean, -math.inf, math.inf
-    deviation = math.sqrt(sum((gain - mean) ** 2 for gain in gains) / (count - 1))
-    half = float(student.ppf((1 + level) / 2, count - 1)) * deviation / math.sqrt(count)
-    return mean, mean - half, mean + half
+    return mean(gains), *(interval(gains) if len(gains) > 1 else (-math.inf, math.inf))
 
 
 def verdict(low: float, high: float) -> str:
@@ -79,7 +74,8 @@ def gains_of(source: Mapping[str, Any]) -> list[float]:
     if "pool" in source:
         return [gain for part in source["pool"] for gain in gains_of(part)]
     if "files" in source:
-        return [gain for file in source["files"] for gain in gains_of({"file": file, "claim": source["claim"]})]
+        rest = {key: value for key, value in source.items() if key != "files"}
+        return [gain for file in source["files"] for gain in gains_of({**rest, "file": file})]
     scale = source.get("scale", 1.0)
     if "claim" in source:
         (one,) = [
@@ -98,15 +94,15 @@ def line(claim: Mapping[str, Any]) -> str:
         value: Any = result(claim["file"])
         for key in claim["videos"]:
             value = value[key]
-        mean, low, high = (100 * one for one in value)
+        middle, low, high = (100 * one for one in value)
         each = "over videos"
     else:
         gains = gains_of(claim)
-        mean, low, high = interval(gains)
+        middle, low, high = mean_and_interval(gains)
         each = ", ".join(f"{gain:+.1f}" for gain in gains)
     published = f"{claim['published']:+g}" if "published" in claim else "–"
     cells = (
-        claim["paper"], claim["says"], published, f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]", each, verdict(low, high),
+        claim["paper"], claim["says"], published, f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]", each, verdict(low, high),
         claim.get("why", ""), claim["how"],
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any, ClassVar, Generic, TypeVar
 
 from stepline.errors import SteplineError
@@ -321,6 +321,14 @@ class Study(ABC, Generic[R, T]):
             )  # fmt: skip
         head = ["claim", "metric", "paper", "a seed", "mean", "must exceed", "verdict"]
         return f"### Orderings, differences in points\n\n{markdown_table(head, rows)}"
+
+
+def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """Return Student's interval of the mean of at least two values."""
+    from scipy.stats import t as student_t
+
+    half = float(student_t.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    return mean(values) - half, mean(values) + half
 
 
 def spread(values: Sequence[float], form: str = ".1f", *, whole: bool = False) -> str:

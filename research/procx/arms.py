@@ -9,18 +9,15 @@ t-interval over all pairs and over the means of worlds. A cell is one training; 
 """
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any, TypeAlias
-
-from scipy.stats import t as student_t
 
 from research.procx.rows import PDVC, PROCX, VID2SEQ, ProcxSize, ProcxTrial, pretrained
 from research.procx.trials import ProcxTrials, score_name
-from research.study import markdown_table, spread
+from research.study import interval, markdown_table, spread
 from stepline.storage import lock_output, write_atomic
 
 Option: TypeAlias = tuple[float, int]  # rate and steps of the last training
@@ -229,12 +226,6 @@ def claims_of(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
                 "gains": gains, "places": places, "mean": mean(gains), "pairs": interval(gains),
                 "worlds": interval(worlds) if len(worlds) > 1 else None, "world_means": worlds,
             }  # fmt: skip
-
-
-def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Return the t-interval of the mean of at least two values."""
-    half = float(student_t.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
-    return mean(values) - half, mean(values) + half
 
 
 def as_markdown(tree: Mapping[str, Any]) -> str:

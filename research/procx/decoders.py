@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from research.procx.arms import interval
 from research.procx.corpus import ProcxCorpus, baseline_steps, procx_corpus
 from research.procx.rows import PROCX, Baseline, Form, ProcxSize
 from research.procx.trials import Events, ProcxTrials, oracle_selection, score_events
-from research.study import markdown_table, spread
+from research.study import interval, markdown_table, spread
 from stepline.evaluate.soda import soda
 from stepline.procx.batch import StepSample
 from stepline.procx.inference import Floats, Proposals, VideoToDescribe, describe_many, place_steps, propose

@@ -5,15 +5,15 @@ import json
 import pytest
 
 from benchmarks import claims
-from benchmarks.claims import MARKS, PAGE, gains_of, interval, line, table, verdict
+from benchmarks.claims import MARKS, PAGE, gains_of, line, mean_and_interval, table, verdict
 
 
 def test_an_interval_over_seeds_says_what_can_be_told():
-    assert interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, -0.484, 4.484), abs=1e-3)  # t of 2 degrees: 4.303
-    assert verdict(*interval([1.0, 2.0, 3.0])[1:]) == "cannot be told"
-    assert verdict(*interval([5.0, 6.0, 5.5])[1:]) == "**reproduces**"
-    assert verdict(*interval([-5.0, -6.0, -5.5])[1:]) == "**reverses**"
-    assert verdict(*interval([5.0])[1:]) == "cannot be told"
+    assert mean_and_interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, -0.484, 4.484), abs=1e-3)  # t of 2 degrees: 4.303
+    assert verdict(*mean_and_interval([1.0, 2.0, 3.0])[1:]) == "cannot be told"
+    assert verdict(*mean_and_interval([5.0, 6.0, 5.5])[1:]) == "**reproduces**"
+    assert verdict(*mean_and_interval([-5.0, -6.0, -5.5])[1:]) == "**reverses**"
+    assert verdict(*mean_and_interval([5.0])[1:]) == "cannot be told"
 
 
 @pytest.fixture

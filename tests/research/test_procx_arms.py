@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from research.procx.arms import ARMS, COMPARISONS, METRICS, TUNED, ArmStudy, claims_of, interval, tuned_as
+from research.procx.arms import ARMS, COMPARISONS, METRICS, TUNED, ArmStudy, claims_of, tuned_as
 from research.procx.corpus import procx_corpus
 from research.procx.places import mean_agreement, place_of, refined_record, true_record, true_window
 from research.procx.rows import ProcxSize
 from research.simulate import SHORT, stream
+from research.study import interval
 from research.wys2.corpus import clips_of
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap

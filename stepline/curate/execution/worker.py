@@ -104,7 +104,7 @@ class TaskRunner:
                 contexts = [self._context(*each) for each in zip(requests, notes, strict=True)]
                 return stage.run_many(contexts)
             except Exception as error:  # noqa: BLE001 (whatever it is, the video that has it tells it once more)
-                log.info("%s: each by itself (%s)", stage.name, first_line(error))
+                log.warning("%s: each by itself (%s)", stage.name, first_line(error))
             for note in notes:
                 note.clear()
         return [None] * len(requests)

@@ -166,7 +166,7 @@ def copy_features(ids: Iterable[str], store: FeatureStore, folder: Path, shard_b
             stored = store[id]
             writer.add(id, store.matrix(id), rate=stored.rate, backbone=stored.backbone, texts=store.texts(id))
     files = sorted((folder / FEATURES).glob("shard-*"))
-    return [ExportedFile(f"{FEATURES}/{file.name}", file.stat().st_size, sha256(file)) for file in files]
+    return [_exported(file) for file in files]
 
 
 TARS = "webdataset"
@@ -200,7 +200,7 @@ def write_tars(
 
 
 def _exported(path: Path) -> ExportedFile:
-    return ExportedFile(f"{TARS}/{path.name}", path.stat().st_size, sha256(path))
+    return ExportedFile(f"{path.parent.name}/{path.name}", path.stat().st_size, sha256(path))
 
 
 def _tars_card(types: Mapping[str, str]) -> str:
