@@ -1,7 +1,8 @@
-"""What pyproject.toml cannot say: the README as a package index shows it, away from the source tree.
+"""What pyproject.toml cannot say: the README as a package index shows it, away from the source
+tree.
 
-Where pyproject.toml has `[project.urls]` with `Source`, links and pictures lead there; else a link is its words, and
-the path where those differ, and a picture is its description.
+Where pyproject.toml has `[project.urls]` with `Source`, links and pictures lead there; else a link
+is its words, and the path where those differ, and a picture is its description.
 """
 
 import re
@@ -14,7 +15,8 @@ HERE = Path(__file__).parent
 
 
 def readme_for_index(text: str, source: str | None = None) -> str:
-    """Return Markdown without relative links and pictures; source: the address of the repository."""
+    """Return Markdown without relative links and pictures; source: the address of the
+    repository."""
 
     def moved(link: re.Match[str]) -> str:
         mark, words, path = link.groups()

@@ -1,7 +1,9 @@
-"""Commands of this checkout against those of another, in turn: python benchmarks/against.py OTHER [--rounds 5]
+"""Commands of this checkout against those of another, in turn: python benchmarks/against.py OTHER
+[--rounds 5]
 
-Both run the same command lines on the same files, one thread each, A B A B ...; what counts is the ratio of CPU seconds
-(user and system) pair by pair, so that a busy machine disturbs both alike. Start-up is part of every figure.
+Both run the same command lines on the same files, one thread each, A B A B ...; what counts is the
+ratio of CPU seconds (user and system) pair by pair, so that a busy machine disturbs both alike.
+Start-up is part of every figure.
 """
 
 import argparse
@@ -18,7 +20,10 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 DEMOS = ("stepline/demo/demo.mp4", "stepline/world/demo/demo.mp4")  # where a checkout may have it
-VERBS, THINGS = ("cut", "fry", "mix", "boil", "fold"), ("the onion", "an egg", "the dough", "some rice", "the beans")
+VERBS, THINGS = (
+    ("cut", "fry", "mix", "boil", "fold"),
+    ("the onion", "an egg", "the dough", "some rice", "the beans"),
+)
 
 
 def write_data(folder: Path, videos: int = 60, seconds: int = 200) -> None:
@@ -28,7 +33,9 @@ def write_data(folder: Path, videos: int = 60, seconds: int = 200) -> None:
     database, results = {}, {}
     for number in range(videos):
         id = f"v{number:09d}x"  # as long as a video's id
-        np.save(folder / "features" / f"{id}.npy", rng.normal(size=(seconds, 384)).astype(np.float32))
+        np.save(
+            folder / "features" / f"{id}.npy", rng.normal(size=(seconds, 384)).astype(np.float32)
+        )
         starts = sorted(rng.integers(0, seconds - 20, size=8).tolist())
         steps = [
             {
@@ -39,11 +46,17 @@ def write_data(folder: Path, videos: int = 60, seconds: int = 200) -> None:
             for k, start in enumerate(starts)
         ]
         database[id] = {
-            "duration": seconds, "subset": "validation", "recipe_type": "101", "annotations": steps,
+            "duration": seconds,
+            "subset": "validation",
+            "recipe_type": "101",
+            "annotations": steps,
             "video_url": f"https://www.youtube.com/watch?v={id}",
-        }  # fmt: skip
+        }
         results[id] = [
-            {"timestamp": [step["segment"][0] + 4, step["segment"][1] + 3], "sentence": step["sentence"] + " well"}
+            {
+                "timestamp": [step["segment"][0] + 4, step["segment"][1] + 3],
+                "sentence": step["sentence"] + " well",
+            }
             for step in steps
         ]
     (folder / "truth.json").write_text(json.dumps({"database": database}))
@@ -52,30 +65,61 @@ def write_data(folder: Path, videos: int = 60, seconds: int = 200) -> None:
 
 def commands(folder: Path, demo: Path, out: Path) -> dict[str, list[str]]:
     """Return name -> arguments of `stepline`."""
-    data = ["--features", str(folder / "store"), "--steps", f"youcook2:{folder / 'truth.json'}", "--out", str(out)]
+    data = [
+        "--features",
+        str(folder / "store"),
+        "--steps",
+        f"youcook2:{folder / 'truth.json'}",
+        "--out",
+        str(out),
+    ]
     small = ["--set", "train.device=cpu", "--set", "train.readers=0"]
     return {
         "main job: steps of the demo": ["steps", str(demo), "--out", str(out)],
         "training step: train nasva": [
-            "train", "nasva", *data, *small, "--step-vectors", "minilm", "--set", "train.epochs=2",
+            "train",
+            "nasva",
+            *data,
+            *small,
+            "--step-vectors",
+            "minilm",
+            "--set",
+            "train.epochs=2",
         ],
         "attention: train procx": [
-            "train", "procx", *data, *small, "--set", "train.epochs=1", "--set", "train.batch=4",
+            "train",
+            "procx",
+            *data,
+            *small,
+            "--set",
+            "train.epochs=1",
+            "--set",
+            "train.batch=4",
         ],
         "scorers: evaluate youcook2": [
-            "evaluate", "youcook2", "--predictions", str(folder / "predictions.json"), "--reference",
-            str(folder / "truth.json"), "--json",
+            "evaluate",
+            "youcook2",
+            "--predictions",
+            str(folder / "predictions.json"),
+            "--reference",
+            str(folder / "truth.json"),
+            "--json",
         ],
         "start: --help": ["--help"],
-    }  # fmt: skip
+    }
 
 
 def cpu_seconds(checkout: Path, arguments: list[str]) -> float:
-    """Run a command with a checkout's code; return the CPU seconds that it and its children took."""
+    """Run a command with a checkout's code; return the CPU seconds that it and its children
+    took."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-m", "stepline", *arguments], env=environment, capture_output=True, text=True, cwd=checkout
+        [sys.executable, "-m", "stepline", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=checkout,
     )
     if done.returncode:
         sys.exit(
@@ -93,11 +137,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="Commands whose name holds this.")
     given = parser.parse_args()
     sides = {"before": given.other.resolve(), "now": ROOT}
-    print("| command | before, CPU s | now, CPU s | now / before: median [least, greatest] |\n|---|---|---|---|")
+    print(
+        "| command | before, CPU s | now, CPU s | now / before: median [least, greatest] |\n|---|---|---|---|"
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_data(folder)
-        cpu_seconds(ROOT, ["features", "import", str(folder / "features"), "--out", str(folder / "store")])
+        cpu_seconds(
+            ROOT, ["features", "import", str(folder / "features"), "--out", str(folder / "store")]
+        )
         for command in commands(folder, Path("demo.mp4"), folder):
             if given.only not in command:
                 continue
@@ -106,10 +154,13 @@ def main() -> None:
                 for side, checkout in sides.items():
                     demo = next(checkout / place for place in DEMOS if (checkout / place).exists())
                     seconds = cpu_seconds(
-                        checkout, commands(folder, demo, folder / f"{command[:4]}-{turn}{side}")[command]
+                        checkout,
+                        commands(folder, demo, folder / f"{command[:4]}-{turn}{side}")[command],
                     )
                     taken[side] += [seconds] if turn else []  # the first warms the disk
-            ratios = [now / before for before, now in zip(taken["before"], taken["now"], strict=True)]
+            ratios = [
+                now / before for before, now in zip(taken["before"], taken["now"], strict=True)
+            ]
             medians = " | ".join(f"{statistics.median(taken[side]):.2f}" for side in sides)
             spread = f"{statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
             print(f"| {command} | {medians} | {spread} |", flush=True)

@@ -1,10 +1,12 @@
-"""A network that self-training made of other videos, on real clips: does it place steps better than speech does?
+"""A network that self-training made of other videos, on real clips: does it place steps better than
+speech does?
 
     python benchmarks/aligner_on_clips.py CLIPS --cache DIR --aligner RUN [--aligner RUN]
 
-CLIPS and DIR as of `real_clips.py`. The labelled steps are given as lines; of those that are shown, the share whose
-second lies in a labelled span, 1 s of slack, for the middle of what is said of a line, for the network alone
-(`speech=0`), beside speech as it comes, and for a network with fresh weights, which has learnt nothing.
+CLIPS and DIR as of `real_clips.py`. The labelled steps are given as lines; of those that are shown,
+the share whose second lies in a labelled span, 1 s of slack, for the middle of what is said of a
+line, for the network alone (`speech=0`), beside speech as it comes, and for a network with fresh
+weights, which has learnt nothing.
 """
 
 import argparse
@@ -29,13 +31,16 @@ from stepline.text import embed
 def hits(labels: Sequence[dict[str, Any]], seconds: Sequence[float | None]) -> list[bool]:
     """Return for each labelled step that is shown whether its second lies in one of its spans."""
     return [
-        second is not None and any(start - SLACK <= second <= end + SLACK for start, end in label["shown"])
+        second is not None
+        and any(start - SLACK <= second <= end + SLACK for start, end in label["shown"])
         for label, second in zip(labels, seconds, strict=True)
         if label["shown"]
     ]
 
 
-def placed(network: Aligner, steps: Sequence[Step], features: FeatureSequence, speech: float) -> list[float]:
+def placed(
+    network: Aligner, steps: Sequence[Step], features: FeatureSequence, speech: float
+) -> list[float]:
     """Return the network's second of each step."""
     settings = AlignerSettings(speech=speech)
     fit = score_texts(network, features, embed([step.text for step in steps]), settings=settings)
@@ -43,7 +48,9 @@ def placed(network: Aligner, steps: Sequence[Step], features: FeatureSequence, s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("clips", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--aligner", type=Path, action="append", required=True)
@@ -59,9 +66,14 @@ def main() -> None:
         transcript, labels = known[name].transcript, truths[name]["steps"]
         if transcript is None or not transcript.sentences:
             continue
-        texts, features = [label["text"] for label in labels], pictures(args.clips / name, args.cache).features
+        texts, features = (
+            [label["text"] for label in labels],
+            pictures(args.clips / name, args.cache).features,
+        )
         assert features is not None
-        steps = steps_from_texts(texts, transcript, embed([one.text for one in transcript.sentences]), embed(texts))
+        steps = steps_from_texts(
+            texts, transcript, embed([one.text for one in transcript.sentences]), embed(texts)
+        )
         spoken = [None if step.said is None else step.said.center for step in steps]
         found.setdefault("speech", []).extend(hits(labels, spoken))
         for path, network in networks.items():

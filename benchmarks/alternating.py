@@ -15,7 +15,9 @@ def timed(work: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - used
 
 
-def alternate(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, dict[str, float]]:
+def alternate(
+    sides: Mapping[str, Callable[[], object]], rounds: int
+) -> dict[str, dict[str, float]]:
     """Return what each side takes, all in turn in each round; each has to be warm."""
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for _ in range(rounds):
@@ -33,7 +35,8 @@ def alternate(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[st
 
 
 def peak_rate() -> float:
-    """Return the best GFLOP/s of a 2048 x 2048 float32 product: in CPU seconds at one thread, else by the clock."""
+    """Return the best GFLOP/s of a 2048 x 2048 float32 product: in CPU seconds at one thread, else
+    by the clock."""
     a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)
     kind = int(torch.get_num_threads() == 1)
     return 2 * 2048**3 / min(timed(partial(torch.mm, a, b))[kind] for _ in range(6)) / 1e9

@@ -1,12 +1,14 @@
-"""Speech to text measured: speed, word error rate and sentence starts on spoken how-to text, and what real clips give.
+"""Speech to text measured: speed, word error rate and sentence starts on spoken how-to text, and
+what real clips give.
 
     python benchmarks/asr.py [--clips FOLDER] [--base]
     python benchmarks/asr.py --add base memory     # these rows alone, beside those that the file has
     python benchmarks/asr.py --labelled CLIPS [--words FILE]   # only this: labelled steps, and word errors
     python benchmarks/asr.py --labelled CLIPS --words FILE --cache DIR [--again MODEL]   # unsure words heard again
 
-The speech is made by espeak-ng from texts in this file, clean and under pink noise; Whisper never heard such a
-voice, so its errors are more than on people. Prints tables and writes benchmarks/results/asr.json.
+The speech is made by espeak-ng from texts in this file, clean and under pink noise; Whisper never
+heard such a voice, so its errors are more than on people. Prints tables and writes
+benchmarks/results/asr.json.
 """
 
 import argparse
@@ -81,7 +83,10 @@ def talk(text: str, voice: str, speed: int, seed: int) -> Talk:
     starts: list[tuple[float, str]] = []
     for sentence in re.findall(r"[^.!?]+[.!?]", text):
         starts.append((sum(map(len, pieces)) / RATE, sentence.strip()))
-        pieces += [spoken(sentence, voice, speed), np.zeros(int(RATE * rng.uniform(0.25, 1.0)), np.float32)]
+        pieces += [
+            spoken(sentence, voice, speed),
+            np.zeros(int(RATE * rng.uniform(0.25, 1.0)), np.float32),
+        ]
     return Talk(np.concatenate(pieces), tuple(starts))
 
 
@@ -89,7 +94,9 @@ def spoken(sentence: str, voice: str, speed: int) -> Samples:
     """Speak one sentence with espeak-ng, silence at both ends cut off."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "speech.wav"
-        subprocess.run(["espeak-ng", "-v", voice, "-s", str(speed), "-w", str(path), sentence], check=True)
+        subprocess.run(
+            ["espeak-ng", "-v", voice, "-s", str(speed), "-w", str(path), sentence], check=True
+        )
         samples = np.concatenate([block.samples for block in read_sound(path)])
     loud = np.flatnonzero(np.abs(samples) > 0.003)
     return samples[loud[0] : loud[-1] + 1]
@@ -132,9 +139,14 @@ def measure(talks: Sequence[Talk], settings: AsrSettings) -> dict[str, float]:
     cpu, wall = time.process_time() - began, time.perf_counter() - wall
     seconds = sum(len(given.samples) for given in talks) / RATE
     truths = [words(" ".join(text for _, text in given.sentences)) for given in talks]
-    wrong = sum(errors(truth, words(said(found))) for truth, found in zip(truths, heard, strict=True))
+    wrong = sum(
+        errors(truth, words(said(found))) for truth, found in zip(truths, heard, strict=True)
+    )
     starts = [
-        min((abs(start - sentence.span.start) for sentence in found.transcript.sentences), default=60.0)
+        min(
+            (abs(start - sentence.span.start) for sentence in found.transcript.sentences),
+            default=60.0,
+        )
         for given, found in zip(talks, heard, strict=True)
         for start, _ in given.sentences
     ]
@@ -160,16 +172,20 @@ def clip(path: Path) -> dict[str, object]:
     heard = transcribe(read_sound(path) if probe(path).has_sound else [])
     return {
         "language": heard.transcript.language,
-        "sentences": [f"[{s.span.start:.2f} {s.span.end:.2f}] {s.text}" for s in heard.transcript.sentences],
+        "sentences": [
+            f"[{s.span.start:.2f} {s.span.end:.2f}] {s.text}" for s in heard.transcript.sentences
+        ],
         "dropped": [f"{d.text}: {d.reason}" for d in heard.dropped],
     }
 
 
 def labelled(clips: Path, references: dict[str, str]) -> dict[str, float]:
-    """Return how many labelled steps of real clips are heard, when they are said to begin, and the word error rate.
+    """Return how many labelled steps of real clips are heard, when they are said to begin, and the
+    word error rate.
 
-    clips: holds labels.json, steps with the seconds in which they are spoken (docs/real_clips.md). A step is heard
-    where two fifths of its words stand, in order, within 6 s of its seconds; it begins with its first word.
+    clips: holds labels.json, steps with the seconds in which they are spoken (docs/real_clips.md).
+    A step is heard where two fifths of its words stand, in order, within 6 s of its seconds; it
+    begins with its first word.
     references: what is said, by clip.
     """
     errors_made = count = steps = 0
@@ -183,17 +199,27 @@ def labelled(clips: Path, references: dict[str, str]) -> dict[str, float]:
         sound = list(read_sound(clips / name))
         seconds += sum(len(block.samples) for block in sound) / RATE
         sentences = transcribe(sound).transcript.sentences
-        said_words = [(part, word) for s in sentences for word in s.words for part in words(word.text)]
+        said_words = [
+            (part, word) for s in sentences for word in s.words for part in words(word.text)
+        ]
         if name in references:
             truth = words(references[name])
             errors_made += errors(truth, [part for part, _ in said_words])
             count += len(truth)
         for step in spoken_steps:
             first, last = step["spoken"]
-            near = [(part, w.span.start) for part, w in said_words if w.span and first - 6 < w.span.start < last + 6]
+            near = [
+                (part, w.span.start)
+                for part, w in said_words
+                if w.span and first - 6 < w.span.start < last + 6
+            ]
             wanted = words(step["text"])
-            pairs = SequenceMatcher(None, wanted, [part for part, _ in near], autojunk=False).get_matching_blocks()
-            found = {block.a + k: near[block.b + k][1] for block in pairs for k in range(block.size)}
+            pairs = SequenceMatcher(
+                None, wanted, [part for part, _ in near], autojunk=False
+            ).get_matching_blocks()
+            found = {
+                block.a + k: near[block.b + k][1] for block in pairs for k in range(block.size)
+            }
             steps += 1
             if len(found) >= max(1, 0.4 * len(wanted)):
                 starts.append(abs(found[0] - first) if 0 in found else np.nan)
@@ -218,11 +244,14 @@ class PromptedWhisper(Whisper):
         return {**super()._options(beam), "initial_prompt": self.prompt}
 
 
-def heard_again(clips: Path, references: dict[str, str], cache: Path, model: str) -> dict[str, float]:
+def heard_again(
+    clips: Path, references: dict[str, str], cache: Path, model: str
+) -> dict[str, float]:
     """Return the word errors as they are, and if utterances with an unsure word are read again.
 
-    A word of four letters under a probability of UNSURE; "plain" by the same reading, "told" with the text that stands
-    in the picture as prompt. The second reading stays where it is surer, or where more of its words are on screen.
+    A word of four letters under a probability of UNSURE; "plain" by the same reading, "told" with
+    the text that stands in the picture as prompt. The second reading stays where it is surer, or
+    where more of its words are on screen.
     cache: of real_clips.py.
     """
     settings = AsrSettings(language="en")
@@ -230,24 +259,39 @@ def heard_again(clips: Path, references: dict[str, str], cache: Path, model: str
     wrong: Counter[str] = Counter()
     for name, reference in references.items():
         truth, lines = words(reference), pictures(clips / name, cache).cues.lines
-        heard = [word for s in transcribe(read_sound(clips / name)).transcript.sentences for word in s.words]
-        kept = {f"{prompt}, {rule}": heard for prompt in ("plain", "told") for rule in ("surer", "on screen")}
+        heard = [
+            word
+            for s in transcribe(read_sound(clips / name)).transcript.sentences
+            for word in s.words
+        ]
+        kept = {
+            f"{prompt}, {rule}": heard
+            for prompt in ("plain", "told")
+            for rule in ("surer", "on screen")
+        }
         for window in AudioWindower(settings).windows(read_sound(clips / name)):
-            for first, last in find_speech(window.voice, threshold=settings.voice, gap=SILENCE, pad=PAD):
+            for first, last in find_speech(
+                window.voice, threshold=settings.voice, gap=SILENCE, pad=PAD
+            ):
                 piece = _cut(window, (first // FRAME, min(len(window.voice), -(-last // FRAME))))
                 if not any(
-                    len(w.text.strip()) > 3 and w.confidence < UNSURE for w in _divide(heard, piece.start, piece.end)[1]
+                    len(w.text.strip()) > 3 and w.confidence < UNSURE
+                    for w in _divide(heard, piece.start, piece.end)[1]
                 ):
                     continue
                 near = [
-                    line.text for line in lines if line.span.start <= piece.end + 4 and line.span.end >= piece.start - 4
+                    line.text
+                    for line in lines
+                    if line.span.start <= piece.end + 4 and line.span.end >= piece.start - 4
                 ]
                 on_screen = set(words(" ".join(near)))
                 for prompt in ("plain", "told"):
                     whisper.prompt = ". ".join(near)[:300] or None if prompt == "told" else None
                     again = whisper.read(piece).words
                     for rule in ("surer", "on screen"):
-                        before, old, after = _divide(kept[f"{prompt}, {rule}"], piece.start, piece.end)
+                        before, old, after = _divide(
+                            kept[f"{prompt}, {rule}"], piece.start, piece.end
+                        )
                         if rule == "surer":
                             better = _sureness(again) > _sureness(old) + 0.05
                         else:
@@ -269,14 +313,19 @@ def _common(found: Sequence[Word], on_screen: set[str]) -> int:
 
 
 def memory(model: str, minutes: int) -> dict[str, float]:
-    """Return the peak memory of a process that only transcribes: the spoken texts, then noise, in one stream."""
+    """Return the peak memory of a process that only transcribes: the spoken texts, then noise, in
+    one stream."""
     command = [sys.executable, __file__, "--memory-of", model, str(minutes)]
-    return dict(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return dict(
+        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    )
 
 
 def run_memory(model: str, minutes: int) -> None:
     """Transcribe and print the peak memory of this process."""
-    spoken = np.concatenate([talk(text, *VOICES[0], seed).samples for seed, text in enumerate(TEXTS)])
+    spoken = np.concatenate(
+        [talk(text, *VOICES[0], seed).samples for seed, text in enumerate(TEXTS)]
+    )
     rng = np.random.default_rng(0)
 
     def stream() -> Iterator[AudioBlock]:
@@ -295,32 +344,53 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clips", type=Path, help="a folder of real clips to transcribe as well")
     parser.add_argument("--base", action="store_true", help="measure Whisper base too")
-    parser.add_argument("--add", nargs="+", choices=("tiny", "base", "memory"), help="only these, added to the results")
-    parser.add_argument("--memory-of", nargs=2)
-    parser.add_argument("--labelled", type=Path, help="a folder of clips with labels.json; nothing else is measured")
-    parser.add_argument("--words", type=Path, help="JSON: what is said in each of those clips, word for word")
     parser.add_argument(
-        "--cache", type=Path, help="that of real_clips.py: read unsure words again, with text on screen"
+        "--add",
+        nargs="+",
+        choices=("tiny", "base", "memory"),
+        help="only these, added to the results",
     )
-    parser.add_argument("--again", default="whisper-tiny.en", help="the model that reads them again")
+    parser.add_argument("--memory-of", nargs=2)
+    parser.add_argument(
+        "--labelled", type=Path, help="a folder of clips with labels.json; nothing else is measured"
+    )
+    parser.add_argument(
+        "--words", type=Path, help="JSON: what is said in each of those clips, word for word"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        help="that of real_clips.py: read unsure words again, with text on screen",
+    )
+    parser.add_argument(
+        "--again", default="whisper-tiny.en", help="the model that reads them again"
+    )
     options = parser.parse_args()
     if options.labelled:
         references = json.loads(options.words.read_text(encoding="utf-8")) if options.words else {}
         if options.cache:
             print(heard_again(options.labelled, references, options.cache, options.again))
             return
-        print({key: round(value, 3) for key, value in labelled(options.labelled, references).items()})
+        print(
+            {key: round(value, 3) for key, value in labelled(options.labelled, references).items()}
+        )
         return
     if options.memory_of:
         run_memory(options.memory_of[0], int(options.memory_of[1]))
         return
     if shutil.which("espeak-ng") is None:
         raise SystemExit("espeak-ng is not installed; apt-get install espeak-ng")
-    clean = [talk(text, voice, speed, seed) for seed, text in enumerate(TEXTS) for voice, speed in VOICES]
+    clean = [
+        talk(text, voice, speed, seed) for seed, text in enumerate(TEXTS) for voice, speed in VOICES
+    ]
     transcribe(blocks(clean[0].samples))  # loads what every later run shares
     added = options.add or ("tiny", "memory", *(["base"] if options.base else []))
     results: dict[str, object] = {}
-    for name in [model for model in ("whisper-tiny.en", "whisper-base") if any(part in model for part in added)]:
+    for name in [
+        model
+        for model in ("whisper-tiny.en", "whisper-base")
+        if any(part in model for part in added)
+    ]:
         for beam in (1, 5):
             results[f"{name} beam {beam}"] = measure(clean, AsrSettings(model=name, beam=beam))
     for decibels in (10.0, 0.0) if "tiny" in added else ():
@@ -328,7 +398,11 @@ def main() -> None:
         settings = AsrSettings(model="whisper-tiny.en")
         results[f"whisper-tiny.en beam 5, noise {decibels:.0f} dB"] = measure(louder, settings)
     if "memory" in added:
-        for model, minutes in (("whisper-tiny.en", 5), ("whisper-tiny.en", 60), ("whisper-base", 5)):
+        for model, minutes in (
+            ("whisper-tiny.en", 5),
+            ("whisper-tiny.en", 60),
+            ("whisper-base", 5),
+        ):
             if model != "whisper-base" or "base" in added:
                 results[f"memory, {model}, {minutes} min"] = memory(model, minutes)
     for name, row in results.items():

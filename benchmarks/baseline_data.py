@@ -1,4 +1,5 @@
-"""Reads the shared annotations of YouCook2, COIN, HiREST and CrossTask as steps with their spans, in order."""
+"""Reads the shared annotations of YouCook2, COIN, HiREST and CrossTask as steps with their spans,
+in order."""
 
 import gzip
 import json
@@ -17,7 +18,8 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Shown:
-    """One video: duration (s), and for each step, by first appearance, its name and its instances (M, 2).
+    """One video: duration (s), and for each step, by first appearance, its name and its instances
+    (M, 2).
 
     bounds: the part of the video that the task is about, all of it where the dataset names none.
     """
@@ -33,7 +35,12 @@ def load(*parts: str) -> Any:
     return json.loads(gzip.decompress(DATA.joinpath(*parts).read_bytes()))
 
 
-def shown(id: str, duration: float, rows: list[tuple[str, list[float]]], bounds: tuple[float, float] | None) -> Shown:
+def shown(
+    id: str,
+    duration: float,
+    rows: list[tuple[str, list[float]]],
+    bounds: tuple[float, float] | None,
+) -> Shown:
     """Return a video; rows of one name are instances of one step."""
     steps: dict[str, list[list[float]]] = defaultdict(list)
     for name, segment in sorted(rows, key=lambda row: row[1][0]):
@@ -45,7 +52,12 @@ def shown(id: str, duration: float, rows: list[tuple[str, list[float]]], bounds:
 def youcook2(split: str) -> list[Shown]:
     videos = load("youcook2", f"{split}.json.gz")
     return [
-        shown(id, v["duration"], [(str(n), segment) for n, segment in enumerate(v["timestamps"])], None)
+        shown(
+            id,
+            v["duration"],
+            [(str(n), segment) for n, segment in enumerate(v["timestamps"])],
+            None,
+        )
         for id, v in videos.items()
     ]
 
@@ -62,11 +74,15 @@ def coin(split: str) -> list[Shown]:
 def hirest(split: str) -> list[Shown]:
     items = load("hirest", "hirest.json.gz")
     return [
-        shown(f"{v['video_id']}|{v['query']}", v["duration"],
-              [(str(n), row["segment"]) for n, row in enumerate(v["steps"])], tuple(v["clip_bounds"]))
+        shown(
+            f"{v['video_id']}|{v['query']}",
+            v["duration"],
+            [(str(n), row["segment"]) for n, row in enumerate(v["steps"])],
+            tuple(v["clip_bounds"]),
+        )
         for v in items
         if v["steps"] and v["split"] == split
-    ]  # fmt: skip
+    ]
 
 
 @dataclass(frozen=True)
@@ -82,12 +98,18 @@ class TaskVideo:
 
 
 def crosstask() -> list[TaskVideo]:
-    counts = {id: len(task["step2headline"]) for id, task in load("crosstask", "tasks.json.gz").items()}
+    counts = {
+        id: len(task["step2headline"]) for id, task in load("crosstask", "tasks.json.gz").items()
+    }
     videos = load("crosstask", "videos.json.gz")
     return [
         TaskVideo(
-            v["video_id"], v["task_id"], v["duration"], np.array([row["segment"] for row in v["steps"]]),
-            tuple(row["step_id"] - 1 for row in v["steps"]), counts[v["task_id"]],
+            v["video_id"],
+            v["task_id"],
+            v["duration"],
+            np.array([row["segment"] for row in v["steps"]]),
+            tuple(row["step_id"] - 1 for row in v["steps"]),
+            counts[v["task_id"]],
         )
         for v in videos.values()
-    ]  # fmt: skip
+    ]

@@ -1,10 +1,12 @@
-"""What can be scored without looking or listening: baselines on real annotations, with intervals over videos.
+"""What can be scored without looking or listening: baselines on real annotations, with intervals
+over videos.
 
     python benchmarks/baselines.py
 
-Placing: the steps and their order are known, one span is given for each. Finding: nothing is known but the training
-split's median count. CrossTask: the task's steps are known, whether they are shown is not. WhenAct: the time at which
-the action is spoken of is known; videos there are the source videos of the one-minute clips.
+Placing: the steps and their order are known, one span is given for each. Finding: nothing is known
+but the training split's median count. CrossTask: the task's steps are known, whether they are shown
+is not. WhenAct: the time at which the action is spoken of is known; videos there are the source
+videos of the one-minute clips.
 
 uniform      equal parts of the whole video, in order            (clip: of the part that answers the query)
 rank prior   centre and length by rank / count, a line fitted on the training split
@@ -20,7 +22,14 @@ import numpy as np
 from baseline_data import Array, Shown, TaskVideo, coin, crosstask, hirest, youcook2
 from whenact_data import CLIP, folds, read_actions
 
-from stepline.evaluate.bootstrap import GroupedRatio, Ratio, Statistic, interval, point_estimate, resample
+from stepline.evaluate.bootstrap import (
+    GroupedRatio,
+    Ratio,
+    Statistic,
+    interval,
+    point_estimate,
+    resample,
+)
 from stepline.evaluate.crosstask import count_hits, random_test_sets, rows_shown
 from stepline.evaluate.report import Metric
 from stepline.evaluate.temporal_grounding import (
@@ -38,7 +47,10 @@ Placer = Callable[[Shown, int], Array]  # video, how many spans -> (K, 2)
 
 def measured(statistics: dict[str, Statistic]) -> dict[str, Metric]:
     drawn = resample(statistics)
-    return {name: Metric(point_estimate(s), *interval(drawn[name]), s.items) for name, s in statistics.items()}
+    return {
+        name: Metric(point_estimate(s), *interval(drawn[name]), s.items)
+        for name, s in statistics.items()
+    }
 
 
 def uniform(video: Shown, count: int) -> Array:
@@ -52,7 +64,8 @@ def uniform_in_clip(video: Shown, count: int) -> Array:
 
 
 def rank_prior(train: Sequence[Shown]) -> Placer:
-    """Return spans whose centre is a line in rank / count, and whose length is a share of duration / count."""
+    """Return spans whose centre is a line in rank / count, and whose length is a share of duration
+    / count."""
     ranks, centers, shares = [], [], []
     for video in train:
         for k, spans in enumerate(video.instances):
@@ -71,7 +84,8 @@ def rank_prior(train: Sequence[Shown]) -> Placer:
 
 
 def step_prior(train: Sequence[Shown]) -> Placer:
-    """Return spans at the median relative place of the step itself; a step never seen takes the rank prior."""
+    """Return spans at the median relative place of the step itself; a step never seen takes the
+    rank prior."""
     seen: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for video in train:
         for name, spans in zip(video.names, video.instances, strict=True):
@@ -92,7 +106,10 @@ def step_prior(train: Sequence[Shown]) -> Placer:
 def placing(videos: Sequence[Shown], place: Placer) -> dict[str, Metric]:
     """Return R@1 of the middle second, recall at overlap and mean overlap; one span a step."""
     placed = [place(video, len(video.instances)) for video in videos]
-    fits = [grounding_overlaps(list(spans), video.instances) for spans, video in zip(placed, videos, strict=True)]
+    fits = [
+        grounding_overlaps(list(spans), video.instances)
+        for spans, video in zip(placed, videos, strict=True)
+    ]
     steps = np.array([float(len(video.instances)) for video in videos])
     hits = [
         float(sum(is_inside_any(s.mean(), i) for s, i in zip(spans, video.instances, strict=True)))
@@ -102,8 +119,12 @@ def placing(videos: Sequence[Shown], place: Placer) -> dict[str, Metric]:
 
 
 def finding(videos: Sequence[Shown], place: Placer, count: int) -> dict[str, Metric]:
-    """Return recall and precision at overlap of `count` spans in every video, whatever they show."""
-    tables = [temporal_iou(place(video, count), np.concatenate(video.instances)) for video in videos]  # (count, M)
+    """Return recall and precision at overlap of `count` spans in every video, whatever they
+    show."""
+    # (count, M)
+    tables = [
+        temporal_iou(place(video, count), np.concatenate(video.instances)) for video in videos
+    ]
     fits = [SpanOverlaps(table.max(axis=0), count) for table in tables]
     shown = np.array([float(table.shape[1]) for table in tables])
     made = overlap_statistics(fits, shown)
@@ -134,23 +155,34 @@ def placed_rows() -> dict[str, dict[str, Metric]]:
 
 
 def crosstask_rows() -> dict[str, dict[str, Metric]]:
-    """Return average R@1 over 20 test sets, drawn here from the shared two thirds of the annotated videos."""
+    """Return average R@1 over 20 test sets, drawn here from the shared two thirds of the annotated
+    videos."""
     videos = crosstask()
     tasks: dict[str, list[str]] = defaultdict(list)
     for video in videos:
         tasks[video.task].append(video.id)
-    sets = np.array([[(v.task, v.id) in chosen for v in videos] for chosen in random_test_sets(tasks)])
+    sets = np.array(
+        [[(v.task, v.id) in chosen for v in videos] for chosen in random_test_sets(tasks)]
+    )
     group = np.array([sorted(tasks).index(video.task) for video in videos])
-    rows = {"uniform": [(np.arange(v.count) + 0.5) / v.count for v in videos], "step prior": centers(videos)}
+    rows = {
+        "uniform": [(np.arange(v.count) + 0.5) / v.count for v in videos],
+        "step prior": centers(videos),
+    }
     table = {}
     for kind, fractions in rows.items():
-        found = np.array([judged(video, places) for video, places in zip(videos, fractions, strict=True)])
-        table[f"CrossTask, {kind}"] = measured({"average R@1": GroupedRatio(found[:, 0], found[:, 1], group, sets)})
+        found = np.array(
+            [judged(video, places) for video, places in zip(videos, fractions, strict=True)]
+        )
+        table[f"CrossTask, {kind}"] = measured(
+            {"average R@1": GroupedRatio(found[:, 0], found[:, 1], group, sets)}
+        )
     return table
 
 
 def centers(videos: Sequence[TaskVideo]) -> list[Array]:
-    """Return for each video the median relative middle of each step in the videos of its task in other folds."""
+    """Return for each video the median relative middle of each step in the videos of its task in
+    other folds."""
     fold = folds([video.id for video in videos])
     seen: dict[tuple[str, int, int], list[float]] = defaultdict(list)
     for video, part in zip(videos, fold, strict=True):
@@ -158,12 +190,14 @@ def centers(videos: Sequence[TaskVideo]) -> list[Array]:
             seen[video.task, step, int(part)].append(segment.mean() / video.duration)
     parts = range(int(fold.max()) + 1)
     return [
-        np.array([
-            np.median([c for p in parts if p != part for c in seen[video.task, k, p]] or [0.5])
-            for k in range(video.count)
-        ])
+        np.array(
+            [
+                np.median([c for p in parts if p != part for c in seen[video.task, k, p]] or [0.5])
+                for k in range(video.count)
+            ]
+        )
         for video, part in zip(videos, fold, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def judged(video: TaskVideo, fractions: Array) -> tuple[float, float]:
@@ -173,7 +207,8 @@ def judged(video: TaskVideo, fractions: Array) -> tuple[float, float]:
 
 
 def whenact_rows() -> dict[str, dict[str, Metric]]:
-    """Return R@1; the random second's is its exact expectation, the share of the clip that the window covers."""
+    """Return R@1; the random second's is its exact expectation, the share of the clip that the
+    window covers."""
     actions = [action for action in read_actions() if action.shown]
     _, source = np.unique([action.source for action in actions], return_inverse=True)
     windows = np.array([action.shown for action in actions])
@@ -185,14 +220,22 @@ def whenact_rows() -> dict[str, dict[str, Metric]]:
         "video centre": (windows[:, 0] <= CLIP / 2) & (windows[:, 1] > CLIP / 2),
     }
     totals = np.bincount(source).astype(np.float64)
-    found = {name: np.asarray(np.bincount(source, values), dtype=np.float64) for name, values in hits.items()}
-    return {f"WhenAct, {name}": measured({"R@1": Ratio(sums, totals)}) for name, sums in found.items()}
+    found = {
+        name: np.asarray(np.bincount(source, values), dtype=np.float64)
+        for name, values in hits.items()
+    }
+    return {
+        f"WhenAct, {name}": measured({"R@1": Ratio(sums, totals)}) for name, sums in found.items()
+    }
 
 
 def main() -> None:
     table = {**whenact_rows(), **crosstask_rows(), **placed_rows()}
     tree = {
-        row: {name: [round(m.value, 4), round(m.low, 4), round(m.high, 4), m.items] for name, m in metrics.items()}
+        row: {
+            name: [round(m.value, 4), round(m.low, 4), round(m.high, 4), m.items]
+            for name, m in metrics.items()
+        }
         for row, metrics in table.items()
     }
     OUT.write_text(json.dumps(tree, indent=1) + "\n")
@@ -200,12 +243,20 @@ def main() -> None:
 
 
 def markdown(table: dict[str, dict[str, Metric]]) -> str:
-    lines = ["| baseline | R@1 | Recall@IoU .3 | .5 | mean IoU | items |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| baseline | R@1 | Recall@IoU .3 | .5 | mean IoU | items |",
+        "|---|---|---|---|---|---|",
+    ]
     for row, metrics in table.items():
         first = metrics.get("R@1") or metrics.get("average R@1")
-        cells = [first, *(metrics.get(name) for name in ("Recall@IoU 0.3", "Recall@IoU 0.5", "mean IoU"))]
+        cells = [
+            first,
+            *(metrics.get(name) for name in ("Recall@IoU 0.3", "Recall@IoU 0.5", "mean IoU")),
+        ]
         shown = [f"{m.value:.3f} [{m.low:.3f}, {m.high:.3f}]" if m else "–" for m in cells]
-        lines.append("| " + " | ".join((row, *shown, str(next(iter(metrics.values())).items))) + " |")
+        lines.append(
+            "| " + " | ".join((row, *shown, str(next(iter(metrics.values())).items))) + " |"
+        )
     return "\n".join(lines)
 
 

@@ -1,11 +1,13 @@
-"""The words of YouCook2: tokens a sentence, unknown ones, and the captioner's perplexity without any video.
+"""The words of YouCook2: tokens a sentence, unknown ones, and the captioner's perplexity without
+any video.
 
     OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE python benchmarks/captioner_text.py [--minutes 3]
 
-The vocabulary and the network learn from the sentences of the training videos, 1 in 12 of which is held back to choose
-the epoch; the validation videos are looked at once. Its query is a vector of zeros: this is the text decoder as a
-language model, beside a unigram and a Kneser-Ney trigram of the same tokens. A word is what stands between blanks; its
-perplexity counts the end mark as a word, and does not depend on how words are split into tokens.
+The vocabulary and the network learn from the sentences of the training videos, 1 in 12 of which is
+held back to choose the epoch; the validation videos are looked at once. Its query is a vector of
+zeros: this is the text decoder as a language model, beside a unigram and a Kneser-Ney trigram of
+the same tokens. A word is what stands between blanks; its perplexity counts the end mark as a word,
+and does not depend on how words are split into tokens.
 """
 
 import argparse
@@ -23,7 +25,16 @@ from stepline.procx.beam_search import generate
 from stepline.procx.captioner import CaptionContext, Captioner
 from stepline.procx.losses import caption_loss
 from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
-from stepline.procx.vocabulary import BEGIN, END, PAD, CaptionTokens, Vocabulary, normalise, tokenize, train_vocabulary
+from stepline.procx.vocabulary import (
+    BEGIN,
+    END,
+    PAD,
+    CaptionTokens,
+    Vocabulary,
+    normalise,
+    tokenize,
+    train_vocabulary,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / ".." / "shared" / "data" / "youcook2"
@@ -31,7 +42,9 @@ OUT = ROOT / "benchmarks" / "results" / "captioner_text.json"
 BATCH = 64
 DISCOUNT = 0.75  # of the trigram; Kneser and Ney
 RATE = 3e-3  # of learning, at the start; falls to 0 over the given time
-NETWORK = CaptionerSettings(width=128, heads=4, text_layers=1, joint_layers=1, feed_forward=512, dropout=0.2)
+NETWORK = CaptionerSettings(
+    width=128, heads=4, text_layers=1, joint_layers=1, feed_forward=512, dropout=0.2
+)
 
 
 def sentences(part: str) -> list[list[str]]:
@@ -60,7 +73,9 @@ def surprise(network: Captioner, data: CaptionTokens) -> float:
     with torch.no_grad():
         for rows in torch.arange(len(data)).split(256):
             part = data.take(rows)
-            told = network(part.tokens, part.token_pad, CaptionContext(torch.zeros(len(part), NETWORK.width)))
+            told = network(
+                part.tokens, part.token_pad, CaptionContext(torch.zeros(len(part), NETWORK.width))
+            )
             total += caption_loss(told.logits, part.targets, part.token_pad, 0.0).total.item()
     return total
 
@@ -71,15 +86,20 @@ def shortened(data: CaptionTokens) -> CaptionTokens:
     return CaptionTokens(data.tokens[:, :width], data.targets[:, :width], data.token_pad[:, :width])
 
 
-def train(network: Captioner, data: CaptionTokens, held: CaptionTokens, minutes: float) -> dict[str, float]:
-    """Train until time is up or the held-out part gets worse twice; the network is left as it was at its best."""
+def train(
+    network: Captioner, data: CaptionTokens, held: CaptionTokens, minutes: float
+) -> dict[str, float]:
+    """Train until time is up or the held-out part gets worse twice; the network is left as it was
+    at its best."""
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
     began, best, kept, epoch, worse = time.process_time(), math.inf, {}, 0, 0
     while time.process_time() - began < 60 * minutes and worse < 2:
         network.train()
         for rows in torch.randperm(len(data)).split(BATCH):
             part = shortened(data.take(rows))
-            told = network(part.tokens, part.token_pad, CaptionContext(torch.zeros(len(part), NETWORK.width)))
+            told = network(
+                part.tokens, part.token_pad, CaptionContext(torch.zeros(len(part), NETWORK.width))
+            )
             loss = caption_loss(told.logits, part.targets, part.token_pad, 0.0).mean
             optimizer.zero_grad()
             loss.backward()
@@ -93,10 +113,15 @@ def train(network: Captioner, data: CaptionTokens, held: CaptionTokens, minutes:
         score = surprise(network, held) / int((~held.token_pad).sum())
         epoch += 1
         used = time.process_time() - began
-        print(f"epoch {epoch}: held out {math.exp(score):.1f} a token, {used:.0f} CPU s", flush=True)
+        print(
+            f"epoch {epoch}: held out {math.exp(score):.1f} a token, {used:.0f} CPU s", flush=True
+        )
         worse = 0 if score < best else worse + 1
         if score < best:
-            best, kept = score, {name: value.clone() for name, value in network.state_dict().items()}
+            best, kept = (
+                score,
+                {name: value.clone() for name, value in network.state_dict().items()},
+            )
     network.load_state_dict(kept)
     return {"epochs": epoch, "cpu_s": time.process_time() - began, "held_out": math.exp(best)}
 
@@ -106,7 +131,9 @@ class Trigram:
 
     def __init__(self, rows: Sequence[Sequence[int]], size: int) -> None:
         self.size = size
-        self.seen: list[dict[tuple[int, ...], Counter[int]]] = [defaultdict(Counter) for _ in range(3)]
+        self.seen: list[dict[tuple[int, ...], Counter[int]]] = [
+            defaultdict(Counter) for _ in range(3)
+        ]
         for row in rows:
             path = [BEGIN, BEGIN, *row]
             for place in range(2, len(path)):
@@ -130,7 +157,10 @@ class Trigram:
         total = 0.0
         for row in rows:
             path = [BEGIN, BEGIN, *row]
-            total -= sum(math.log(self.probability(tuple(path[p - 2 : p]), path[p])) for p in range(2, len(path)))
+            total -= sum(
+                math.log(self.probability(tuple(path[p - 2 : p]), path[p]))
+                for p in range(2, len(path))
+            )
         return total
 
 
@@ -143,7 +173,9 @@ def unigram(rows: Sequence[Sequence[int]], test: Sequence[Sequence[int]], size: 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--minutes", type=float, default=3.0, help="CPU minutes of training at most")
+    parser.add_argument(
+        "--minutes", type=float, default=3.0, help="CPU minutes of training at most"
+    )
     parser.add_argument("--size", type=int, default=10_000, help="most tokens of the vocabulary")
     options = parser.parse_args()
     torch.manual_seed(0)
@@ -153,7 +185,9 @@ def main() -> None:
     test = [text for video in sentences("val") for text in video]
     vocabulary = train_vocabulary(learnt, VocabularySettings(size=options.size))
     network = Captioner(NETWORK, len(vocabulary))
-    data, held_data, test_data = (tokenize(texts, vocabulary, NETWORK.longest) for texts in (learnt, held, test))
+    data, held_data, test_data = (
+        tokenize(texts, vocabulary, NETWORK.longest) for texts in (learnt, held, test)
+    )
     run = train(network, data, held_data, options.minutes)
     rows, test_rows = ([[*vocabulary.encode(t), END] for t in texts] for texts in (learnt, test))
     surprises = {
@@ -173,7 +207,9 @@ def main() -> None:
             for name, value in surprises.items()
         },
         "says": vocabulary.decode(
-            generate(network, CaptionContext(torch.zeros(1, NETWORK.width)), SearchSettings(beam=4))[0].tokens
+            generate(
+                network, CaptionContext(torch.zeros(1, NETWORK.width)), SearchSettings(beam=4)
+            )[0].tokens
         ),
     }
     OUT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")

@@ -1,12 +1,14 @@
-"""Dense captioning scores measured: agreement with the official METEOR, speed beside it, and 10,000 videos.
+"""Dense captioning scores measured: agreement with the official METEOR, speed beside it, and 10,000
+videos.
 
     python benchmarks/captioning.py [--data FOLDER] [--videos N]
 
-The references are YouCook2's validation captions, found in FOLDER (val.json.gz); the predictions are made from them by
-seed: jitter, drop, duplicate, paraphrase, borrow. Where Java and pycocoevalcap run, the same videos are scored the
-official way in the same run: its own classes, METEOR asked for every pair of a video as SODA does, the tokenizer run at
-every tIoU as densevid_eval does. Without the data or Java those parts are left out and said so.
-Prints and writes benchmarks/results/captioning.json.
+The references are YouCook2's validation captions, found in FOLDER (val.json.gz); the predictions
+are made from them by seed: jitter, drop, duplicate, paraphrase, borrow. Where Java and
+pycocoevalcap run, the same videos are scored the official way in the same run: its own classes,
+METEOR asked for every pair of a video as SODA does, the tokenizer run at every tIoU as
+densevid_eval does. Without the data or Java those parts are left out and said so. Prints and writes
+benchmarks/results/captioning.json.
 """
 
 import argparse
@@ -48,9 +50,14 @@ def main() -> None:
     parser.add_argument("--videos", type=int, default=200)
     arguments = parser.parse_args()
     Meteor()  # compiles the paraphrase table where that was never done
-    result: dict[str, Any] = {"machine": {"cores": os.cpu_count(), "python": platform.python_version()}, "seed": SEED}
+    result: dict[str, Any] = {
+        "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
+        "seed": SEED,
+    }
     result["start"] = {"METEOR s": timed(fresh_meteor)[1], "tokenizer s": timed(Tokenizer)[1]}
-    result["many videos"] = [many_videos(videos, workers) for videos, workers in ((MANY // 5, 1), (MANY, 1), (MANY, 2))]
+    result["many videos"] = [
+        many_videos(videos, workers) for videos, workers in ((MANY // 5, 1), (MANY, 1), (MANY, 2))
+    ]
     path = arguments.data / "val.json.gz"
     if path.is_file():
         references = youcook2(path, arguments.videos)
@@ -96,7 +103,9 @@ def agreement(references: Videos) -> dict[str, Any]:
         pairs.append(((tokens(only_ascii(text)),), tokens(only_ascii(other))))
     ours, seconds = timed(lambda: fresh_meteor().compare(pairs))
     theirs, official_seconds = timed(lambda: OfficialMeteor().compare(pairs))
-    apart = [abs(first - second) for first, second in zip(ours.segments, theirs.segments, strict=True)]
+    apart = [
+        abs(first - second) for first, second in zip(ours.segments, theirs.segments, strict=True)
+    ]
     return {
         "pairs": PAIRS,
         "share within 1e-4": sum(value <= TOLERANCE for value in apart) / PAIRS,
@@ -112,7 +121,9 @@ def side_by_side(references: Videos, predictions: Videos, official: bool) -> dic
     fresh_meteor()
     ours_soda, soda_seconds = timed(lambda: soda(references, predictions, kind="c"))
     fresh_meteor()
-    ours_densevid, densevid_seconds = timed(lambda: densevid([references], predictions, version="2018"))
+    ours_densevid, densevid_seconds = timed(
+        lambda: densevid([references], predictions, version="2018")
+    )
     table: dict[str, Any] = {
         "videos": len(references),
         "events": sum(map(len, references.values())),
@@ -128,8 +139,13 @@ def side_by_side(references: Videos, predictions: Videos, official: bool) -> dic
         table["SODA_c"]["times faster"] = round(seconds / soda_seconds, 1)
         scores, seconds = timed(lambda: official_densevid(references, predictions, TIOUS))
         table["densevid 2018"] |= {f"official {name}": value for name, value in scores.items()}
-        table["densevid 2018"] |= {"official s": seconds, "times faster": round(seconds / densevid_seconds, 1)}
-        table["of which Java's start s"] = timed(lambda: OfficialMeteor().compare([(("cut",), "cut")]))[1]
+        table["densevid 2018"] |= {
+            "official s": seconds,
+            "times faster": round(seconds / densevid_seconds, 1),
+        }
+        table["of which Java's start s"] = timed(
+            lambda: OfficialMeteor().compare([(("cut",), "cut")])
+        )[1]
     return table
 
 
@@ -141,14 +157,23 @@ def profile(references: Videos, predictions: Videos) -> list[str]:
     rows = pstats.Stats(profiler).get_stats_profile().func_profiles
     total = sum(row.tottime for row in rows.values())
     slowest = sorted(rows.items(), key=lambda item: -item[1].tottime)[:SHOWN]
-    return [f"{100 * row.tottime / total:4.1f} %  {Path(row.file_name).name}:{name}" for name, row in slowest]
+    return [
+        f"{100 * row.tottime / total:4.1f} %  {Path(row.file_name).name}:{name}"
+        for name, row in slowest
+    ]
 
 
 def many_videos(videos: int, workers: int) -> dict[str, Any]:
-    """Score synthetic videos for SODA_c. Memory is the highest so far, of this process and of any worker."""
+    """Score synthetic videos for SODA_c. Memory is the highest so far, of this process and of any
+    worker."""
     references = synthetic(videos, EVENTS)
     predictions = predicted(references)
-    texts = {text for part in (references, predictions) for events in part.values() for _, _, text in events}
+    texts = {
+        text
+        for part in (references, predictions)
+        for events in part.values()
+        for _, _, text in events
+    }
     before, worked = _memory(resource.RUSAGE_SELF), _processor_seconds()
     score, seconds = timed(lambda: soda(references, predictions, kind="c", workers=workers))
     return {
@@ -165,7 +190,8 @@ def many_videos(videos: int, workers: int) -> dict[str, Any]:
 
 
 def _processor_seconds() -> float:
-    """Return what this process and its ended workers used, which other programs on the machine do not change."""
+    """Return what this process and its ended workers used, which other programs on the machine do
+    not change."""
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system
 

@@ -13,15 +13,99 @@ Videos = dict[str, list[Event]]
 SEED = 20_240
 
 # words of the synthetic captions
-VERBS = ["add", "mix", "stir", "pour", "chop", "slice", "cut", "fry", "boil", "bake", "place", "spread", "heat"]
-THINGS = [
-    *("onions", "garlic", "tomatoes", "butter", "oil", "flour", "eggs", "milk", "salt", "pepper", "chicken", "beef"),
-    *("pork", "rice", "noodles", "cheese", "potatoes", "carrots", "dough", "sauce", "mixture", "bread", "lettuce"),
-    *("mushrooms", "shrimp", "lemon juice", "sugar", "vinegar", "water", "stock", "herbs", "basil", "ginger"),
-    *("chillies", "beans", "tofu", "salmon", "bacon", "cream", "yeast", "cabbage", "spinach", "coriander", "cumin"),
+VERBS = [
+    "add",
+    "mix",
+    "stir",
+    "pour",
+    "chop",
+    "slice",
+    "cut",
+    "fry",
+    "boil",
+    "bake",
+    "place",
+    "spread",
+    "heat",
 ]
-PLACES = ["pan", "pot", "bowl", "oven", "plate", "board", "skillet", "wok", "tray", "jar", "blender", "grill", "fridge"]
-ENDINGS = ["well", "until golden brown", "for ten minutes", "on low heat", "gently", "over the top", "in half"]
+THINGS = [
+    *(
+        "onions",
+        "garlic",
+        "tomatoes",
+        "butter",
+        "oil",
+        "flour",
+        "eggs",
+        "milk",
+        "salt",
+        "pepper",
+        "chicken",
+        "beef",
+    ),
+    *(
+        "pork",
+        "rice",
+        "noodles",
+        "cheese",
+        "potatoes",
+        "carrots",
+        "dough",
+        "sauce",
+        "mixture",
+        "bread",
+        "lettuce",
+    ),
+    *(
+        "mushrooms",
+        "shrimp",
+        "lemon juice",
+        "sugar",
+        "vinegar",
+        "water",
+        "stock",
+        "herbs",
+        "basil",
+        "ginger",
+    ),
+    *(
+        "chillies",
+        "beans",
+        "tofu",
+        "salmon",
+        "bacon",
+        "cream",
+        "yeast",
+        "cabbage",
+        "spinach",
+        "coriander",
+        "cumin",
+    ),
+]
+PLACES = [
+    "pan",
+    "pot",
+    "bowl",
+    "oven",
+    "plate",
+    "board",
+    "skillet",
+    "wok",
+    "tray",
+    "jar",
+    "blender",
+    "grill",
+    "fridge",
+]
+ENDINGS = [
+    "well",
+    "until golden brown",
+    "for ten minutes",
+    "on low heat",
+    "gently",
+    "over the top",
+    "in half",
+]
 ARTICLES = ["the", "the", "the", "a", "some"]
 SYNONYMS = {
     "add": "put in",
@@ -45,7 +129,10 @@ def youcook2(path: Path, count: int) -> Videos:
     with gzip.open(path, "rt", encoding="utf-8") as file:
         videos = json.load(file)
     return {
-        video: [(start, end, text) for (start, end), text in zip(entry["timestamps"], entry["sentences"], strict=True)]
+        video: [
+            (start, end, text)
+            for (start, end), text in zip(entry["timestamps"], entry["sentences"], strict=True)
+        ]
         for video, entry in sorted(videos.items())[:count]
     }
 

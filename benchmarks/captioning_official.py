@@ -1,7 +1,8 @@
-"""The official way to score dense captions, for benchmarks/captioning.py: pycocoevalcap's own classes and Java.
+"""The official way to score dense captions, for benchmarks/captioning.py: pycocoevalcap's own
+classes and Java.
 
-The loops over videos follow the facts known of SODA and of densevid_eval 2018; every metric and the tokenizer are
-pycocoevalcap's.
+The loops over videos follow the facts known of SODA and of densevid_eval 2018; every metric and the
+tokenizer are pycocoevalcap's.
 """
 
 from collections.abc import Sequence
@@ -44,13 +45,16 @@ def tokenized(videos: Videos) -> Videos:
     lines = {place: [{"caption": only_ascii(videos[place[0]][place[1]][2])}] for place in places}
     tokens = PTBTokenizer().tokenize(lines)
     return {
-        video: [(start, end, tokens[video, index][0]) for index, (start, end, _) in enumerate(events)]
+        video: [
+            (start, end, tokens[video, index][0]) for index, (start, end, _) in enumerate(events)
+        ]
         for video, events in videos.items()
     }
 
 
 def official_soda(references: Videos, predictions: Videos) -> float:
-    """Return SODA_c's F1 with METEOR of every pair of a video, roles swapped; the pairing itself is ours."""
+    """Return SODA_c's F1 with METEOR of every pair of a video, roles swapped; the pairing itself is
+    ours."""
     references, predictions = tokenized(references), tokenized(predictions)
     meteor, scores = OfficialMeteor(), []
     for video, events in references.items():
@@ -60,14 +64,18 @@ def official_soda(references: Videos, predictions: Videos) -> float:
             scores.append(0.0)
             continue
         iou = segment_iou(times(wanted), times(given))
-        similarity = meteor.compare([((made[2],), gold[2]) for gold in wanted for made in given]).segments
+        similarity = meteor.compare(
+            [((made[2],), gold[2]) for gold in wanted for made in given]
+        ).segments
         worth = best_ordered_sum(iou * np.array(similarity).reshape(iou.shape))
         precision, recall = worth / len(given), worth / len(wanted)
         scores.append(2 * precision * recall / (precision + recall) if worth else 0.0)
     return sum(scores) / len(scores)
 
 
-def official_densevid(references: Videos, predictions: Videos, tious: Sequence[float]) -> dict[str, float]:
+def official_densevid(
+    references: Videos, predictions: Videos, tious: Sequence[float]
+) -> dict[str, float]:
     """Return densevid_eval 2018's caption metrics, means over videos and tIoUs."""
     scorers = {"METEOR": Meteor(), "CIDEr": Cider(), "BLEU": Bleu(4), "ROUGE-L": Rouge()}
     totals: dict[str, list[float]] = {}
@@ -76,7 +84,10 @@ def official_densevid(references: Videos, predictions: Videos, tious: Sequence[f
         gold, made = PTBTokenizer().tokenize(gold), PTBTokenizer().tokenize(made)
         for name, scorer in scorers.items():
             for keys in owners.values():
-                their_gold, their_made = {key: gold[key] for key in keys}, {key: made[key] for key in keys}
+                their_gold, their_made = (
+                    {key: gold[key] for key in keys},
+                    {key: made[key] for key in keys},
+                )
                 options = {"verbose": 0} if name == "BLEU" else {}
                 score = scorer.compute_score(their_gold, their_made, **options)[0] if keys else 0.0
                 _note(totals, name, score)
@@ -91,7 +102,9 @@ def _note(totals: dict[str, list[float]], name: str, score: Any) -> None:
         totals.setdefault(f"BLEU-{size}", []).append(float(value))
 
 
-def _items(references: Videos, predictions: Videos, tiou: float) -> tuple[Captions, Captions, dict[str, list[int]]]:
+def _items(
+    references: Videos, predictions: Videos, tiou: float
+) -> tuple[Captions, Captions, dict[str, list[int]]]:
     """Return gold and predicted captions by item, and each video's items."""
     gold: Captions = {}
     made: Captions = {}

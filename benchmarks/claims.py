@@ -1,12 +1,14 @@
-"""The papers' claims, one by one: what the results say of each, as one table in docs/results/claims.md.
+"""The papers' claims, one by one: what the results say of each, as one table in
+docs/results/claims.md.
 
     python benchmarks/claims.py            # prints the table
     python benchmarks/claims.py --write    # puts it into the page, between its two marks
 
-benchmarks/claims.toml says what is claimed and in which file of benchmarks/results it was measured. A claim is that one
-thing scores above another; its differences come one a seed, each with a simulated world and networks of its own, or
-one a training seed in each of several worlds. The interval is Student's, 95 %, of their mean. A claim reproduces where
-it lies above zero, reverses where it lies below, and cannot be told where it holds zero.
+benchmarks/claims.toml says what is claimed and in which file of benchmarks/results it was measured.
+A claim is that one thing scores above another; its differences come one a seed, each with a
+simulated world and networks of its own, or one a training seed in each of several worlds. The
+interval is Student's, 95 %, of their mean. A claim reproduces where it lies above zero, reverses
+where it lies below, and cannot be told where it holds zero.
 """
 
 import argparse
@@ -25,7 +27,8 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results" / "claims.md"
 MARKS = ("<!-- claims -->\n", "<!-- end of claims -->\n")
 HEAD = "| | claim | paper | mean [95 %] | each | verdict | why | how |\n|---|---|---|---|---|---|---|---|"
-Scores: TypeAlias = Mapping[str, Mapping[str, Mapping[Any, float]]]  # row -> metric -> seed or (world, seed) -> score
+# row -> metric -> seed or (world, seed) -> score
+Scores: TypeAlias = Mapping[str, Mapping[str, Mapping[Any, float]]]
 
 
 def mean_and_interval(gains: Sequence[float]) -> tuple[float, float, float]:
@@ -60,7 +63,11 @@ def scores(name: str) -> Scores:
         add(cell["arm"], cell["scores"], (cell["world"], cell["seed"]))
     for seed, rows in tree.get("worlds", {}).items():  # WYS2's curves
         for row in rows:
-            add(f"{row['input']}, {row['labels']}", {metric: row[metric] for metric in ("F", "tau", "rho")}, seed)
+            add(
+                f"{row['input']}, {row['labels']}",
+                {metric: row[metric] for metric in ("F", "tau", "rho")},
+                seed,
+            )
     for network in tree.get("networks", ()):  # choices of proposals
         for kind in ("places", "described", "unseen"):
             for choice, metrics in network[kind].items():
@@ -70,7 +77,8 @@ def scores(name: str) -> Scores:
 
 
 def gains_of(source: Mapping[str, Any]) -> list[float]:
-    """Return the differences of a claim, by the name that its study gave it, or between two rows of a file."""
+    """Return the differences of a claim, by the name that its study gave it, or between two rows of
+    a file."""
     if "pool" in source:
         return [gain for part in source["pool"] for gain in gains_of(part)]
     if "files" in source:
@@ -79,9 +87,11 @@ def gains_of(source: Mapping[str, Any]) -> list[float]:
     scale = source.get("scale", 1.0)
     if "claim" in source:
         (one,) = [
-            claim for claim in result(source["file"])["claims"]
-            if claim["claim"] == source["claim"] and source.get("metric", claim["metric"]) == claim["metric"]
-        ]  # fmt: skip
+            claim
+            for claim in result(source["file"])["claims"]
+            if claim["claim"] == source["claim"]
+            and source.get("metric", claim["metric"]) == claim["metric"]
+        ]
         return [scale * gain for gain in one["gains"]]
     rows = scores(source["file"])
     more, less = (rows[source[side]][source["metric"]] for side in ("more", "less"))
@@ -102,9 +112,15 @@ def line(claim: Mapping[str, Any]) -> str:
         each = ", ".join(f"{gain:+.1f}" for gain in gains)
     published = f"{claim['published']:+g}" if "published" in claim else "–"
     cells = (
-        claim["paper"], claim["says"], published, f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]", each, verdict(low, high),
-        claim.get("why", ""), claim["how"],
-    )  # fmt: skip
+        claim["paper"],
+        claim["says"],
+        published,
+        f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]",
+        each,
+        verdict(low, high),
+        claim.get("why", ""),
+        claim["how"],
+    )
     return f"| {' | '.join(cells)} |"
 
 
@@ -118,16 +134,24 @@ def table() -> str:
         "| how | what was trained | command |",
         "|---|---|---|",
     ]
-    lines += [f"| {name} | {one['what']} | `{one['command']}` |" for name, one in tree["how"].items()]
+    lines += [
+        f"| {name} | {one['what']} | `{one['command']}` |" for name, one in tree["how"].items()
+    ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/results/claims.md")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/results/claims.md"
+    )
     if parser.parse_args().write:
         before, rest = PAGE.read_text(encoding="utf-8").split(MARKS[0])
-        PAGE.write_text(before + MARKS[0] + table() + MARKS[1] + rest.split(MARKS[1])[1], encoding="utf-8")
+        PAGE.write_text(
+            before + MARKS[0] + table() + MARKS[1] + rest.split(MARKS[1])[1], encoding="utf-8"
+        )
     else:
         print(table())
 

@@ -1,8 +1,8 @@
 """Event simulation of `stepline curate` on a cluster: what breaks, what waits, how long it takes.
 
-The earliest free worker takes the next video; nodes and the driver die. A video's finished stages stay finished, as
-results in OUT do: what a death takes is the task in flight alone. How long each stage takes for each video is drawn
-from what was measured.
+The earliest free worker takes the next video; nodes and the driver die. A video's finished stages
+stay finished, as results in OUT do: what a death takes is the task in flight alone. How long each
+stage takes for each video is drawn from what was measured.
 
 V videos, S stages.
 """
@@ -24,7 +24,8 @@ TYPICAL = 1e-9  # s; below it a stage was not reached
 
 @dataclass(frozen=True)
 class Workload:
-    """times: (V, S) seconds on a usual core, 0 where a stage is not reached. bytes: (V,) to fetch."""
+    """times: (V, S) seconds on a usual core, 0 where a stage is not reached. bytes: (V,) to
+    fetch."""
 
     times: npt.NDArray[np.float32]
     bytes: npt.NDArray[np.float32]
@@ -48,10 +49,11 @@ def workload(
 ) -> Workload:
     """Return V videos of the `wanted` durations (V,).
 
-    measured: stage -> (n,) seconds of each measured video, 0 where it was not reached; sizes: (n,) their durations. A
-    video is a measured one drawn at random, its stages scaled along each stage's line through duration. far: the wanted
-    durations lie far from the measured ones, where a line tells nothing; stages grow in proportion then. poison:
-    fraction of videos that hang in their first stage until `limit` and end there. bytes_a_second: of the media.
+    measured: stage -> (n,) seconds of each measured video, 0 where it was not reached; sizes: (n,)
+    their durations. A video is a measured one drawn at random, its stages scaled along each stage's
+    line through duration. far: the wanted durations lie far from the measured ones, where a line
+    tells nothing; stages grow in proportion then. poison: fraction of videos that hang in their
+    first stage until `limit` and end there. bytes_a_second: of the media.
     """
     rng = np.random.default_rng(seed)
     drawn = rng.integers(len(sizes), size=len(wanted))
@@ -63,8 +65,11 @@ def workload(
     return Workload(times, (wanted * bytes_a_second).astype(np.float32))
 
 
-def _scaled(spent: Floats, sizes: Floats, wanted: Floats, drawn: npt.NDArray[np.int64], *, far: bool) -> Floats:
-    """Return (V,) seconds: each measured video's own, times how much the line through duration grows to the wanted."""
+def _scaled(
+    spent: Floats, sizes: Floats, wanted: Floats, drawn: npt.NDArray[np.int64], *, far: bool
+) -> Floats:
+    """Return (V,) seconds: each measured video's own, times how much the line through duration
+    grows to the wanted."""
     if far:
         return np.asarray(spent[drawn] / np.maximum(1.0, sizes[drawn]) * wanted)
     reached = spent > TYPICAL
@@ -91,12 +96,14 @@ NEVER = math.inf
 
 @dataclass(frozen=True)
 class Cluster:
-    """Machines and what befalls them. Times in seconds; `..._every`: mean time between, exponential.
+    """Machines and what befalls them. Times in seconds; `..._every`: mean time between,
+    exponential.
 
-    start: until a fresh worker has its models. batch: videos that a worker is handed at once. speculate: give an idle
-    worker a copy of the task that runs longest, once no video waits. storage: bytes/s that all read together; stream:
-    bytes/s of one reader. loss: a node that dies or is pre-empted is away for `away` seconds. driver_every: the driver
-    dies, all tasks in flight with it, and is back after `driver_away`.
+    start: until a fresh worker has its models. batch: videos that a worker is handed at once.
+    speculate: give an idle worker a copy of the task that runs longest, once no video waits.
+    storage: bytes/s that all read together; stream: bytes/s of one reader. loss: a node that dies
+    or is pre-empted is away for `away` seconds. driver_every: the driver dies, all tasks in flight
+    with it, and is back after `driver_away`.
     """
 
     nodes: int = 100
@@ -121,12 +128,14 @@ class Cluster:
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """What a run came to. Worker seconds: useful + lost + copied + starting + waiting + away = workers x makespan.
+    """What a run came to. Worker seconds: useful + lost + copied + starting + waiting + away =
+    workers x makespan.
 
-    useful: spent on tasks that ended, failing ones included; lost: on tasks that a node or the driver took with it;
-    copied: on the slower of two copies; starting: loading models; waiting: for storage or for want of videos.
-    tail: from the moment when no video waits. last: from when 99 in 100 videos are done. slowest, usual: the 99th and
-    50th percentile of the seconds from a video's first start to its end.
+    useful: spent on tasks that ended, failing ones included; lost: on tasks that a node or the
+    driver took with it; copied: on the slower of two copies; starting: loading models; waiting: for
+    storage or for want of videos.
+    tail: from the moment when no video waits. last: from when 99 in 100 videos are done. slowest,
+    usual: the 99th and 50th percentile of the seconds from a video's first start to its end.
     """
 
     makespan: float
@@ -161,11 +170,13 @@ def simulate(work: Workload, cluster: Cluster, *, seed: int = 0) -> SimulatedRun
 
 
 class _Simulation:
-    """The state of a run. Lists by worker: its video, since when it works on it, which version of its plan is true."""
+    """The state of a run. Lists by worker: its video, since when it works on it, which version of
+    its plan is true."""
 
     def __init__(self, work: Workload, cluster: Cluster, seed: int) -> None:
         self.cluster, self.rng = cluster, np.random.default_rng(seed)
-        self.ends = np.cumsum(work.times, axis=1, dtype=np.float64)  # (V, S) seconds from a video's start
+        # (V, S) seconds from a video's start
+        self.ends = np.cumsum(work.times, axis=1, dtype=np.float64)
         self.total = self.ends[:, -1].tolist()
         self.bytes = work.bytes.tolist()
         self.done_until = [0.0] * len(self.total)  # seconds of each video that are in OUT
@@ -181,10 +192,12 @@ class _Simulation:
         slow = self.rng.random(cluster.nodes) < cluster.slow_share
         self.speed = np.repeat(np.where(slow, cluster.slow_speed, 1.0), cluster.cores).tolist()
         self.events: list[Event] = []
-        self.done_before = [0.0] * cluster.workers  # seconds of its video that were in OUT when it began
+        # seconds of its video that were in OUT when it began
+        self.done_before = [0.0] * cluster.workers
         self.idle: set[int] = set()
         self.loading: set[int] = set()
-        self.copies: dict[int, list[int]] = {}  # video -> the workers that have it, where there are two
+        # video -> the workers that have it, where there are two
+        self.copies: dict[int, list[int]] = {}
         self.down_since: dict[int, float] = {}  # node -> when it went away
         self.now, self.storage_free, self.empty_at = 0.0, 0.0, 0.0
         self.driver_up, self.left = True, len(self.total)
@@ -212,13 +225,17 @@ class _Simulation:
 
     def _schedule_event(self, kind: int, who: int, mean: float) -> None:
         if mean != NEVER:
-            heapq.heappush(self.events, (self.now + float(self.rng.exponential(mean)), kind, who, 0))
+            heapq.heappush(
+                self.events, (self.now + float(self.rng.exponential(mean)), kind, who, 0)
+            )
 
     def _load_models(self, worker: int) -> None:
         """Have a worker load its models; its video meanwhile is NO_VIDEO."""
         self.video[worker], self.since[worker], self.asked[worker] = NO_VIDEO, self.now, self.now
         self.loading.add(worker)
-        heapq.heappush(self.events, (self.now + self.cluster.start, WORKER_DONE, worker, self.version[worker]))
+        heapq.heappush(
+            self.events, (self.now + self.cluster.start, WORKER_DONE, worker, self.version[worker])
+        )
 
     def _worker_done(self, worker: int, version: int) -> None:
         if version != self.version[worker]:
@@ -246,7 +263,9 @@ class _Simulation:
         """Give a worker its next video, or let it wait."""
         batch = self.batches[worker]
         if not batch and self.driver_up:
-            batch.extend(self.queue.popleft() for _ in range(min(self.cluster.batch, len(self.queue))))
+            batch.extend(
+                self.queue.popleft() for _ in range(min(self.cluster.batch, len(self.queue)))
+            )
             if not self.queue and batch:
                 self.empty_at = self.now
         if not batch:
@@ -265,10 +284,13 @@ class _Simulation:
         self.video[worker], self.since[worker] = video, max(self.now, ready)
         self.asked[worker], self.done_before[worker] = self.now, self.done_until[video]
         took = (self.total[video] - self.done_until[video]) / self.speed[worker]
-        heapq.heappush(self.events, (self.since[worker] + took, WORKER_DONE, worker, self.version[worker]))
+        heapq.heappush(
+            self.events, (self.since[worker] + took, WORKER_DONE, worker, self.version[worker])
+        )
 
     def _fetched_at(self, worker: int, video: int) -> float:
-        """Return when a video's bytes are here; they were asked for when the one before it was begun."""
+        """Return when a video's bytes are here; they were asked for when the one before it was
+        begun."""
         cluster, count = self.cluster, self.bytes[video]
         if cluster.storage == cluster.stream == NEVER or not count:
             return self.now
@@ -277,22 +299,28 @@ class _Simulation:
         return float(max(self.storage_free, asked + count / cluster.stream))
 
     def _begin_copy(self, worker: int) -> None:
-        """Give an idle worker a copy of the video that has run longest elsewhere, if it can still overtake it."""
+        """Give an idle worker a copy of the video that has run longest elsewhere, if it can still
+        overtake it."""
         node = worker // self.cluster.cores
         running = [
             (self.since[other], other)
             for other, video in enumerate(self.video)
-            if video != NO_VIDEO and video not in self.copies and other // self.cluster.cores != node
+            if video != NO_VIDEO
+            and video not in self.copies
+            and other // self.cluster.cores != node
         ]
         if running:
             since, other = min(running)
             video = self.video[other]
-            self._store_finished_stages(video, self.done_before[other] + max(0.0, self.now - since) * self.speed[other])
+            self._store_finished_stages(
+                video, self.done_before[other] + max(0.0, self.now - since) * self.speed[other]
+            )
             self.copies[video] = [other, worker]
             self._begin_video(worker, video)
 
     def _store_finished_stages(self, video: int, reached: float) -> float:
-        """Note which stages of a video are in OUT once it is `reached`; return the seconds of the task in flight."""
+        """Note which stages of a video are in OUT once it is `reached`; return the seconds of the
+        task in flight."""
         index = int(np.searchsorted(self.ends[video], reached, side="right"))
         stored = max(float(self.ends[video, index - 1]) if index else 0.0, self.done_until[video])
         self.done_until[video] = stored
@@ -310,7 +338,9 @@ class _Simulation:
                 self.copied += spent
             else:
                 reached = self.done_before[worker] + spent * self.speed[worker]
-                flight = min(spent, self._store_finished_stages(video, reached) / self.speed[worker])
+                flight = min(
+                    spent, self._store_finished_stages(video, reached) / self.speed[worker]
+                )
                 self.lost += flight
                 self.useful += spent - flight
                 self.queue.appendleft(video)
@@ -360,14 +390,31 @@ class _Simulation:
         return range(node * self.cluster.cores, (node + 1) * self.cluster.cores)
 
     def _outcome(self) -> SimulatedRun:
-        away = self.away + sum((self.now - since) * self.cluster.cores for since in self.down_since.values())
+        away = self.away + sum(
+            (self.now - since) * self.cluster.cores for since in self.down_since.values()
+        )
         self.starting += sum(self.now - self.since[worker] for worker in self.loading)
         spent = self.useful + self.lost + self.copied + self.starting + away
         latencies = np.array(self.latencies)
-        nearly = self.ended_at[max(0, int(np.ceil(0.99 * len(self.ended_at))) - 1)] if self.ended_at else 0.0
+        nearly = (
+            self.ended_at[max(0, int(np.ceil(0.99 * len(self.ended_at))) - 1)]
+            if self.ended_at
+            else 0.0
+        )
         usual, slowest = np.percentile(latencies, [50, 99]) if len(latencies) else (0.0, 0.0)
         return SimulatedRun(
-            self.now, self.useful, self.lost, self.copied, self.starting,
-            self.cluster.workers * self.now - spent, away, self.now - self.empty_at, self.now - nearly,
-            float(usual), float(slowest), self.losses, self.restarts, self.cluster.workers,
-        )  # fmt: skip
+            self.now,
+            self.useful,
+            self.lost,
+            self.copied,
+            self.starting,
+            self.cluster.workers * self.now - spent,
+            away,
+            self.now - self.empty_at,
+            self.now - nearly,
+            float(usual),
+            float(slowest),
+            self.losses,
+            self.restarts,
+            self.cluster.workers,
+        )

@@ -2,11 +2,12 @@
 
     python benchmarks/correspondence.py CLIPS --cache DIR [--write]
 
-CLIPS, DIR as for real_clips.py. Words over another film are cut where it ends. Weights are fitted leaving out the
-makers (first word of the file's name) of both clips of a pair, centre of the pictures and all; AUC, and the share of
-steps that stay "shown" at `belong_least`, own against foreign, with bootstrap intervals over clips; and of the found
-steps, how many are shown or only said as told, by the weights of other makers. --write: fits the weights to all pairs
-and writes stepline/grounding/correspondence.json.
+CLIPS, DIR as for real_clips.py. Words over another film are cut where it ends. Weights are fitted
+leaving out the makers (first word of the file's name) of both clips of a pair, centre of the
+pictures and all; AUC, and the share of steps that stay "shown" at `belong_least`, own against
+foreign, with bootstrap intervals over clips; and of the found steps, how many are shown or only
+said as told, by the weights of other makers. --write: fits the weights to all pairs and writes
+stepline/grounding/correspondence.json.
 """
 
 import argparse
@@ -37,13 +38,20 @@ def maker(name: str) -> str:
     return name.split("_")[0]
 
 
-def cues(record: Record, vectors: npt.NDArray[np.float32], seen: VisualFeatures, centre: Array) -> list[float]:
+def cues(
+    record: Record, vectors: npt.NDArray[np.float32], seen: VisualFeatures, centre: Array
+) -> list[float]:
     """Return the three cues of one clip's words over one clip's pictures; an unknown topic is 0."""
     weights = package.CorrespondenceWeights(0.0, 0.0, 0.0, 0.0, {"conse": centre.tolist()})
     tie = package.correspondence(
-        record.sentences, seen.end, cuts=seen.activity.cuts if seen.activity else (), features=seen.features,
-        sentence_vectors=vectors, on_screen=seen.cues.lines if seen.cues else (), weights=weights,
-    )  # fmt: skip
+        record.sentences,
+        seen.end,
+        cuts=seen.activity.cuts if seen.activity else (),
+        features=seen.features,
+        sentence_vectors=vectors,
+        on_screen=seen.cues.lines if seen.cues else (),
+        weights=weights,
+    )
     return [tie.cuts, tie.topic or 0.0, tie.text]
 
 
@@ -60,7 +68,8 @@ def auc(own: Array, foreign: Array) -> float:
 
 
 def left_out(names: list[str], rows: Array, used: list[int]) -> Array:
-    """Return the log odds (N, N), words by pictures, each by a fit without the makers of both clips."""
+    """Return the log odds (N, N), words by pictures, each by a fit without the makers of both
+    clips."""
     makers = np.array([maker(name) for name in names])
     own, odds = np.eye(len(names), dtype=bool), np.zeros((len(names), len(names)))
     kept = np.zeros(len(CUES))
@@ -76,51 +85,88 @@ def left_out(names: list[str], rows: Array, used: list[int]) -> Array:
 
 
 def _right(pairs: list[tuple[dict[str, Any], Step]], earned: bool) -> int:
-    """Return how many found steps are rightly judged if the pictures have earned a say, or have not."""
+    """Return how many found steps are rightly judged if the pictures have earned a say, or have
+    not."""
     said = [step.status != "said" and earned for _, step in pairs]
-    return sum(bool(label.get("shown")) == shown for (label, _), shown in zip(pairs, said, strict=True))
+    return sum(
+        bool(label.get("shown")) == shown for (label, _), shown in zip(pairs, said, strict=True)
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("clips", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     labels = json.loads((args.clips / "labels.json").read_text())
-    spoken = [name for name, truth in labels.items() if any(step.get("spoken") for step in truth["steps"])]
-    known = {name: record for name, record in records(args.clips, spoken, args.cache).items() if record.steps}
+    spoken = [
+        name for name, truth in labels.items() if any(step.get("spoken") for step in truth["steps"])
+    ]
+    known = {
+        name: record
+        for name, record in records(args.clips, spoken, args.cache).items()
+        if record.steps
+    }
     seen = {name: pictures(args.clips / name, args.cache) for name in labels}
     names = list(known)
-    means = {name: np.nan_to_num(rows.features.values).mean(axis=0) for name, rows in seen.items() if rows.features}
+    means = {
+        name: np.nan_to_num(rows.features.values).mean(axis=0)
+        for name, rows in seen.items()
+        if rows.features
+    }
     vectors = {name: embed([sentence.text for sentence in known[name].sentences]) for name in names}
     rows = np.zeros((len(names), len(names), len(CUES)))
     for i, a in enumerate(names):
         for j, b in enumerate(names):
-            others = [mean for name, mean in means.items() if maker(name) not in (maker(a), maker(b))]
+            others = [
+                mean for name, mean in means.items() if maker(name) not in (maker(a), maker(b))
+            ]
             rows[i, j] = cues(known[a], vectors[a], seen[b], np.mean(others, axis=0))
-    own, steps = np.eye(len(names), dtype=bool), np.array([len(known[name].steps) for name in names])
+    own, steps = (
+        np.eye(len(names), dtype=bool),
+        np.array([len(known[name].steps) for name in names]),
+    )
     rng, least = np.random.default_rng(0), GroundSettings().belong_least
     found = [matched(labels[name]["steps"], known[name].steps) for name in names]
-    right = np.array([[_right(pairs, earned) for earned in (False, True)] for pairs in found])  # (N, 2)
-    print("| cues | AUC | own steps shown | over other films | found steps rightly judged |\n|---|---|---|---|---|")
+    # (N, 2)
+    right = np.array([[_right(pairs, earned) for earned in (False, True)] for pairs in found])
+    print(
+        "| cues | AUC | own steps shown | over other films | found steps rightly judged |\n|---|---|---|---|---|"
+    )
     for cue_names in SUBSETS:
         odds = left_out(names, rows, [CUES.index(cue) for cue in cue_names])
         figures = []
         for draw in (np.arange(len(names)), *rng.integers(0, len(names), size=(DRAWS, len(names)))):
             part, mine = odds[np.ix_(draw, draw)], own[np.ix_(draw, draw)]
             weight = np.repeat(steps[draw][:, None], len(draw), axis=1)
-            shown = [float((weight * (part > least))[mask].sum() / weight[mask].sum()) for mask in (mine, ~mine)]
-            judged = right[draw, (np.diag(part) > least).astype(int)].sum() / sum(len(found[n]) for n in draw)
+            shown = [
+                float((weight * (part > least))[mask].sum() / weight[mask].sum())
+                for mask in (mine, ~mine)
+            ]
+            judged = right[draw, (np.diag(part) > least).astype(int)].sum() / sum(
+                len(found[n]) for n in draw
+            )
             figures.append([auc(part[mine], part[~mine]), *shown, float(judged)])
         low, high = np.percentile(figures[1:], [2.5, 97.5], axis=0)
-        cells = [f"{v:.2f} [{a:.2f}, {b:.2f}]" for v, a, b in zip(figures[0], low, high, strict=True)]
+        cells = [
+            f"{v:.2f} [{a:.2f}, {b:.2f}]" for v, a, b in zip(figures[0], low, high, strict=True)
+        ]
         print(f"| {', '.join(cue_names)} | " + " | ".join(cells) + " |")
         if cue_names == CUES:
             for limit in sorted({-1.5, -1.0, -0.75, -0.7, -0.5, 0.0, 0.5, least}):
-                shown = [float((steps[:, None] * mask * (odds > limit)).sum() / (steps[:, None] * mask).sum())
-                         for mask in (own, ~own)]  # fmt: skip
-                print(f"    log odds above {limit}: own {shown[0]:.3f}, over other films {shown[1]:.3f}")
+                shown = [
+                    float(
+                        (steps[:, None] * mask * (odds > limit)).sum()
+                        / (steps[:, None] * mask).sum()
+                    )
+                    for mask in (own, ~own)
+                ]
+                print(
+                    f"    log odds above {limit}: own {shown[0]:.3f}, over other films {shown[1]:.3f}"
+                )
     if args.write:
         centre = np.mean(list(means.values()), axis=0)
         for i, a in enumerate(names):

@@ -1,13 +1,14 @@
-"""Draws and speaks a corpus of short how-to videos for `stepline curate`, with the truth beside each.
+"""Draws and speaks a corpus of short how-to videos for `stepline curate`, with the truth beside
+each.
 
     python benchmarks/curate_corpus.py DIR --videos 300 [--clips FOLDER] [--captioned]
 
-DIR/videos holds <id>.mp4, DIR/truth/<id>.json a Record each (what is said, and where it is really shown),
-DIR/videos.csv the list that `stepline curate` reads (video, title, task, category, captions). A tenth of the videos is
-what a curator must meet: copies, the same script drawn again, chat without a step, another language, no speech.
-`--clips` adds files as they are, without a truth; `--captioned` puts what is said beside each video (.vtt), so that
-curate hears none, which saves half of its time. The same arguments give the same bytes; a video that is there is not
-drawn again.
+DIR/videos holds <id>.mp4, DIR/truth/<id>.json a Record each (what is said, and where it is really
+shown), DIR/videos.csv the list that `stepline curate` reads (video, title, task, category,
+captions). A tenth of the videos is what a curator must meet: copies, the same script drawn again,
+chat without a step, another language, no speech. `--clips` adds files as they are, without a truth;
+`--captioned` puts what is said beside each video (.vtt), so that curate hears none, which saves
+half of its time. The same arguments give the same bytes; a video that is there is not drawn again.
 """
 
 import argparse
@@ -29,17 +30,24 @@ from research.drawn_videos.tasks import Task, TaskStep, chat_lines, read_tasks
 from stepline.records import Record, Span, Step
 from stepline.storage import read_record, write_record
 
-RENDER = RenderSettings(width=192, height=112, frame_rate=6, quality=30, sound_bits=24_000, threads=1)
-OPENING, CLOSING, PAUSE = 0.4, 1.2, 0.25  # s of silence before the first word, after the last, between two sentences
-SHOWN, ABSENT, TALK = (2, 4), (1, 3), (3, 5)  # sentences a video: of steps that are shown, that are not, of chat
-WELL = 0.4  # share of the shown steps said while they are shown (NaSVA: half), before layouts that do not fit go
+RENDER = RenderSettings(
+    width=192, height=112, frame_rate=6, quality=30, sound_bits=24_000, threads=1
+)
+# s of silence before the first word, after the last, between two sentences
+OPENING, CLOSING, PAUSE = 0.4, 1.2, 0.25
+# sentences a video: of steps that are shown, that are not, of chat
+SHOWN, ABSENT, TALK = (2, 4), (1, 3), (3, 5)
+# share of the shown steps said while they are shown (NaSVA: half), before layouts that do not fit
+# go
+WELL = 0.4
 EARLY = 0.6  # share of the others that are said before they are shown
 SILENT_STEP = 0.5  # share of the videos with a step that is shown and never said
 LEAST, MOST = 3.0, 5.0  # s that a step is shown
 LONGEST = 33.0  # s of a video
 AWAY = 3.0  # s between a step that is said at another time and its picture
 TRIES = 200  # layouts tried for a video
-UNUSUAL = ("copy", "redrawn", "chat", "spanish", "silent")  # kinds of videos that a curator must meet
+# kinds of videos that a curator must meet
+UNUSUAL = ("copy", "redrawn", "chat", "spanish", "silent")
 EVERY = 10  # one video of so many is unusual
 SPANISH = (
     "Hola a todos, bienvenidos otra vez a mi cocina.",
@@ -54,7 +62,8 @@ SPANISH = (
 
 @dataclass(frozen=True)
 class Line:
-    """One sentence to say, with the step that it says (None: chat) and whether that step is shown at all."""
+    """One sentence to say, with the step that it says (None: chat) and whether that step is shown
+    at all."""
 
     text: str
     step: int | None = None
@@ -73,7 +82,9 @@ def lines_of(task: Task, steps: Sequence[TaskStep], said: Sequence[int], rng: Ra
     lines: list[Line] = list(spoken)
     for _ in range(rng.randint(*TALK) - 2):
         lines.insert(rng.randint(0, len(lines)), Line(asides.pop()))
-    opening = rng.choice([rng.choice(talk.greeting), rng.choice(talk.promise).format(task=task.name)])
+    opening = rng.choice(
+        [rng.choice(talk.greeting), rng.choice(talk.promise).format(task=task.name)]
+    )
     return [Line(opening), *lines, Line(rng.choice([*talk.outro, *talk.sponsor]))]
 
 
@@ -87,8 +98,11 @@ def said_spans(lines: Sequence[Line], seed: int, rng: Random) -> tuple[list[Span
     return spans, on_grid(spans[-1].end + CLOSING + 0.25)
 
 
-def shown_spans(said: dict[int, Span], unsaid: Sequence[int], duration: float, rng: Random) -> dict[int, Span] | None:
-    """Return where each step is shown, at the time it is said or away from it; None where there was no room."""
+def shown_spans(
+    said: dict[int, Span], unsaid: Sequence[int], duration: float, rng: Random
+) -> dict[int, Span] | None:
+    """Return where each step is shown, at the time it is said or away from it; None where there was
+    no room."""
     spans: dict[int, Span] = {}
     for k in sorted([*said, *unsaid], key=lambda _: rng.random()):
         span = _placed(said.get(k), list(spans.values()), duration, rng)
@@ -108,13 +122,17 @@ def _placed(said: Span | None, taken: Sequence[Span], duration: float, rng: Rand
             start = on_grid(max(0.5, said.center - length * rng.uniform(0.25, 0.75)))
         span = Span(start, start + length)
         free = span.end <= duration - 0.25 and all(span.overlap(other) == 0 for other in taken)
-        later = said is not None and (span.start >= said.end + AWAY if early else span.end <= said.start - AWAY)
+        later = said is not None and (
+            span.start >= said.end + AWAY if early else span.end <= said.start - AWAY
+        )
         if free and (said is None or well or later):
             return span
     return None
 
 
-def scripted(number: int, seed: int, kind: str) -> tuple[Script, dict[int, Span], tuple[TaskStep, ...]]:
+def scripted(
+    number: int, seed: int, kind: str
+) -> tuple[Script, dict[int, Span], tuple[TaskStep, ...]]:
     """Return a video's script, and the steps that are shown without a word: step -> span."""
     rng = Random(f"curate {seed}")
     task = rng.choice(read_tasks())
@@ -132,15 +150,23 @@ def scripted(number: int, seed: int, kind: str) -> tuple[Script, dict[int, Span]
             lines = [Line(text) for text in SPANISH]
             silent, pictured = [*silent, *pictured], []
         spans, duration = said_spans(lines, seed, rng)
-        told = {line.step: span for line, span in zip(lines, spans, strict=True) if line.step in pictured}
-        places = shown_spans({k: s for k, s in told.items() if k is not None}, silent, duration, rng)
+        told = {
+            line.step: span
+            for line, span in zip(lines, spans, strict=True)
+            if line.step in pictured
+        }
+        places = shown_spans(
+            {k: s for k, s in told.items() if k is not None}, silent, duration, rng
+        )
         if places is not None and duration <= LONGEST:
             break
     else:
         raise SystemExit(f"video {number}: no layout found in {TRIES} tries; change SHOWN or LEAST")
     if kind == "silent":
         lines, spans = [], []
-    script = _script(f"howto_{number:05d}", seed, task, steps, lines, spans, places, duration, kind, rng)
+    script = _script(
+        f"howto_{number:05d}", seed, task, steps, lines, spans, places, duration, kind, rng
+    )
     return script, {k: places[k] for k in places if k in silent or kind == "silent"}, steps
 
 
@@ -160,11 +186,18 @@ def _script(
     for gap in free_spans(list(places.values()), 0.0, duration):
         shots.append(_filler(task, steps, gap, spans, rng))
     true = tuple(
-        TrueStep(id=str(k + 1), text=steps[k].text, utterance=n, spans=(places[k],) if k in places else ())
+        TrueStep(
+            id=str(k + 1),
+            text=steps[k].text,
+            utterance=n,
+            spans=(places[k],) if k in places else (),
+        )
         for n, line in enumerate(lines)
         if (k := -1 if line.step is None else line.step) >= 0
     )
-    utterances = tuple(Utterance(at=span.start, text=line.text) for line, span in zip(lines, spans, strict=True))
+    utterances = tuple(
+        Utterance(at=span.start, text=line.text) for line, span in zip(lines, spans, strict=True)
+    )
     return Script(
         id=name,
         seed=seed,
@@ -194,17 +227,25 @@ def _step_shot(task: Task, step: TaskStep, span: Span, rng: Random) -> Shot:
     )
 
 
-def _filler(task: Task, steps: Sequence[TaskStep], gap: Span, said: Sequence[Span], rng: Random) -> Shot:
-    """Return the presenter where somebody speaks, mostly, and things that nobody touches elsewhere."""
+def _filler(
+    task: Task, steps: Sequence[TaskStep], gap: Span, said: Sequence[Span], rng: Random
+) -> Shot:
+    """Return the presenter where somebody speaks, mostly, and things that nobody touches
+    elsewhere."""
     step = rng.choice(steps)
     heard = sum(gap.overlap(each) for each in said) > 0.4 * gap.duration
     if rng.random() < (0.75 if heard else 0.3):
         return Shot(span=gap, scene=Scene(kind="talk", place=task.place, camera="close"))
-    return Shot(span=gap, scene=Scene(kind="roll", place=task.place, target=step.target, props=step.props))
+    return Shot(
+        span=gap, scene=Scene(kind="roll", place=task.place, target=step.target, props=step.props)
+    )
 
 
-def corpus_record(script: Script, unsaid: dict[int, Span], steps: Sequence[TaskStep], kind: str) -> Record:
-    """Return the truth: the reference holds the steps said (shown or not), then those shown without a word."""
+def corpus_record(
+    script: Script, unsaid: dict[int, Span], steps: Sequence[TaskStep], kind: str
+) -> Record:
+    """Return the truth: the reference holds the steps said (shown or not), then those shown without
+    a word."""
     record = true_record(script)
     more = tuple(
         Step(id=str(k + 1), text=steps[k].text, spans=(span,), at=span.center, status="shown")
@@ -219,12 +260,16 @@ def draw(number: int, folder: Path) -> Record:
     kind = kind_of(number)
     original = number - EVERY + 1  # a copy is of an earlier video
     name, file = f"howto_{number:05d}", folder / "videos" / f"howto_{number:05d}.mp4"
-    script, unsaid, steps = scripted(number, original if kind in ("copy", "redrawn") else number, kind)
+    script, unsaid, steps = scripted(
+        number, original if kind in ("copy", "redrawn") else number, kind
+    )
     if kind == "copy":
         shutil.copyfile(folder / "videos" / f"howto_{original:05d}.mp4", file)
         first = read_record(folder / "truth" / f"howto_{original:05d}.json")
         video = first.video.model_copy(update={"id": name, "path": file.name})
-        return first.model_copy(update={"id": name, "video": video, "settings": {**first.settings, "kind": kind}})
+        return first.model_copy(
+            update={"id": name, "video": video, "settings": {**first.settings, "kind": kind}}
+        )
     settings = RENDER.model_copy(update={"quality": 36}) if kind == "redrawn" else RENDER
     return corpus_record(render(script, file, settings), unsaid, steps, kind)
 
@@ -257,10 +302,20 @@ def main() -> None:
             write_record(record, file)
         record = read_record(file)
         if args.captioned:
-            (args.folder / "videos" / f"{record.id}.vtt").write_text(subtitles(record), encoding="utf-8")
+            (args.folder / "videos" / f"{record.id}.vtt").write_text(
+                subtitles(record), encoding="utf-8"
+            )
         seconds += record.video.duration or 0.0
         captions = f"videos/{record.id}.vtt" if args.captioned else ""
-        rows.append((f"videos/{record.id}.mp4", record.video.title or "", record.video.task or "", "Drawn", captions))
+        rows.append(
+            (
+                f"videos/{record.id}.mp4",
+                record.video.title or "",
+                record.video.task or "",
+                "Drawn",
+                captions,
+            )
+        )
     clips = sorted(args.clips.glob("*.m[pk][4v]")) if args.clips else []
     for clip in clips:
         shutil.copyfile(clip, args.folder / "videos" / clip.name)
@@ -270,7 +325,11 @@ def main() -> None:
         writer.writerow(("video", "title", "task", "category", "captions"))
         writer.writerows(rows)
     cpu = round(time.process_time() - began, 1)
-    print(json.dumps({"videos": args.videos, "clips": len(clips), "seconds": round(seconds, 1), "cpu_s": cpu}))
+    print(
+        json.dumps(
+            {"videos": args.videos, "clips": len(clips), "seconds": round(seconds, 1), "cpu_s": cpu}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Measures what knowing 1.2 M videos costs: planning, listing, cells, Parquet, status, disk; with synthetic Records.
+"""Measures what knowing 1.2 M videos costs: planning, listing, cells, Parquet, status, disk; with
+synthetic Records.
 
     python benchmarks/curate_index.py [planning listing cells parquet status rerun]
 
-Each cost is measured at two sizes, so that its slope is known and not only its mean; what is cheap is measured at the
-whole 1.2 M. CPU seconds at one thread; a record has 100 sentences of 9 words and 10 steps, no single words.
+Each cost is measured at two sizes, so that its slope is known and not only its mean; what is cheap
+is measured at the whole 1.2 M. CPU seconds at one thread; a record has 100 sentences of 9 words and
+10 steps, no single words.
 """
 
 import gc
@@ -28,7 +30,14 @@ from stepline.curate.status import run_status
 from stepline.curate.store import manifests
 from stepline.curate.store.manifests import KeySet
 from stepline.curate.store.results import ResultStore, result_path
-from stepline.curate.store.run_log import ITEMS, REFUSED, LogTotals, from_json_line, inventory, to_json_line
+from stepline.curate.store.run_log import (
+    ITEMS,
+    REFUSED,
+    LogTotals,
+    from_json_line,
+    inventory,
+    to_json_line,
+)
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.remote import FileEntry, RemotePath
 from stepline.storage import read_parquet, write_parquet
@@ -36,7 +45,8 @@ from stepline.storage import read_parquet, write_parquet
 OUT = Path(__file__).resolve().parent / "results" / "curate_index.json"
 WHOLE = 1_200_000
 SENTENCES, STEPS, WORDS = 100, 10, 9
-MEAN_CELL = 6_000  # bytes of a JSON cell, of the order of what a transcript of 100 sentences needs compressed
+# bytes of a JSON cell, of the order of what a transcript of 100 sentences needs compressed
+MEAN_CELL = 6_000
 
 
 def item(number: int) -> VideoItem:
@@ -50,19 +60,34 @@ def record(number: int, words: list[str]) -> Record:
     """Return a video's record of SENTENCES and STEPS."""
     draw = random.Random(number)
     said = tuple(
-        Sentence(text=" ".join(draw.choices(words, k=WORDS)), span=Span(4.0 * n, 4.0 * n + 3.5), shown=draw.random())
+        Sentence(
+            text=" ".join(draw.choices(words, k=WORDS)),
+            span=Span(4.0 * n, 4.0 * n + 3.5),
+            shown=draw.random(),
+        )
         for n in range(SENTENCES)
     )
     steps = tuple(
         Step(
-            id=str(n + 1), text=" ".join(draw.choices(words, k=8)), spans=(Span(40.0 * n, 40.0 * n + 9.0),),
-            at=40.0 * n, said=Span(40.0 * n, 40.0 * n + 3.5), status="shown", score=draw.random(), sources=(10 * n,),
+            id=str(n + 1),
+            text=" ".join(draw.choices(words, k=8)),
+            spans=(Span(40.0 * n, 40.0 * n + 9.0),),
+            at=40.0 * n,
+            said=Span(40.0 * n, 40.0 * n + 3.5),
+            status="shown",
+            score=draw.random(),
+            sources=(10 * n,),
         )
         for n in range(STEPS)
-    )  # fmt: skip
+    )
     id = f"v{number:07d}"
     transcript = Transcript(language="en", sentences=said, recogniser="synthetic")
-    return Record(id=id, video=Video(id=id, duration=400.0, title=id, task="task"), transcript=transcript, steps=steps)
+    return Record(
+        id=id,
+        video=Video(id=id, duration=400.0, title=id, task="task"),
+        transcript=transcript,
+        steps=steps,
+    )
 
 
 def cpu(call: Callable[[], object]) -> float:
@@ -79,20 +104,26 @@ def resident() -> float:
 
 
 def slope(measure: Callable[[int], float], sizes: tuple[int, int]) -> dict[str, float]:
-    """Return CPU seconds at two sizes, microseconds of one more between them, and hours for WHOLE by that slope."""
+    """Return CPU seconds at two sizes, microseconds of one more between them, and hours for WHOLE
+    by that slope."""
     took = [min(measure(size) for _ in range(2)) for size in sizes]
     each = (took[1] - took[0]) / (sizes[1] - sizes[0])
     first = took[0] / sizes[0]
     return {
-        "sizes": list(sizes), "cpu_s": [round(t, 3) for t in took], "us_each_by_slope": round(1e6 * each, 2),
-        "us_each_at_first": round(1e6 * first, 2), "whole_cpu_min": round(each * WHOLE / 60, 2),
-    }  # type: ignore[dict-item] # fmt: skip
+        "sizes": list(sizes),
+        "cpu_s": [round(t, 3) for t in took],
+        "us_each_by_slope": round(1e6 * each, 2),
+        "us_each_at_first": round(1e6 * first, 2),
+        "whole_cpu_min": round(each * WHOLE / 60, 2),
+    }  # type: ignore[dict-item]
 
 
 def planned() -> Plan:
     """Return the plan of the paper's recipe."""
     recipe = load_recipe("howtostep")
-    recipe = recipe.model_copy(update={"stages": tuple(name for name in recipe.stages if name in STAGES)})
+    recipe = recipe.model_copy(
+        update={"stages": tuple(name for name in recipe.stages if name in STAGES)}
+    )
     return Plan.of(recipe, resolve_stages(recipe, STAGES))
 
 
@@ -105,12 +136,17 @@ def planning() -> dict[str, object]:
     took["items made, whole, cpu_s"] = cpu(lambda: items.extend(map(item, range(WHOLE))))
     took["items sorted, whole, cpu_s"] = cpu(lambda: items.sort(key=lambda one: one.id))
     took["items in memory, whole, MiB"] = resident() - before
-    keyed = slope(lambda size: cpu(lambda: [plan.tasks(one) and None for one in items[:size]]), (20_000, 100_000))
+    keyed = slope(
+        lambda size: cpu(lambda: [plan.tasks(one) and None for one in items[:size]]),
+        (20_000, 100_000),
+    )
     took[f"keys of a video's {len(plan.tasks(items[0]))} stages"] = keyed
     lines: list[str] = []
     took["items.jsonl written, whole, cpu_s"] = cpu(lambda: lines.extend(map(to_json_line, items)))
     took["items.jsonl, whole, MB"] = sum(len(line) + 1 for line in lines) / 1e6
-    took["items.jsonl read, 100 k, cpu_s"] = cpu(lambda: [from_json_line(VideoItem, line) for line in lines[:100_000]])
+    took["items.jsonl read, 100 k, cpu_s"] = cpu(
+        lambda: [from_json_line(VideoItem, line) for line in lines[:100_000]]
+    )
     return took
 
 
@@ -129,9 +165,11 @@ def listing() -> dict[str, object]:
     keys = [f"{random.Random(n).getrandbits(256):064x}" for n in range(20_000)]
     asked = cpu(lambda: [key in held[0] for key in keys])
     return {
-        "one stage listed, whole, cpu_s": took, "one stage known, whole, MiB": resident() - before,
-        "asked, us each": 1e6 * asked / len(keys), "requests of 1000 keys": WHOLE / 1000,
-    }  # fmt: skip
+        "one stage listed, whole, cpu_s": took,
+        "one stage known, whole, MiB": resident() - before,
+        "asked, us each": 1e6 * asked / len(keys),
+        "requests of 1000 keys": WHOLE / 1000,
+    }
 
 
 def cells(folder: Path) -> dict[str, object]:
@@ -146,7 +184,10 @@ def cells(folder: Path) -> dict[str, object]:
             return cpu(lambda: [file.write(body) for _ in range(size)])
 
     wall = time.monotonic()
-    written = slope(lambda size: cpu(lambda: [kept.write(stage, key, body) for key in keys[:size]]), (1000, 4000))
+    written = slope(
+        lambda size: cpu(lambda: [kept.write(stage, key, body) for key in keys[:size]]),
+        (1000, 4000),
+    )
     wall = time.monotonic() - wall
     for key in keys:  # the rest without the flush to disk, to have a folder of this size
         path = folder / result_path(stage, key)
@@ -158,8 +199,12 @@ def cells(folder: Path) -> dict[str, object]:
         "a cell written, flushed": written,
         "a cell written, wall ms": 1e3 * wall / 10_000,
         "a cell appended to one file": slope(packed, sizes),
-        "a cell asked for": slope(lambda size: cpu(lambda: [kept.has(stage, key) for key in keys[:size]]), sizes),
-        "a cell read": slope(lambda size: cpu(lambda: [kept.read(stage, key) for key in keys[:size]]), sizes),
+        "a cell asked for": slope(
+            lambda size: cpu(lambda: [kept.has(stage, key) for key in keys[:size]]), sizes
+        ),
+        "a cell read": slope(
+            lambda size: cpu(lambda: [kept.read(stage, key) for key in keys[:size]]), sizes
+        ),
         "disk of a cell over its bytes": blocks / len(keys) / MEAN_CELL,
     }
 
@@ -190,11 +235,12 @@ def parquet(folder: Path) -> dict[str, object]:
 
 
 def status_time(folder: Path) -> dict[str, object]:
-    """Measure what `status` asks of a run of WHOLE videos whose stages are all done but for a tenth that is left out.
+    """Measure what `status` asks of a run of WHOLE videos whose stages are all done but for a tenth
+    that is left out.
 
-    The whole run is made of what a driver leaves: items, manifests, folders of cells as old as the manifests say (the
-    cells themselves are not made, for nobody looks at them), and the totals of 400 logs. What a status without
-    manifests takes beyond that is measured by its slope.
+    The whole run is made of what a driver leaves: items, manifests, folders of cells as old as the
+    manifests say (the cells themselves are not made, for nobody looks at them), and the totals of
+    400 logs. What a status without manifests takes beyond that is measured by its slope.
     """
     plan = planned()
     names = tuple(stage.name for stage in plan.stages.values() if stage.kind == "video")
@@ -204,16 +250,24 @@ def status_time(folder: Path) -> dict[str, object]:
     with (folder / ITEMS).open("w") as file:
         file.writelines(to_json_line(item(number)) + "\n" for number in range(WHOLE))
     content = inventory(place).content
-    columns = {name: draw.integers(2**63, size=WHOLE, dtype=np.uint64) * np.uint64(2) for name in names}
+    columns = {
+        name: draw.integers(2**63, size=WHOLE, dtype=np.uint64) * np.uint64(2) for name in names
+    }
     digest = np.array(manifests._plan_digest(plan, content))
-    manifests.write_manifest(place / f"manifests/tasks-{names[0]}.npz", {**columns, "digest": digest})
+    manifests.write_manifest(
+        place / f"manifests/tasks-{names[0]}.npz", {**columns, "digest": digest}
+    )
     filtered, ago = np.arange(WHOLE) % 10 == 0, time.time() - 3600
     failures = [
         StageFailure(f"v{row}", "filter", "left out", f"{row % 9} words are said, fewer than 10")
         for row in np.flatnonzero(filtered).tolist()
     ]
     for stage in names:
-        keys = np.sort(columns[stage][~filtered] if names.index(stage) >= names.index("filter") else columns[stage])
+        keys = np.sort(
+            columns[stage][~filtered]
+            if names.index(stage) >= names.index("filter")
+            else columns[stage]
+        )
         for number in range(256):
             (folder / f"cells/{stage}/{number:02x}").mkdir(parents=True)
             os.utime(folder / f"cells/{stage}/{number:02x}", (ago, ago))
@@ -225,7 +279,9 @@ def status_time(folder: Path) -> dict[str, object]:
     (folder / "failures/filter").mkdir(parents=True)
     os.utime(folder / "failures/filter", (ago, ago))
     lost = zip(columns["filter"][filtered].tolist(), failures, strict=True)
-    rows = [[f"{key:016x}{0:048x}.json", "1-2", one.id, one.kind, one.reason, 1] for key, one in lost]
+    rows = [
+        [f"{key:016x}{0:048x}.json", "1-2", one.id, one.kind, one.reason, 1] for key, one in lost
+    ]
     mark = (folder / "failures/filter").stat().st_mtime_ns
     manifests.write_manifest(place / "manifests/failures-filter.json", {"mark": mark, "rows": rows})
     for stage in (stage for stage in plan.stages.values() if stage.kind == "dataset"):
@@ -235,14 +291,20 @@ def status_time(folder: Path) -> dict[str, object]:
         (place / f"stages/{stage.name}/{key}.json").write("{}")
         plan = plan.with_dataset_key(stage, key)
     for number in range(400):
-        took = LogTotals(first=1.0, last=9.0, tasks=dict.fromkeys(names, 3000), cpu=dict.fromkeys(names, 5000.0))
+        took = LogTotals(
+            first=1.0, last=9.0, tasks=dict.fromkeys(names, 3000), cpu=dict.fromkeys(names, 5000.0)
+        )
         manifests.write_manifest(place / f"manifests/log-{number}.json", asdict(took))
     began, states = time.monotonic(), []
     told["status, whole, cpu_s"] = cpu(lambda: states.append(run_status(place, STAGES)))
     told["status, whole, wall_s"] = time.monotonic() - began
     told["status, whole, peak MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    told["counted"] = {one.name: [one.done, sum(one.failed.values()), one.never] for one in states[0].stages}
-    started = cpu(lambda: manifests.task_keys(place, plan, names, "other", lambda: map(item, range(20_000))))
+    told["counted"] = {
+        one.name: [one.done, sum(one.failed.values()), one.never] for one in states[0].stages
+    }
+    started = cpu(
+        lambda: manifests.task_keys(place, plan, names, "other", lambda: map(item, range(20_000)))
+    )
     told["keys made anew, us a video"] = 1e6 * started / 20_000
     return told | {"a cell listed anew": listing_slope(folder / "listed")}
 
@@ -267,7 +329,11 @@ def rerun(folder: Path) -> dict[str, object]:
     fates = [video_status(plan, ResultStore(place), one, names) for one in items]
     held = (resident() - before) * 1024 / len(fates)
     told = {"a video found done": slope(skipped, (1000, 4000))}
-    return {**told, "KiB of a video's keys in memory": held, "keys in memory, whole, GiB": held * WHOLE / 2**20}
+    return {
+        **told,
+        "KiB of a video's keys in memory": held,
+        "keys in memory, whole, GiB": held * WHOLE / 2**20,
+    }
 
 
 def listing_slope(folder: Path) -> dict[str, float]:

@@ -2,13 +2,14 @@
 
     python benchmarks/curate_simulation.py OUT [OUT ...]
 
-OUT: folders of finished runs of `stepline curate`, of which the first gives the service times. For each, the simulation
-of its own videos with its own workers is set beside what it really took: the model is believed only as far as that.
-The check runs on wall seconds, which a busy machine stretches alike on both sides; the large cluster on CPU seconds.
-Videos of half a minute say little of those of 6.5 minutes, so stages grow in proportion to duration: on a ten-minute
-video of 720p all stages together take 0.075 CPU seconds a second (docs/results/speed.md);
-the rate printed stands beside it.
-Durations, failure rates and storage of the large cluster are the settings below; they are assumptions, and named so.
+OUT: folders of finished runs of `stepline curate`, of which the first gives the service times. For
+each, the simulation of its own videos with its own workers is set beside what it really took: the
+model is believed only as far as that. The check runs on wall seconds, which a busy machine
+stretches alike on both sides; the large cluster on CPU seconds. Videos of half a minute say little
+of those of 6.5 minutes, so stages grow in proportion to duration: on a ten-minute video of 720p all
+stages together take 0.075 CPU seconds a second (docs/results/speed.md); the rate printed stands
+beside it. Durations, failure rates and storage of the large cluster are the settings below; they
+are assumptions, and named so.
 """
 
 import argparse
@@ -21,7 +22,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cluster_simulation import NEVER, Cluster, SimulatedRun, Workload, durations, simulate, workload
+from benchmarks.cluster_simulation import (
+    NEVER,
+    Cluster,
+    SimulatedRun,
+    Workload,
+    durations,
+    simulate,
+    workload,
+)
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.plan import Plan
 from stepline.curate.stage import resolve_stages
@@ -33,14 +42,24 @@ from stepline.remote import RemotePath
 
 RESULT = Path(__file__).resolve().parent / "results" / "curate_simulation.json"
 VIDEOS = 1_200_000
-MEAN, SPREAD = 390.0, 0.6  # s of a video, and the log's standard deviation; HowTo100M's mean is 6.5 min
+# s of a video, and the log's standard deviation; HowTo100M's mean is 6.5 min
+MEAN, SPREAD = 390.0, 0.6
 HOUR = 3600.0
 BYTES_A_SECOND = 60_000.0  # of a video at 0.5 Mbit/s
 POISON = 2e-4  # videos that hang to the limit
 CLOUD = Cluster(
-    nodes=100, cores=16, start=15.0, slow_share=0.03, slow_speed=0.5, loss_every=200 * HOUR, away=600.0,
-    driver_every=100 * HOUR, driver_away=300.0, storage=10e9, stream=50e6,
-)  # fmt: skip
+    nodes=100,
+    cores=16,
+    start=15.0,
+    slow_share=0.03,
+    slow_speed=0.5,
+    loss_every=200 * HOUR,
+    away=600.0,
+    driver_every=100 * HOUR,
+    driver_away=300.0,
+    storage=10e9,
+    stream=50e6,
+)
 CASES: dict[str, Mapping[str, object]] = {
     "nothing breaks": {
         "slow_share": 0.0,
@@ -64,7 +83,8 @@ LIMITS = {"a hang ends after 5 min": 300.0}  # limits.seconds, 1800 s elsewhere
 
 
 def measured(out: Path, quantity: str) -> tuple[dict[str, Floats], Floats, float, float, float]:
-    """Return a run's seconds ("cpu", "wall") by stage and video, the videos' durations, a worker's load, gap, lead."""
+    """Return a run's seconds ("cpu", "wall") by stage and video, the videos' durations, a worker's
+    load, gap, lead."""
     place = RemotePath(str(out))
     items = list(read_items(place))
     costs = read_costs(read_timings(place), [one.id for one in items])
@@ -87,7 +107,11 @@ def lengths(out: Path) -> list[float]:
     for item in read_items(place):
         unit = next(unit for unit in plan.tasks(item) if unit.stage == "probe")
         there = results.has(STAGES["probe"], unit.key)
-        found.append(float(json.loads(results.read(STAGES["probe"], unit.key))["duration"] or 0.0) if there else 0.0)
+        found.append(
+            float(json.loads(results.read(STAGES["probe"], unit.key))["duration"] or 0.0)
+            if there
+            else 0.0
+        )
     return found
 
 
@@ -103,14 +127,20 @@ def checked(out: Path) -> dict[str, object]:
     told = simulate(work, Cluster(nodes=1, cores=workers, start=load))
     took = max(ends.values()) - first
     return {
-        "out": out.name, "workers": workers, "videos": len(times), "units": int(units), "measured s": round(took, 1),
-        "simulated s": round(told.makespan, 1), "off": round(told.makespan / took - 1, 3),
+        "out": out.name,
+        "workers": workers,
+        "videos": len(times),
+        "units": int(units),
+        "measured s": round(took, 1),
+        "simulated s": round(told.makespan, 1),
+        "off": round(told.makespan / took - 1, 3),
         "starts": round(min(starts.values()) - first, 1),
-    }  # fmt: skip
+    }
 
 
 def phases(out: Path) -> tuple[dict[str, float], dict[str, float], int, float]:
-    """Return first start and last end of each video stage, the number of workers seen, and the first start of all."""
+    """Return first start and last end of each video stage, the number of workers seen, and the
+    first start of all."""
     starts: dict[str, float] = {}
     ends: dict[str, float] = {}
     workers = set()
@@ -132,14 +162,21 @@ def phases(out: Path) -> tuple[dict[str, float], dict[str, float], int, float]:
 def row(name: str, told: SimulatedRun, work: Workload, took: float) -> dict[str, object]:
     """Return one case of the table."""
     return {
-        "case": name, "hours": round(told.makespan / HOUR, 2),
-        "ideal_hours": round(work.seconds / told.workers / HOUR, 2), "utilisation": round(told.utilisation, 4),
-        "tail_min": round(told.tail / 60, 1), "last_1_percent_min": round(told.last / 60, 1),
-        "p50_s": round(told.usual, 1), "p99_s": round(told.slowest, 1), "losses": told.losses,
+        "case": name,
+        "hours": round(told.makespan / HOUR, 2),
+        "ideal_hours": round(work.seconds / told.workers / HOUR, 2),
+        "utilisation": round(told.utilisation, 4),
+        "tail_min": round(told.tail / 60, 1),
+        "last_1_percent_min": round(told.last / 60, 1),
+        "p50_s": round(told.usual, 1),
+        "p99_s": round(told.slowest, 1),
+        "losses": told.losses,
         "restarts": told.restarts,
-        "lost_hours": round(told.lost / HOUR, 1), "copied_hours": round(told.copied / HOUR, 1),
-        "waiting_hours": round(told.waiting / HOUR, 1), "simulated_in_cpu_s": round(took, 1),
-    }  # fmt: skip
+        "lost_hours": round(told.lost / HOUR, 1),
+        "copied_hours": round(told.copied / HOUR, 1),
+        "waiting_hours": round(told.waiting / HOUR, 1),
+        "simulated_in_cpu_s": round(took, 1),
+    }
 
 
 def main() -> None:
@@ -154,7 +191,9 @@ def main() -> None:
     wanted = durations(VIDEOS, MEAN, SPREAD)
     about = {"far": True, "bytes_a_second": BYTES_A_SECOND, "poison": POISON}
     work = workload(spent, sizes, wanted, **about)  # type: ignore[arg-type]
-    shares = dict(zip(spent, (work.times.sum(axis=0, dtype=np.float64) / HOUR).round(0).tolist(), strict=True))
+    shares = dict(
+        zip(spent, (work.times.sum(axis=0, dtype=np.float64) / HOUR).round(0).tolist(), strict=True)
+    )
     rate = work.seconds / wanted.sum()
     hours = f"{wanted.sum() / HOUR:,.0f} h of video, {work.seconds / HOUR:,.0f} core hours ({rate:.3f} s a second)"
     print(f"{VIDEOS:,} videos, {hours}: {shares}")

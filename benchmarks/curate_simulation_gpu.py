@@ -2,10 +2,11 @@
 
     python benchmarks/curate_simulation_gpu.py [--price DOLLARS]
 
-Core seconds a second of video are those that `curate_simulation.py` took from a measured run. No GPU was had: how many
-times faster than a core it runs a network is assumed (SPEEDS), three times; what stays on the core of a GPU's worker is
-measured (docs/results/speed.md: decoding and voice detection beside recognition, decoding and motion beside features).
-Money is node hours at --price a node hour, 1 unless given. Writes benchmarks/results/curate_simulation_gpu.json.
+Core seconds a second of video are those that `curate_simulation.py` took from a measured run. No
+GPU was had: how many times faster than a core it runs a network is assumed (SPEEDS), three times;
+what stays on the core of a GPU's worker is measured (docs/results/speed.md: decoding and voice
+detection beside recognition, decoding and motion beside features). Money is node hours at --price a
+node hour, 1 unless given. Writes benchmarks/results/curate_simulation_gpu.json.
 """
 
 import argparse
@@ -24,10 +25,12 @@ RESULT = RESULTS / "curate_simulation_gpu.json"
 VIDEOS = 1_200_000
 SPEEDS = (10.0, 30.0, 100.0)  # of a GPU, beside a core
 ON_GPU = ("transcribe", "encode")
-DECODING = {"transcribe": 0.13, "encode": 0.53}  # share of a stage that is no network's; docs/results/speed.md
+# share of a stage that is no network's; docs/results/speed.md
+DECODING = {"transcribe": 0.13, "encode": 0.53}
 USUAL = GpuCluster(nodes=25, cores=16, gpus=1, sharing=4)
 FAILING = {"loss_every": 200 * HOUR}
-CASES: Mapping[str, tuple[float, Mapping[str, object]]] = {  # a GPU's speed, what differs from USUAL
+# a GPU's speed, what differs from USUAL
+CASES: Mapping[str, tuple[float, Mapping[str, object]]] = {
     "no GPU, 25 nodes": (0.0, {"gpus": 0}),
     **{f"{count} workers a GPU": (30.0, {"sharing": count}) for count in (1, 2, 4, 8, 12)},
     "a GPU as 10 cores, 8 workers": (10.0, {"sharing": 8}),
@@ -38,7 +41,10 @@ CASES: Mapping[str, tuple[float, Mapping[str, object]]] = {  # a GPU's speed, wh
     "spot, bid 1": (30.0, {"sharing": 8, **FAILING, "market": Market(bid=1.0)}),
     "spot, bid .5": (30.0, {"sharing": 8, **FAILING, "market": Market(bid=0.5)}),
     "spot, bid .4": (30.0, {"sharing": 8, **FAILING, "market": Market(bid=0.4)}),
-    "spot, bid .5, no notice": (30.0, {"sharing": 8, **FAILING, "market": Market(bid=0.5, notice=0.0)}),
+    "spot, bid .5, no notice": (
+        30.0,
+        {"sharing": 8, **FAILING, "market": Market(bid=0.5, notice=0.0)},
+    ),
 }
 
 
@@ -53,23 +59,42 @@ def core_seconds(videos: int) -> dict[str, Floats]:
 
 def main() -> None:
     """Print and keep the cases."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--price", type=float, default=1.0, help="of a node and hour, bought at the fixed price")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--price", type=float, default=1.0, help="of a node and hour, bought at the fixed price"
+    )
     parser.add_argument("--videos", type=int, default=VIDEOS)
     args = parser.parse_args()
     times = core_seconds(args.videos)
     rows = []
     for name, (speed, changes) in CASES.items():
         cluster = replace(USUAL, price=args.price, **changes)  # type: ignore[arg-type]
-        hops = hops_of(times, dict.fromkeys(ON_GPU, speed), DECODING) if speed else [Hop("all", sum(times.values()))]  # type: ignore[arg-type]
+        hops = (
+            hops_of(times, dict.fromkeys(ON_GPU, speed), DECODING)
+            if speed
+            else [Hop("all", sum(times.values()))]
+        )  # type: ignore[arg-type]
         began = time.process_time()
         told = simulate(hops, cluster)
         took = round(time.process_time() - began, 1)
-        rows.append({"case": name, **{key: round(value, 3) for key, value in asdict(told).items()}, "cpu_s": took})
+        rows.append(
+            {
+                "case": name,
+                **{key: round(value, 3) for key, value in asdict(told).items()},
+                "cpu_s": took,
+            }
+        )
         print(json.dumps(rows[-1]), flush=True)
     if args.videos == VIDEOS:
-        tree = {"videos": VIDEOS, "usual": asdict(USUAL), "market": asdict(Market()), "decoding": DECODING,
-                "cases": rows}  # fmt: skip
+        tree = {
+            "videos": VIDEOS,
+            "usual": asdict(USUAL),
+            "market": asdict(Market()),
+            "decoding": DECODING,
+            "cases": rows,
+        }
         RESULT.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
 
 

@@ -32,13 +32,27 @@ def make(folder: Path, rows: int) -> None:
         writer.writerow(["id", "video", "title", "task", "category", "duration"])
         for place, id in enumerate(ids):
             title, task = f"How to do thing {place} at home, slowly", f"Make thing {place % TASKS}"
-            writer.writerow([id, f"videos/{id[:2]}/{id}.mp4", title, task, CATEGORIES[place % 3], 60 + place % 600])
+            writer.writerow(
+                [
+                    id,
+                    f"videos/{id[:2]}/{id}.mp4",
+                    title,
+                    task,
+                    CATEGORIES[place % 3],
+                    60 + place % 600,
+                ]
+            )
     parquet.write_table(tables.read_csv(folder / "list.csv"), folder / "list.parquet")
     with (folder / "HowTo100M_v1.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["video_id", "category_1", "category_2", "rank", "task_id"])
-        writer.writerows([id, CATEGORIES[place % 3], "Recipes", 1, place % TASKS] for place, id in enumerate(ids))
-    said = {"text": ["and then you take the whisk and mix it"] * CUES, "start": [4.0 * cue for cue in range(CUES)]}
+        writer.writerows(
+            [id, CATEGORIES[place % 3], "Recipes", 1, place % TASKS] for place, id in enumerate(ids)
+        )
+    said = {
+        "text": ["and then you take the whisk and mix it"] * CUES,
+        "start": [4.0 * cue for cue in range(CUES)],
+    }
     captions = json.dumps({**said, "end": [4.0 * cue + 4 for cue in range(CUES)]})
     with (folder / "caption.json").open("w") as file:
         file.write("{" + ", ".join(f'"{id}": {captions}' for id in ids[:1]))
@@ -57,29 +71,45 @@ def read(folder: Path, name: str) -> int:
 
 
 def export(folder: Path, records: int) -> int:
-    """Export synthetic records of a hundred sentences and ten steps each, and return the bytes of the dataset."""
+    """Export synthetic records of a hundred sentences and ten steps each, and return the bytes of
+    the dataset."""
     from stepline.curate.export import DatasetContents, export_dataset
     from stepline.curate.settings import ExportSettings
     from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
     def made(number: int) -> Record:
         draw = random.Random(number)
-        words = [" ".join(f"word{draw.randrange(20_000)}" for _ in range(9)) for _ in range(SENTENCES)]
-        sentences = tuple(Sentence(text=text, span=Span(4.0 * k, 4.0 * k + 3.5)) for k, text in enumerate(words))
+        words = [
+            " ".join(f"word{draw.randrange(20_000)}" for _ in range(9)) for _ in range(SENTENCES)
+        ]
+        sentences = tuple(
+            Sentence(text=text, span=Span(4.0 * k, 4.0 * k + 3.5)) for k, text in enumerate(words)
+        )
         steps = tuple(
-            Step(id=str(k), text=words[10 * k], spans=(Span(40.0 * k, 40.0 * k + 8),), status="shown", score=0.5)
+            Step(
+                id=str(k),
+                text=words[10 * k],
+                spans=(Span(40.0 * k, 40.0 * k + 8),),
+                status="shown",
+                score=0.5,
+            )
             for k in range(10)
         )
         video = Video(id=f"v{number:07}", duration=400.0)
-        return Record(id=video.id, video=video, transcript=Transcript(sentences=sentences), steps=steps)
+        return Record(
+            id=video.id, video=video, transcript=Transcript(sentences=sentences), steps=steps
+        )
 
     (folder / "dataset").mkdir()
-    export_dataset(DatasetContents(lambda: map(made, range(records)), {}), folder / "dataset", ExportSettings())
+    export_dataset(
+        DatasetContents(lambda: map(made, range(records)), {}), folder / "dataset", ExportSettings()
+    )
     return sum(path.stat().st_size for path in (folder / "dataset").rglob("*") if path.is_file())
 
 
 def peak_memory() -> int:
-    """Return the most KiB that this process held; not what its parent held before, which getrusage may tell."""
+    """Return the most KiB that this process held; not what its parent held before, which getrusage
+    may tell."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
@@ -92,8 +122,14 @@ def measured(what: str, folder: Path, size: int) -> None:
     before, began = peak_memory(), time.process_time()
     result = export(folder, size) if what == "export" else read(folder, what)
     took, peak = time.process_time() - began, peak_memory()
-    unit = f"{size:,} records, {result / 2**20:.0f} MiB written" if what == "export" else f"{result:,} entries"
-    print(f"| {what} | {unit} | {took:.1f} | {peak // 1024} ({before // 1024} imports) |", flush=True)
+    unit = (
+        f"{size:,} records, {result / 2**20:.0f} MiB written"
+        if what == "export"
+        else f"{result:,} entries"
+    )
+    print(
+        f"| {what} | {unit} | {took:.1f} | {peak // 1024} ({before // 1024} imports) |", flush=True
+    )
 
 
 def main() -> None:

@@ -1,15 +1,17 @@
-"""Measures `stepline curate`: video-hours an hour by stage and in all, how well work overlaps, and how it scales.
+"""Measures `stepline curate`: video-hours an hour by stage and in all, how well work overlaps, and
+how it scales.
 
     python benchmarks/curate_throughput.py SOURCE [--recipe FILE] [--limit N] [--runs local:1 local:2 ray:1 ray:2]
         [--rounds N]
 
-Each run starts from nothing in a folder of its own. Numbers come from the run's journals (OUT/timings), but the CPU
-seconds of all its processes, which are looked at each second while it runs: those beyond the journals' are the engine's
-own. The overlap figure is wall / max(CPU seconds / processes, slowest serial stage): 1 is perfect, and only a quiet
-machine tells it. With several rounds the runs alternate, every second round backwards, a row is the median of its runs,
-and the ratio of video-hours an hour, Ray's to local's of as many workers, is told of each round and of the medians.
-The datasets of all runs must be the same, byte for byte. The table is printed and written to
-benchmarks/results/curate_throughput.json.
+Each run starts from nothing in a folder of its own. Numbers come from the run's journals
+(OUT/timings), but the CPU seconds of all its processes, which are looked at each second while it
+runs: those beyond the journals' are the engine's own. The overlap figure is wall / max(CPU seconds
+/ processes, slowest serial stage): 1 is perfect, and only a quiet machine tells it. With several
+rounds the runs alternate, every second round backwards, a row is the median of its runs, and the
+ratio of video-hours an hour, Ray's to local's of as many workers, is told of each round and of the
+medians. The datasets of all runs must be the same, byte for byte. The table is printed and written
+to benchmarks/results/curate_throughput.json.
 """
 
 import argparse
@@ -38,9 +40,21 @@ HOUR = 3600.0
 
 
 def run(source: str, recipe: str, limit: int | None, engine: str, workers: int, out: Path) -> float:
-    """Curate a source from nothing, with the settings of one row; return the CPU seconds of all its processes."""
+    """Curate a source from nothing, with the settings of one row; return the CPU seconds of all its
+    processes."""
     limits = ["--limit", str(limit)] if limit else []
-    command = [sys.executable, "-m", "stepline", "curate", source, "--recipe", recipe, "--out", str(out), *limits]
+    command = [
+        sys.executable,
+        "-m",
+        "stepline",
+        "curate",
+        source,
+        "--recipe",
+        recipe,
+        "--out",
+        str(out),
+        *limits,
+    ]
     used: dict[int, float] = {}
     with subprocess.Popen([*command, "--engine", engine, "--workers", str(workers)]) as process:
         while process.poll() is None:
@@ -56,9 +70,20 @@ def run(source: str, recipe: str, limit: int | None, engine: str, workers: int, 
 
 def hours_of(out: Path) -> dict[str, float]:
     """Return the hours of each video that could be probed, by id."""
-    lines = [line for line in read_timings(RemotePath(str(out))) if line["event"] == "end" and line["stage"] == "probe"]
-    cells = {str(line["id"]): out / "cells/probe" / str(line["key"])[:2] / f"{line['key']}.json" for line in lines}
-    return {name: json.loads(cell.read_bytes())["duration"] / HOUR for name, cell in cells.items() if cell.exists()}
+    lines = [
+        line
+        for line in read_timings(RemotePath(str(out)))
+        if line["event"] == "end" and line["stage"] == "probe"
+    ]
+    cells = {
+        str(line["id"]): out / "cells/probe" / str(line["key"])[:2] / f"{line['key']}.json"
+        for line in lines
+    }
+    return {
+        name: json.loads(cell.read_bytes())["duration"] / HOUR
+        for name, cell in cells.items()
+        if cell.exists()
+    }
 
 
 def measured(out: Path, workers: int) -> dict[str, Any]:
@@ -88,12 +113,16 @@ def measured(out: Path, workers: int) -> dict[str, Any]:
         "total_wall_s": total,
         "total_overlap": total / max(everything / workers, max(serial.values(), default=0.0)),
         "total_video_hours_an_hour": sum(hours.values()) / (total / HOUR),
-        "stages": {**stages(ends, hours), **{name: {"wall_s": wall} for name, wall in serial.items()}},
+        "stages": {
+            **stages(ends, hours),
+            **{name: {"wall_s": wall} for name, wall in serial.items()},
+        },
     }
 
 
 def loads(ends: Sequence[Mapping[str, Any]]) -> float:
-    """Return about how many CPU seconds went into loading models: what first units took beyond a usual one."""
+    """Return about how many CPU seconds went into loading models: what first units took beyond a
+    usual one."""
     by_stage = defaultdict(list)
     for line in ends:
         by_stage[line["stage"]].append((line["first"], line["cpu"]))
@@ -105,13 +134,19 @@ def loads(ends: Sequence[Mapping[str, Any]]) -> float:
     return extra
 
 
-def stages(ends: Sequence[Mapping[str, Any]], hours: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return units, CPU seconds, peak memory and video-hours a CPU hour of each stage; first units count in no pace."""
+def stages(
+    ends: Sequence[Mapping[str, Any]], hours: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    """Return units, CPU seconds, peak memory and video-hours a CPU hour of each stage; first units
+    count in no pace."""
     found: dict[str, dict[str, float]] = {}
     for name in dict.fromkeys(line["stage"] for line in ends):
         own = [line for line in ends if line["stage"] == name]
         warm = [line for line in own if not line["first"] and line["ok"]]
-        took, seen = sum(line["cpu"] for line in warm), sum(hours.get(line["id"], 0.0) for line in warm)
+        took, seen = (
+            sum(line["cpu"] for line in warm),
+            sum(hours.get(line["id"], 0.0) for line in warm),
+        )
         found[name] = {
             "units": len(own),
             "failed": sum(not line["ok"] for line in own),
@@ -123,10 +158,16 @@ def stages(ends: Sequence[Mapping[str, Any]], hours: Mapping[str, float]) -> dic
 
 
 def same_bytes(outs: Sequence[Path]) -> bool:
-    """Tell whether runs have the same cells and datasets, byte for byte; notes of a training hold paths and seconds."""
+    """Tell whether runs have the same cells and datasets, byte for byte; notes of a training hold
+    paths and seconds."""
     trees = []
     for out in outs:
-        files = (path for part in ("cells", "dataset") for path in (out / part).rglob("*") if path.is_file())
+        files = (
+            path
+            for part in ("cells", "dataset")
+            for path in (out / part).rglob("*")
+            if path.is_file()
+        )
         trees.append({str(path.relative_to(out)): path.read_bytes() for path in files})
     return all(tree == trees[0] for tree in trees)
 
@@ -141,7 +182,12 @@ def median(runs: Sequence[Any]) -> Any:
 def ratios(found: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> dict[str, Any]:
     """Return what a run of Ray comes to beside the local one of as many workers, round by round."""
     told: dict[str, Any] = {}
-    for number in ("map_video_hours_an_hour", "total_video_hours_an_hour", "map_cpu_s", "every_process_cpu_s"):
+    for number in (
+        "map_video_hours_an_hour",
+        "total_video_hours_an_hour",
+        "map_cpu_s",
+        "every_process_cpu_s",
+    ):
         pairs = zip(found[name], found[f"local{name[3:]}"], strict=True)
         each = [round(ray[number] / local[number], 3) for ray, local in pairs]
         told[number] = {"rounds": each, "median": statistics.median(each)}
@@ -157,7 +203,9 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
         whole = f"{row['total_wall_s']:>13.1f}{row['total_overlap']:>9.2f}{row['total_video_hours_an_hour']:>8.1f}"
         lines.append(f"{name:<10}{mapped}{row['map_video_hours_an_hour']:>8.1f}{whole}")
     last = rows[next(reversed(rows))] if rows else {"stages": {}}
-    lines.append(f"\n{'stage':<12}{'units':>7}{'failed':>8}{'CPU s':>9}{'peak MiB':>10}{'vh a CPU h':>12}")
+    lines.append(
+        f"\n{'stage':<12}{'units':>7}{'failed':>8}{'CPU s':>9}{'peak MiB':>10}{'vh a CPU h':>12}"
+    )
     for name, stage in last["stages"].items():
         if "units" not in stage:
             lines.append(f"{name:<12}{'once':>7}{'':>8}{stage['wall_s']:>9.1f} s wall")
@@ -169,13 +217,17 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
 
 def main() -> None:
     """Run every row and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("source")
     parser.add_argument("--recipe", default="howtostep")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--runs", nargs="+", default=list(RUNS), metavar="ENGINE:WORKERS")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="folder for the runs' own folders; a temporary one by default")
+    parser.add_argument(
+        "--keep", type=Path, help="folder for the runs' own folders; a temporary one by default"
+    )
     options = parser.parse_args()
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="stepline-curate-") as temporary:
@@ -190,7 +242,11 @@ def main() -> None:
                 if number and not options.keep:
                     shutil.rmtree(out)
     rows = {name: median(runs) for name, runs in found.items()}
-    told = {name: ratios(found, name) for name in found if name.startswith("ray:") and f"local{name[3:]}" in found}
+    told = {
+        name: ratios(found, name)
+        for name in found
+        if name.startswith("ray:") and f"local{name[3:]}" in found
+    }
     print(table(rows))
     for name, ratio in told.items():
         print(f"{name} / local{name[3:]}: {json.dumps(ratio)}")

@@ -1,16 +1,19 @@
-"""Measures a curated dataset against the planted truth: before and after, as NaSVA's table 5, and stage by stage.
+"""Measures a curated dataset against the planted truth: before and after, as NaSVA's table 5, and
+stage by stage.
 
     python benchmarks/curate_corpus.py CORPUS --videos 300
     stepline curate CORPUS/videos.csv --recipe benchmarks/curate_howtostep.toml --out OUT
     (the same with "clean" behind "refine": --set 'stages=[...]', for its rows)
     python benchmarks/curate_truth.py --corpus CORPUS --out OUT
 
-Alignable: the sentence or step says something that is really shown somewhere. Well aligned: and the middle of its span
-lies where that is shown; `tight`: with an IoU of 0.5 or more. A recognised sentence stands for the true ones with which
-it overlaps by half of the shorter; a step for the true step with which it shares most words, half of its own at least.
-R@1 and IoU are over the written steps that are really shown, the same in every row: one that a stage has dropped or
-placed nowhere is a miss. `kept_steps` counts those alone that a stage keeps; `steps_of_X` asks every stage for those
-that X keeps: choosing told from placing. "self-trained": the last network places all. Intervals: bootstrap over videos.
+Alignable: the sentence or step says something that is really shown somewhere. Well aligned: and the
+middle of its span lies where that is shown; `tight`: with an IoU of 0.5 or more. A recognised
+sentence stands for the true ones with which it overlaps by half of the shorter; a step for the true
+step with which it shares most words, half of its own at least. R@1 and IoU are over the written
+steps that are really shown, the same in every row: one that a stage has dropped or placed nowhere
+is a miss. `kept_steps` counts those alone that a stage keeps; `steps_of_X` asks every stage for
+those that X keeps: choosing told from placing. "self-trained": the last network places all.
+Intervals: bootstrap over videos.
 """
 
 import argparse
@@ -40,8 +43,14 @@ Floats = npt.NDArray[np.float64]
 
 def stage_folder(out: Path, stage: str) -> Path | None:
     """Return the folder of a dataset stage's last result."""
-    found = sorted((out / "stages" / stage).glob("*/records.parquet" if stage != "train" else "*/run/aligner.*"))
-    found += sorted((out / "stages" / stage).glob("records.parquet" if stage != "train" else "run/aligner.*"))
+    found = sorted(
+        (out / "stages" / stage).glob(
+            "*/records.parquet" if stage != "train" else "*/run/aligner.*"
+        )
+    )
+    found += sorted(
+        (out / "stages" / stage).glob("records.parquet" if stage != "train" else "run/aligner.*")
+    )
     if not found:
         return None
     newest = max(found, key=lambda path: path.stat().st_mtime)
@@ -58,11 +67,18 @@ def read_out(out: Path) -> Recipe:
 
 def records(folder: Path | None) -> dict[str, Record]:
     """Return the records of a stage."""
-    return {one.id: one for one in read_parquet(folder / "records.parquet")} if folder is not None else {}
+    return (
+        {one.id: one for one in read_parquet(folder / "records.parquet")}
+        if folder is not None
+        else {}
+    )
 
 
-def by_network(found: Mapping[str, Record], gather: Path, run: Path, settings: AlignerSettings) -> dict[str, Record]:
-    """Return the records with their steps placed by a trained network, not calibrated: every step is placed."""
+def by_network(
+    found: Mapping[str, Record], gather: Path, run: Path, settings: AlignerSettings
+) -> dict[str, Record]:
+    """Return the records with their steps placed by a trained network, not calibrated: every step
+    is placed."""
     from stepline.features import FeatureStore
     from stepline.nasva.align import score_texts
     from stepline.nasva.checkpoint import load_aligner
@@ -77,7 +93,9 @@ def by_network(found: Mapping[str, Record], gather: Path, run: Path, settings: A
     for id, record in found.items():
         if id in vectors and id in features:
             fit = score_texts(loaded.aligner, features.read(id), vectors.matrix(id))
-            steps = place_steps(record.steps, fit, None, settings=settings, duration=record.video.duration).steps
+            steps = place_steps(
+                record.steps, fit, None, settings=settings, duration=record.video.duration
+            ).steps
             placed[id] = record.model_copy(update={"steps": steps})
     return placed
 
@@ -86,7 +104,8 @@ def by_network(found: Mapping[str, Record], gather: Path, run: Path, settings: A
 
 
 def with_interval(units: Sequence[Unit], figure: Callable[[Unit], float]) -> list[float]:
-    """Return the mean of a figure over units with its interval, videos drawn anew: [mean, low, high]."""
+    """Return the mean of a figure over units with its interval, videos drawn anew: [mean, low,
+    high]."""
     if not units:
         return [float("nan")] * 3
     videos = {id: n for n, id in enumerate(sorted({unit.video for unit in units}))}
@@ -94,7 +113,9 @@ def with_interval(units: Sequence[Unit], figure: Callable[[Unit], float]) -> lis
     for unit in units:
         total[videos[unit.video]] += figure(unit)
         count[videos[unit.video]] += 1
-    drawn = np.random.default_rng(0).multinomial(len(videos), np.full(len(videos), 1 / len(videos)), DRAWS)
+    drawn = np.random.default_rng(0).multinomial(
+        len(videos), np.full(len(videos), 1 / len(videos)), DRAWS
+    )
     low, high = np.nanpercentile((drawn @ total) / np.maximum(drawn @ count, 1e-9), [2.5, 97.5])
     return [round(float(value), 4) for value in (total.sum() / count.sum(), low, high)]
 
@@ -118,12 +139,16 @@ def placing(units: Sequence[Unit]) -> dict[str, object]:
     }
 
 
-def aligned_rows(stages: Mapping[str, Mapping[str, Unit]], wanted: Sequence[str]) -> dict[str, dict[str, object]]:
+def aligned_rows(
+    stages: Mapping[str, Mapping[str, Unit]], wanted: Sequence[str]
+) -> dict[str, dict[str, object]]:
     """Return R@1 and IoU of the same steps in every stage; what one lacks is a miss."""
     rows = {}
     for name, found in stages.items():
         base = {key: stages["said"][key] for key in wanted}
-        rows[name] = placing([found.get(key, Unit(unit.video, None, None, unit.shown)) for key, unit in base.items()])
+        rows[name] = placing(
+            [found.get(key, Unit(unit.video, None, None, unit.shown)) for key, unit in base.items()]
+        )
     return rows
 
 
@@ -133,20 +158,26 @@ def placed(units: Mapping[str, Unit]) -> list[str]:
 
 
 def kept_rows(stages: Mapping[str, Mapping[str, Unit]]) -> dict[str, dict[str, object]]:
-    """Return R@1 and IoU of those steps alone that a stage keeps and places, and that are really shown."""
+    """Return R@1 and IoU of those steps alone that a stage keeps and places, and that are really
+    shown."""
     return {name: placing([found[key] for key in placed(found)]) for name, found in stages.items()}
 
 
 def drops(truths: Mapping[str, Record], kept: Mapping[str, Record]) -> dict[str, list[int]]:
     """Return, a kind of video, how many there are and how many were kept."""
-    all_, left = (Counter(str(truths[id].settings["kind"]) for id in ids) for ids in (truths, set(truths) & set(kept)))
+    all_, left = (
+        Counter(str(truths[id].settings["kind"]) for id in ids)
+        for ids in (truths, set(truths) & set(kept))
+    )
     return {kind: [all_[kind], left[kind]] for kind in sorted(all_)}
 
 
 def measure(corpus: Path, out: Path) -> dict[str, object]:
     """Return all figures."""
     truths = {file.stem: read_record(file) for file in sorted((corpus / "truth").glob("*.json"))}
-    folders = {name: stage_folder(out, name) for name in ("gather", "train", "refine", "clean", "visible")}
+    folders = {
+        name: stage_folder(out, name) for name in ("gather", "train", "refine", "clean", "visible")
+    }
     found = {name: records(folders[name]) for name in ("gather", "refine", "clean", "visible")}
     truths_kept = {id: truths[id] for id in found["gather"] if id in truths}
 
@@ -159,15 +190,27 @@ def measure(corpus: Path, out: Path) -> dict[str, object]:
     for name, source in (("trained", "train"), ("self-trained", "refine")):
         folder = folders[source]
         if folder is not None and folders["gather"] is not None:
-            found[name] = by_network(found["gather"], folders["gather"], folder / "run", read_out(out).place.aligner)
+            found[name] = by_network(
+                found["gather"], folders["gather"], folder / "run", read_out(out).place.aligner
+            )
             stages[name] = stage(name)
     stages |= {name: stage(name) for name in ("refine", "clean") if found[name]}
-    told = [unit for id, truth in truths_kept.items() for unit in narrations(found["gather"][id], truth)]
-    table = {"narrations": quality(told), "written steps, where said": quality([*stages["said"].values()])}
+    told = [
+        unit for id, truth in truths_kept.items() for unit in narrations(found["gather"][id], truth)
+    ]
+    table = {
+        "narrations": quality(told),
+        "written steps, where said": quality([*stages["said"].values()]),
+    }
     for name in [name for name in stages if name != "said"]:
         table[f"{name}, shown"] = quality([unit for unit in stages[name].values() if unit.place])
     if found["visible"]:
-        visible = [u for id, r in found["visible"].items() if id in truths for u in narrations_kept(r, truths[id])]
+        visible = [
+            u
+            for id, r in found["visible"].items()
+            if id in truths
+            for u in narrations_kept(r, truths[id])
+        ]
         table["visible narrations"] = quality(visible)
     wanted = [key for key, unit in stages["said"].items() if unit.shown]
     return {
@@ -176,8 +219,16 @@ def measure(corpus: Path, out: Path) -> dict[str, object]:
         "table5": table,
         "same_steps": aligned_rows(stages, wanted),
         "kept_steps": kept_rows(stages),
-        **{f"steps_of_{n}": aligned_rows(stages, placed(stages[n])) for n in ("refine", "clean") if n in stages},
-        "auc": {name: auc(stages[name], found_scores(found, name)) for name in ("ground", "refine") if name in stages},
+        **{
+            f"steps_of_{n}": aligned_rows(stages, placed(stages[n]))
+            for n in ("refine", "clean")
+            if n in stages
+        },
+        "auc": {
+            name: auc(stages[name], found_scores(found, name))
+            for name in ("ground", "refine")
+            if name in stages
+        },
     }
 
 
@@ -190,7 +241,11 @@ def narrations_kept(record: Record, truth: Record) -> list[Unit]:
 def found_scores(found: Mapping[str, Mapping[str, Record]], name: str) -> dict[str, float]:
     """Return P(shown) a step."""
     made = found["gather" if name == "ground" else name]
-    return {f"{id} {step.id}": float(step.score or 0.0) for id, record in made.items() for step in record.steps}
+    return {
+        f"{id} {step.id}": float(step.score or 0.0)
+        for id, record in made.items()
+        for step in record.steps
+    }
 
 
 def auc(units: Mapping[str, Unit], scores: Mapping[str, float]) -> float:
@@ -214,7 +269,10 @@ def markdown(result: Mapping[str, object]) -> str:
             continue
         columns = list(next(iter(rows.values())))
         lines += [f"\n| {name} | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-        lines += [f"| {row} | " + " | ".join(cell(cells[c]) for c in columns) + " |" for row, cells in rows.items()]
+        lines += [
+            f"| {row} | " + " | ".join(cell(cells[c]) for c in columns) + " |"
+            for row, cells in rows.items()
+        ]
     return "\n".join(lines)
 
 
@@ -222,7 +280,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True, help="what curate_corpus.py drew")
     parser.add_argument("--out", type=Path, required=True, help="what stepline curate wrote")
-    parser.add_argument("--name", default="curate_truth", help="of the result file; empty: none is written")
+    parser.add_argument(
+        "--name", default="curate_truth", help="of the result file; empty: none is written"
+    )
     args = parser.parse_args()
     result = measure(args.corpus, args.out)
     if args.name:

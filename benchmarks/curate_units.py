@@ -1,4 +1,5 @@
-"""Sentences and steps beside what they are about in the planted truth of `curate_corpus.py`; see `curate_truth.py`."""
+"""Sentences and steps beside what they are about in the planted truth of `curate_corpus.py`; see
+`curate_truth.py`."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ SHARED = 0.5  # share of a step's words that its true step must have
 
 @dataclass(frozen=True)
 class Unit:
-    """One sentence or step: where it is put, and where what it says is really shown (none: nowhere)."""
+    """One sentence or step: where it is put, and where what it says is really shown (none:
+    nowhere)."""
 
     video: str
     place: Span | None
@@ -31,7 +33,9 @@ class Unit:
     @property
     def iou(self) -> float:
         """With the span where it is shown."""
-        return max((self.place.iou(span) for span in self.shown), default=0.0) if self.place else 0.0
+        return (
+            max((self.place.iou(span) for span in self.shown), default=0.0) if self.place else 0.0
+        )
 
 
 def words(text: str) -> set[str]:
@@ -40,7 +44,8 @@ def words(text: str) -> set[str]:
 
 
 def true_step(step: Step, truth: Record) -> Step | None:
-    """Return the true step that a written one stands for, by words; of equals the one said nearest."""
+    """Return the true step that a written one stands for, by words; of equals the one said
+    nearest."""
     sentences = truth.transcript.sentences if truth.transcript else ()
     own, best = words(step.text), (0.0, 0.0)
     found = None
@@ -59,7 +64,11 @@ def narrations(record: Record, truth: Record) -> list[Unit]:
     shown = {source: step.spans for step in truth.reference for source in step.sources}
     units = []
     for one in record.sentences:
-        same = [n for n, true in enumerate(said) if one.span.overlap(true.span) >= half_of(one.span, true.span)]
+        same = [
+            n
+            for n, true in enumerate(said)
+            if one.span.overlap(true.span) >= half_of(one.span, true.span)
+        ]
         spans = tuple(span for n in same for span in shown.get(n, ()))
         units.append(Unit(record.id, one.span, one.span.center, spans))
     return units

@@ -1,10 +1,12 @@
-"""What order, rivals, speech, grown spans and calibration gain over the best second, in the simulated world.
+"""What order, rivals, speech, grown spans and calibration gain over the best second, in the
+simulated world.
 
     python benchmarks/decoding.py                    # writes benchmarks/results/decoding.json, about 3 CPU minutes
 
-One small network a seed (D = 64, one layer each) is trained on narrations and written steps at the times at which they
-are said; nothing but the calibration sees planted truth, that of 100 videos which are neither trained on nor scored.
-The settings were chosen in worlds 10 and 11. R@1 in %, over texts that the video shows.
+One small network a seed (D = 64, one layer each) is trained on narrations and written steps at the
+times at which they are said; nothing but the calibration sees planted truth, that of 100 videos
+which are neither trained on nor scored. The settings were chosen in worlds 10 and 11. R@1 in %,
+over texts that the video shows.
 """
 
 import argparse
@@ -40,10 +42,19 @@ from stepline.training.batches import Sample
 from stepline.training.settings import TrainSettings
 
 RESULTS = Path(__file__).parent / "results" / "decoding.json"
-WORLD = SHORT.model_copy(update={"videos": 750, "held_out": 1 / 3})  # 500 to train on, 100 to calibrate, 150 scored
+# 500 to train on, 100 to calibrate, 150 scored
+WORLD = SHORT.model_copy(update={"videos": 750, "held_out": 1 / 3})
 FITTED = 100
-SMALL = AlignerNetworkSettings(video_width=128, text_width=128, width=64, heads=4, encoder_layers=1, decoder_layers=1,
-                      feed_forward=256, alignability=True)  # fmt: skip
+SMALL = AlignerNetworkSettings(
+    video_width=128,
+    text_width=128,
+    width=64,
+    heads=4,
+    encoder_layers=1,
+    decoder_layers=1,
+    feed_forward=256,
+    alignability=True,
+)
 LEARNING = TrainSettings(epochs=5, batch=8, learning_rate=1e-3)
 THRESHOLDS = (0.3, 0.5, 0.7)
 LONG = (1200, 1800, 3600, 14400)  # rows
@@ -51,7 +62,8 @@ LONG = (1200, 1800, 3600, 14400)  # rows
 
 @dataclass(frozen=True)
 class Case:
-    """K texts of a video: how they fit it, the truth (K, T), each one's windows, P(shown) and when it is said."""
+    """K texts of a video: how they fit it, the truth (K, T), each one's windows, P(shown) and when
+    it is said."""
 
     fit: TextScores
     shown: np.ndarray
@@ -66,7 +78,8 @@ class Case:
 
 
 def train(seed: int, samples, folder: Path) -> Aligner:
-    """Return a network trained on narrations and on written steps, at the times at which they are said."""
+    """Return a network trained on narrations and on written steps, at the times at which they are
+    said."""
     data = []
     for one in samples:
         for style in ("narration", "step"):
@@ -74,9 +87,13 @@ def train(seed: int, samples, folder: Path) -> Aligner:
             features = one.features().values
             labels = narration_labels(said, len(features), "covering").astype(bool)
             if said:
-                data.append(Sample(f"{one.id} {style}", features, one.vectors(style), labels, ordered=True))
+                data.append(
+                    Sample(f"{one.id} {style}", features, one.vectors(style), labels, ordered=True)
+                )
     loss = AlignerLossSettings(alignability="agreement", alignability_weight=0.1)
-    return train_aligner(data, folder, model=SMALL, loss=loss, settings=LEARNING.model_copy(update={"seed": seed}))
+    return train_aligner(
+        data, folder, model=SMALL, loss=loss, settings=LEARNING.model_copy(update={"seed": seed})
+    )
 
 
 def look(
@@ -88,10 +105,13 @@ def look(
     fit = score_texts(network, features, one.vectors(style), settings=settings)
     windows = one.timeline.windows
     own = [
-        [windows[w].tolist() for w in np.flatnonzero(one.timeline.steps == step)] if style == "recipe"
-        else [windows[window].tolist()] if window >= 0 else []
+        [windows[w].tolist() for w in np.flatnonzero(one.timeline.steps == step)]
+        if style == "recipe"
+        else [windows[window].tolist()]
+        if window >= 0
+        else []
         for step, window in zip(lines.step, lines.window, strict=True)
-    ]  # fmt: skip
+    ]
     prior = None
     if style != "recipe":
         length = len(features.values)
@@ -107,20 +127,25 @@ def cases(network: Aligner, samples, style: str) -> tuple[list[Case], Logistic]:
     rows = np.concatenate([calibration_features(fit) for fit, *_ in fitted])
     logistic = fit_logistic(rows, np.concatenate([shown.any(axis=1) for _, shown, *_ in fitted]))
     return [
-        Case(fit, shown, own, logistic(calibration_features(fit)), prior) for fit, shown, own, prior in scored
+        Case(fit, shown, own, logistic(calibration_features(fit)), prior)
+        for fit, shown, own, prior in scored
     ], logistic
 
 
 def recall(found: list[Case], rows: Callable[[Case], np.ndarray]) -> float:
     """Return R@1 in %."""
-    hits = [one.shown[k, row] for one in found for k, row in enumerate(rows(one)) if one.shown[k].any()]
+    hits = [
+        one.shown[k, row] for one in found for k, row in enumerate(rows(one)) if one.shown[k].any()
+    ]
     return round(100 * float(np.mean(hits)), 2)
 
 
 def decoded(prior: bool = False, **changes) -> Callable[[Case], Posterior]:
     """Return a decoder by what is switched on."""
     settings = AlignerSettings(**({"compete": 0.0, "order": "none", "speech": 0.0} | changes))
-    return lambda one: posterior(one.fit.scores, one.p, settings, prior=one.prior if prior else None)
+    return lambda one: posterior(
+        one.fit.scores, one.p, settings, prior=one.prior if prior else None
+    )
 
 
 def best(decoder: Callable[[Case], Posterior]) -> Callable[[Case], np.ndarray]:
@@ -168,7 +193,9 @@ DECODERS = {
 }
 
 
-def span_scores(found: list[Case], rule: str, decoder: Callable[[Case], Posterior], **changes) -> list[float]:
+def span_scores(
+    found: list[Case], rule: str, decoder: Callable[[Case], Posterior], **changes
+) -> list[float]:
     """Return Recall@IoU at the thresholds and mean IoU, in %."""
     settings = AlignerSettings(spans=rule, **changes)
     overlaps = []
@@ -177,7 +204,9 @@ def span_scores(found: list[Case], rule: str, decoder: Callable[[Case], Posterio
         shown = [k for k, own in enumerate(one.windows) if own]
         pairs = [(made[k].start, made[k].end) for k in shown]
         overlaps += grounding_overlaps(pairs, [one.windows[k] for k in shown]).overlaps.tolist()
-    values = [np.mean(np.array(overlaps) >= threshold) for threshold in THRESHOLDS] + [np.mean(overlaps)]
+    values = [np.mean(np.array(overlaps) >= threshold) for threshold in THRESHOLDS] + [
+        np.mean(overlaps)
+    ]
     return [round(100 * float(value), 2) for value in values]
 
 
@@ -192,7 +221,10 @@ def calibrated(found: list[Case], decoder: Callable[[Case], Posterior]) -> dict[
     if all(one.fit.alignable is not None for one in found):
         stated["head"] = np.concatenate([uncalibrated_probability(one.fit) for one in found])
     return {
-        name: [round(calibration_error(truth, p), 4), round(roc_auc(truth.astype(np.float64), p), 4)]
+        name: [
+            round(calibration_error(truth, p), 4),
+            round(roc_auc(truth.astype(np.float64), p), 4),
+        ]
         for name, p in stated.items()
     }
 
@@ -218,7 +250,10 @@ def one_seed(seed: int) -> dict[str, object]:
     trained = time.process_time() - began
     made = {style: cases(network, held, style)[0] for style in ("step", "recipe", "narration")}
     scored = [one for one in held if len(one.recipe)][FITTED:]
-    in_order = [one.turned(np.argsort(each.recipe.step)) for one, each in zip(made["recipe"], scored, strict=True)]
+    in_order = [
+        one.turned(np.argsort(each.recipe.step))
+        for one, each in zip(made["recipe"], scored, strict=True)
+    ]
     found = {**made, "crosstask": in_order}
     whole = {
         "step": decoded(compete=1.0, order="given"),
@@ -230,18 +265,26 @@ def one_seed(seed: int) -> dict[str, object]:
     return {
         "seed": seed,
         "train_cpu_s": round(trained, 1),
-        "R@1": {name: {what: recall(found[name], rows) for what, rows in rows_by.items()}
-                for name, rows_by in DECODERS.items()},
+        "R@1": {
+            name: {what: recall(found[name], rows) for what, rows in rows_by.items()}
+            for name, rows_by in DECODERS.items()
+        },
         "spans": {
             name: {
                 "start, 8 s (paper)": span_scores(found[name], "start", decoded()),
                 "start, 8 s, decoded": span_scores(found[name], "start", whole[name]),
                 "center, 8 s, decoded": span_scores(found[name], "center", whole[name]),
                 "grown, decoded": span_scores(found[name], "grown", whole[name]),
-                "grown at 0.7 of one row": span_scores(found[name], "grown", whole[name], smooth=1, grow=0.7),
-            } for name in ("step", "recipe")
+                "grown at 0.7 of one row": span_scores(
+                    found[name], "grown", whole[name], smooth=1, grow=0.7
+                ),
+            }
+            for name in ("step", "recipe")
         },
-        "shown": {name: calibrated(found[name], whole[name]) for name in ("step", "recipe", "narration", "crosstask")},
+        "shown": {
+            name: calibrated(found[name], whole[name])
+            for name in ("step", "recipe", "narration", "crosstask")
+        },
         "cpu_ms_a_video": {
             "texts": round(float(np.mean([size[0] for size in sizes])), 1),
             "rows": round(float(np.mean([size[1] for size in sizes])), 1),
@@ -249,7 +292,7 @@ def one_seed(seed: int) -> dict[str, object]:
             "rivals": cost(made["step"], decoded(compete=1.0)),
             "rivals, order": cost(made["step"], decoded(compete=1.0, order="given")),
         },
-    }  # fmt: skip
+    }
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -258,31 +301,47 @@ def spread(values: list[float]) -> dict[str, float]:
 
 
 def together(seeds: list[dict]) -> dict[str, object]:
-    """Return the spread over seeds of every R@1, and of its gain over the best second of the same seed."""
+    """Return the spread over seeds of every R@1, and of its gain over the best second of the same
+    seed."""
     out: dict[str, object] = {}
     for name, decoders in DECODERS.items():
         values = {what: [seed["R@1"][name][what] for seed in seeds] for what in decoders}
         plain = values["best second"]
-        gains = {what: [round(a - b, 2) for a, b in zip(row, plain, strict=True)] for what, row in values.items()}
-        out[name] = {what: {"R@1": spread(values[what]), "gain": spread(gains[what])} for what in decoders}
+        gains = {
+            what: [round(a - b, 2) for a, b in zip(row, plain, strict=True)]
+            for what, row in values.items()
+        }
+        out[name] = {
+            what: {"R@1": spread(values[what]), "gain": spread(gains[what])} for what in decoders
+        }
     return out
 
 
 def memory(rows: int) -> dict[str, float]:
-    """Return by how much this process's memory peaks, MiB, when a video of so many rows is aligned, and CPU seconds."""
+    """Return by how much this process's memory peaks, MiB, when a video of so many rows is aligned,
+    and CPU seconds."""
     import torch
 
     torch.manual_seed(0)
-    network = Aligner(AlignerNetworkSettings(video_width=128, text_width=128)).eval()  # of the released size
+    # of the released size
+    network = Aligner(AlignerNetworkSettings(video_width=128, text_width=128)).eval()
     chance = np.random.default_rng(0)
     text = chance.normal(size=(30, 128)).astype(np.float32)
-    score_texts(network, FeatureSequence(chance.normal(size=(64, 128)).astype(np.float32), 1.0, "drawn"), text)
+    score_texts(
+        network,
+        FeatureSequence(chance.normal(size=(64, 128)).astype(np.float32), 1.0, "drawn"),
+        text,
+    )
     features = FeatureSequence(chance.normal(size=(rows, 128)).astype(np.float32), 1.0, "drawn")
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before, began = resident("VmRSS"), time.process_time()
     score_texts(network, features, text)
     grown = resident("VmHWM") - before
-    return {"rows": rows, "grown_mib": round(grown, 1), "cpu_s": round(time.process_time() - began, 2)}
+    return {
+        "rows": rows,
+        "grown_mib": round(grown, 1),
+        "cpu_s": round(time.process_time() - began, 2),
+    }
 
 
 def resident(name: str) -> float:
@@ -293,7 +352,12 @@ def resident(name: str) -> float:
 
 def measured_apart(rows: int) -> dict[str, float]:
     """Return `memory` of a fresh process."""
-    made = subprocess.run([sys.executable, __file__, "--memory", str(rows)], capture_output=True, text=True, check=True)
+    made = subprocess.run(
+        [sys.executable, __file__, "--memory", str(rows)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return json.loads(made.stdout)
 
 
@@ -302,21 +366,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--memory", type=int, help="Only the memory of one video of so many rows.")
-    parser.add_argument("--long", action="store_true", help="Only measure long videos, and keep the other results.")
+    parser.add_argument(
+        "--long", action="store_true", help="Only measure long videos, and keep the other results."
+    )
     arguments = parser.parse_args()
     if arguments.memory:
         print(json.dumps(memory(arguments.memory)))
         return
     long = [measured_apart(rows) for rows in LONG]
     if arguments.long:
-        RESULTS.write_text(json.dumps(json.loads(RESULTS.read_text()) | {"long": long}, indent=1) + "\n")
+        RESULTS.write_text(
+            json.dumps(json.loads(RESULTS.read_text()) | {"long": long}, indent=1) + "\n"
+        )
         print(json.dumps(long))
         return
     seeds = []
     for seed in arguments.seeds:
         seeds.append(one_seed(seed))
         print(json.dumps(seeds[-1]), file=sys.stderr, flush=True)
-    tree = {"together": together(seeds), "seeds": seeds, "long": long, "cpu_s": round(time.process_time(), 1)}
+    tree = {
+        "together": together(seeds),
+        "seeds": seeds,
+        "long": long,
+        "cpu_s": round(time.process_time(), 1),
+    }
     RESULTS.write_text(json.dumps(tree, indent=1) + "\n")
     print(json.dumps(tree["together"], indent=1))
 

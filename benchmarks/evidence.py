@@ -1,10 +1,12 @@
-"""Kinds of evidence that were measured and left out: python benchmarks/evidence.py CLIPS --cache DIR [--drawn DIR]
+"""Kinds of evidence that were measured and left out: python benchmarks/evidence.py CLIPS --cache
+DIR [--drawn DIR]
 
-Sounds (YAMNet; `stepline weights get yamnet`), motion that repeats itself or goes up and down (pictures at 8 a second),
-and looks grouped by EfficientNet-Lite0's 1,280 pooled features instead of thumbnails: the rows of docs/real_clips.md.
-CLIPS and DIR are those of real_clips.py, --drawn the cache of grounding.py. AUC: of the seconds marked "doing" against
-"talk", by a logistic regression fitted on other makers' clips. places: best seconds right of the found steps that are
-shown, if the evidence, at the weight that is best on other makers' clips, moved them around their words.
+Sounds (YAMNet; `stepline weights get yamnet`), motion that repeats itself or goes up and down
+(pictures at 8 a second), and looks grouped by EfficientNet-Lite0's 1,280 pooled features instead of
+thumbnails: the rows of docs/real_clips.md. CLIPS and DIR are those of real_clips.py, --drawn the
+cache of grounding.py. AUC: of the seconds marked "doing" against "talk", by a logistic regression
+fitted on other makers' clips. places: best seconds right of the found steps that are shown, if the
+evidence, at the weight that is best on other makers' clips, moved them around their words.
 """
 
 import argparse
@@ -42,9 +44,12 @@ Array = npt.NDArray[Any]
 Labels = dict[str, Any]  # of all clips
 Clip = dict[str, Array]  # what is known of a clip, arrays by name
 
-RATE, HOP, PATCH, MELS = 16_000, 0.48, 96, 64  # YAMNet: samples a second; s between patches of 96 frames, 64 bands
-AUDIO, SCORES = (0.047938, 144), (0.756542, 190)  # scale and zero point of its 8-bit input and output
-HEARD = ("Engine", "Silence")  # of AudioSet's classes, from engines to crunching: things, materials, kitchen, tools
+# YAMNet: samples a second; s between patches of 96 frames, 64 bands
+RATE, HOP, PATCH, MELS = 16_000, 0.48, 96, 64
+# scale and zero point of its 8-bit input and output
+AUDIO, SCORES = (0.047938, 144), (0.756542, 190)
+# of AudioSet's classes, from engines to crunching: things, materials, kitchen, tools
+HEARD = ("Engine", "Silence")
 PICTURES, CELL = 8, 8  # pictures a second in which motion repeats itself; px of a cell
 LOW, HIGH, WINDOW = 0.5, 3.0, 4.0  # Hz; seconds
 WEIGHTS = (0.0, 0.5, 1.0, 2.0)  # nats a standard deviation
@@ -54,7 +59,8 @@ AROUND, FARTHEST = 2.0, 6  # seconds around the words, a second late, in which a
 
 
 def sounds(samples: npt.NDArray[np.float32]) -> Array:
-    """Return (N, 521): P(sound) of AudioSet's classes every 0.48 s, by YAMNet's log mel spectrum."""
+    """Return (N, 521): P(sound) of AudioSet's classes every 0.48 s, by YAMNet's log mel
+    spectrum."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -63,9 +69,12 @@ def sounds(samples: npt.NDArray[np.float32]) -> Array:
     mel = 1127 * np.log1p(np.fft.rfftfreq(512, 1 / RATE) / 700)[:, None]
     edges = np.linspace(1127 * math.log1p(125 / 700), 1127 * math.log1p(7500 / 700), MELS + 2)
     low, mid, high = edges[:-2], edges[1:-1], edges[2:]
-    bands = np.maximum(0, np.minimum((mel - low) / (mid - low), (high - mel) / (high - mid)))  # (257, 64)
+    # (257, 64)
+    bands = np.maximum(0, np.minimum((mel - low) / (mid - low), (high - mel) / (high - mid)))
     frames = np.lib.stride_tricks.sliding_window_view(samples, 400)[::160]  # 25 ms every 10 ms
-    spectrum = np.abs(np.fft.rfft(frames * (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)), 512))
+    spectrum = np.abs(
+        np.fft.rfft(frames * (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)), 512)
+    )
     steps = np.log(spectrum @ bands + 0.001) / AUDIO[0] + AUDIO[1]
     patches = np.clip(np.round(steps), 0, 255).astype(np.uint8)
     found = [
@@ -76,15 +85,18 @@ def sounds(samples: npt.NDArray[np.float32]) -> Array:
 
 
 def repeated_motion(clip: Path, cuts: Array, seconds: int) -> Array:
-    """Return (T, 2): how much of the vertical motion, where most moves, has one frequency of 0.5 to 3 Hz; how much
-    of all motion goes down or up."""
+    """Return (T, 2): how much of the vertical motion, where most moves, has one frequency of 0.5 to
+    3 Hz; how much of all motion goes down or up."""
     reader = MediaReader(clip, frame_rate=PICTURES, frame_size=96, sound=False)
-    seen = [(frame.time, frame.image.mean(axis=2) / 255) for frame in reader if isinstance(frame, Frame)]
+    seen = [
+        (frame.time, frame.image.mean(axis=2) / 255) for frame in reader if isinstance(frame, Frame)
+    ]
     times, grey = np.array([at for at, _ in seen]), np.array([image for _, image in seen])
     middle, change = (grey[1:] + grey[:-1]) / 2, np.diff(grey, axis=0)
     down, right = np.gradient(middle, axis=(1, 2))
     xx, xy, yy = _cells(right * right) + 1e-4, _cells(right * down), _cells(down * down) + 1e-4
-    x, y = -_cells(right * change), -_cells(down * change)  # optical flow of each cell (Lucas and Kanade 1981)
+    # optical flow of each cell (Lucas and Kanade 1981)
+    x, y = -_cells(right * change), -_cells(down * change)
     flow = np.stack([yy * x - xy * y, xx * y - xy * x]) / (xx * yy - xy * xy)  # (2, N, cells)
     out = np.zeros((seconds, 2))
     for t in range(seconds):
@@ -104,11 +116,13 @@ def _cells(planes: Array) -> Array:
 
 
 def _periodicity(rows: Array) -> float:
-    """Return the greatest share of the power of rows (N, cells) within 0.25 Hz of one frequency; 5 % of the cells."""
+    """Return the greatest share of the power of rows (N, cells) within 0.25 Hz of one frequency; 5
+    % of the cells."""
     at = np.arange(len(rows)) - (len(rows) - 1) / 2
     level = rows - rows.mean(axis=0)
     level = level - np.outer(at, at @ level / (at @ at))
-    power = np.abs(np.fft.rfft(level * np.hanning(len(rows))[:, None], 64, axis=0)) ** 2  # bins of 1/8 Hz
+    # bins of 1/8 Hz
+    power = np.abs(np.fft.rfft(level * np.hanning(len(rows))[:, None], 64, axis=0)) ** 2
     frequency = np.fft.rfftfreq(64, 1 / PICTURES)
     power[frequency < LOW / 2] = 0
     most = np.argsort(-power.sum(axis=0))[: max(1, power.shape[1] // 20)]
@@ -118,16 +132,23 @@ def _periodicity(rows: Array) -> float:
 
 
 def pooled(images: Sequence[npt.NDArray[np.uint8]]) -> Array:
-    """Return (T, 1280) unit rows: EfficientNet-Lite0 before its classifier, of pictures (H, W, 3)."""
+    """Return (T, 1280) unit rows: EfficientNet-Lite0 before its classifier, of pictures (H, W,
+    3)."""
     raw = efficientnet._load_state_dict(find_weights("efficientnet-lite0"))
-    parts = [[(conv, *efficientnet._fold(conv, raw)) for conv in part] for part in efficientnet.architecture()]
-    network = efficientnet._compile(parts, (np.eye(1280, dtype=np.float32), np.zeros(1280, np.float32)))
+    parts = [
+        [(conv, *efficientnet._fold(conv, raw)) for conv in part]
+        for part in efficientnet.architecture()
+    ]
+    network = efficientnet._compile(
+        parts, (np.eye(1280, dtype=np.float32), np.zeros(1280, np.float32))
+    )
     rows = np.concatenate([network(image[None]) for image in images])
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float64)
 
 
 def observed(clip: Path, seen: VisualFeatures, cache: Path) -> Clip:
-    """Return what else is seen and heard of a clip, and the CPU seconds of each kind; from the cache where it is."""
+    """Return what else is seen and heard of a clip, and the CPU seconds of each kind; from the
+    cache where it is."""
     store = cache / f"{clip.stem}.evidence.npz"
     if not store.exists():
         sound = [block.samples for block in read_sound(clip)] if probe(clip).has_sound else []
@@ -140,13 +161,21 @@ def observed(clip: Path, seen: VisualFeatures, cache: Path) -> Clip:
         moved = time.process_time()
         rows = pooled(images)
         cpu = np.array([heard - began, moved - heard, time.process_time() - moved, seen.end])
-        np.savez(store, sounds=scores, voice=voice_probability(samples), moves=motion, pooled=rows, cpu=cpu)
+        np.savez(
+            store,
+            sounds=scores,
+            voice=voice_probability(samples),
+            moves=motion,
+            pooled=rows,
+            cpu=cpu,
+        )
     with np.load(store) as saved:
         return {"presenter": seen.cues.presenter, **{name: saved[name] for name in saved.files}}
 
 
 def spoken(record: Record, seconds: int) -> Array:
-    """Return (2, T): how long, within each second, something is said that steps rest on, and something else."""
+    """Return (2, T): how long, within each second, something is said that steps rest on, and
+    something else."""
     out, second = np.zeros((2, seconds)), np.arange(seconds)[:, None]
     used = {n for step in record.steps for n in step.sources}
     for n, sentence in enumerate(record.sentences):
@@ -156,22 +185,31 @@ def spoken(record: Record, seconds: int) -> Array:
 
 
 def by_second(clip: Clip, record: Record | None, classes: slice) -> dict[str, Array]:
-    """Return, (T,) each: the face, the company of words, and each kind of evidence that might tell doing from talk."""
+    """Return, (T,) each: the face, the company of words, and each kind of evidence that might tell
+    doing from talk."""
     seconds = len(clip["presenter"])
     told, chat = spoken(record, seconds) if record else np.zeros((2, seconds))
     near = np.exp(-np.abs(np.subtract.outer(np.arange(seconds), np.arange(seconds))) / 4)
-    face = np.convolve(np.pad(np.nan_to_num(clip["presenter"]), 1, mode="edge"), np.ones(3) / 3, "valid")
-    patches = [slice(max(0, int((t - 0.5) / HOP)), int((t + 0.6) / HOP) + 1) for t in range(seconds)]
+    face = np.convolve(
+        np.pad(np.nan_to_num(clip["presenter"]), 1, mode="edge"), np.ones(3) / 3, "valid"
+    )
+    patches = [
+        slice(max(0, int((t - 0.5) / HOP)), int((t + 0.6) / HOP) + 1) for t in range(seconds)
+    ]
     thing = [np.log(clip["sounds"][part][:, classes].max(initial=0.0) + 0.01) for part in patches]
     moves = np.resize(clip["moves"], (seconds, 2))
     return {
-        "face": face, "words": np.log((near @ told + 1) / (near @ chat + 1)), "sounds of things": np.array(thing),
-        "motion that repeats": moves[:, 0], "motion up and down": moves[:, 1],
-    }  # fmt: skip
+        "face": face,
+        "words": np.log((near @ told + 1) / (near @ chat + 1)),
+        "sounds of things": np.array(thing),
+        "motion that repeats": moves[:, 0],
+        "motion up and down": moves[:, 1],
+    }
 
 
 def doing(rows: dict[str, dict[str, Array]], labels: Labels, columns: Sequence[str]) -> float:
-    """Return the AUC of the seconds marked doing against talk, by weights of other makers' clips."""
+    """Return the AUC of the seconds marked doing against talk, by weights of other makers'
+    clips."""
     scores, truths = [], []
     kinds = {name: _kinds(labels[name]["shots"], len(row["face"])) for name, row in rows.items()}
     for left_out in sorted({maker(name) for name in rows}):
@@ -180,10 +218,15 @@ def doing(rows: dict[str, dict[str, Array]], labels: Labels, columns: Sequence[s
             kept = kinds[name] >= 0
             stacked = np.stack([row[column] for column in columns], axis=1)[kept]
             parts[maker(name) == left_out].append((stacked, kinds[name][kept]))
-        given, own = (tuple(map(np.concatenate, zip(*parts[test], strict=True))) for test in (False, True))
+        given, own = (
+            tuple(map(np.concatenate, zip(*parts[test], strict=True))) for test in (False, True)
+        )
         # Long clips count for less than their seconds, and both classes the same.
         weights = np.concatenate(
-            [1 / (20 + np.bincount(y.astype(int), minlength=2)[y.astype(int)]) for _, y in parts[False]]
+            [
+                1 / (20 + np.bincount(y.astype(int), minlength=2)[y.astype(int)])
+                for _, y in parts[False]
+            ]
         )
         for kind in (0, 1):
             weights[given[1] == kind] *= 100 / weights[given[1] == kind].sum()
@@ -202,7 +245,8 @@ def _kinds(shots: Sequence[tuple[float, float, str]], seconds: int) -> Array:
 
 @dataclass(frozen=True)
 class Found:
-    """A labelled step that was found and is shown: where, the second after its words, and evidence (T,) of a kind."""
+    """A labelled step that was found and is shown: where, the second after its words, and evidence
+    (T,) of a kind."""
 
     maker: str
     shown: Sequence[tuple[float, float]]
@@ -210,17 +254,24 @@ class Found:
     evidence: dict[str, Array]
 
     def hit(self, kind: str, weight: float) -> tuple[bool, bool]:
-        """Return whether the best second is right with the evidence, and whether it lies over 1 s elsewhere."""
+        """Return whether the best second is right with the evidence, and whether it lies over 1 s
+        elsewhere."""
         row = self.evidence[kind]
-        seconds = np.arange(max(0, int(self.at) - FARTHEST), min(len(row), int(self.at) + FARTHEST + 1)) + 0.5
+        seconds = (
+            np.arange(max(0, int(self.at) - FARTHEST), min(len(row), int(self.at) + FARTHEST + 1))
+            + 0.5
+        )
         part = row[seconds.astype(int)]
-        likely = -0.5 * ((seconds - self.at) / AROUND) ** 2 + weight * (part - part.mean()) / max(row.std(), 1e-6)
+        likely = -0.5 * ((seconds - self.at) / AROUND) ** 2 + weight * (part - part.mean()) / max(
+            row.std(), 1e-6
+        )
         best = float(seconds[likely.argmax()]) if weight else self.at
         return any(a - SLACK <= best <= b + SLACK for a, b in self.shown), abs(best - self.at) > 1
 
 
 def places(steps: Sequence[Found], kind: str) -> dict[str, int]:
-    """Return how many best seconds are right and moved, each maker at the weight that is best on the others."""
+    """Return how many best seconds are right and moved, each maker at the weight that is best on
+    the others."""
     right = moved = 0
     for own in sorted({step.maker for step in steps}):
         others = [step for step in steps if step.maker != own]
@@ -229,24 +280,34 @@ def places(steps: Sequence[Found], kind: str) -> dict[str, int]:
         right, moved = right + sum(hit for hit, _ in hits), moved + sum(move for _, move in hits)
     forced = [step.hit(kind, 1.0) for step in steps]
     return {
-        "right": right, "moved": moved, "right at weight 1": sum(hit for hit, _ in forced),
-        "moved at weight 1": sum(move for _, move in forced), "of": len(steps),
-    }  # fmt: skip
+        "right": right,
+        "moved": moved,
+        "right at weight 1": sum(hit for hit, _ in forced),
+        "moved at weight 1": sum(move for _, move in forced),
+        "of": len(steps),
+    }
 
 
-def heard_in_pauses(clip: Clip, step_vectors: Array, class_vectors: Array, classes: slice) -> tuple[Array, Array]:
-    """Return (K, T) how like its step what is heard in the pauses is, and (N,) the patches without a voice."""
+def heard_in_pauses(
+    clip: Clip, step_vectors: Array, class_vectors: Array, classes: slice
+) -> tuple[Array, Array]:
+    """Return (K, T) how like its step what is heard in the pauses is, and (N,) the patches without
+    a voice."""
     patches, seconds = clip["sounds"][:, classes], len(clip["presenter"])
     frames = (np.arange(len(patches))[:, None] * HOP * 31.25 + np.arange(30)).astype(int)
     quiet = (clip["voice"][np.minimum(frames, len(clip["voice"]) - 1)] >= 0.5).mean(axis=1) <= 0.1
-    like = (step_vectors - step_vectors.mean(axis=0)) @ class_vectors.T @ (patches * quiet[:, None]).T  # (K, N)
+    # (K, N)
+    like = (
+        (step_vectors - step_vectors.mean(axis=0)) @ class_vectors.T @ (patches * quiet[:, None]).T
+    )
     parts = [slice(max(0, int((t - 0.5) / HOP)), int((t + 0.6) / HOP) + 1) for t in range(seconds)]
     return np.stack([like[:, part].sum(axis=1) for part in parts], axis=1), quiet
 
 
 @contextmanager
 def looks_of(rows: Array, level: float | None) -> Iterator[None]:
-    """Let shots be grouped by their mean rows (T, 1280), by cosine; level None leaves the thumbnails."""
+    """Let shots be grouped by their mean rows (T, 1280), by cosine; level None leaves the
+    thumbnails."""
 
     def group(shots: Sequence[slice], _: Array) -> Array:
         inner = [slice(s.start + 1, s.stop - 1) if s.stop - s.start > 2 else s for s in shots]
@@ -269,7 +330,8 @@ def looks_row(
     seen: dict[str, VisualFeatures],
     rows: dict[str, Clip],
 ) -> list[int]:
-    """Return best seconds right, seconds of talk that a look tells, and seconds of doing that it calls talk."""
+    """Return best seconds right, seconds of talk that a look tells, and seconds of doing that it
+    calls talk."""
     right = talk = wrong = 0
     for name, record in known.items():
         seconds = math.ceil(record.video.duration or 0)
@@ -281,7 +343,10 @@ def looks_row(
             company = odds_by_look(seen[name].activity, shots, prior, spoken(record, seconds)[1])
         head = talking_heads(company, shots) < -GroundSettings().talk
         kinds = _kinds(labels[name]["shots"], seconds)
-        talk, wrong = talk + int((head & (kinds == 0)).sum()), wrong + int((head & (kinds == 1)).sum())
+        talk, wrong = (
+            talk + int((head & (kinds == 0)).sum()),
+            wrong + int((head & (kinds == 1)).sum()),
+        )
     return [right, talk, wrong]
 
 
@@ -295,7 +360,10 @@ def drawn_row(level: float | None, cache: Path) -> float:
             np.save(store, pooled([frame.image for frame in read_frames(video, 1.0, 224)]))
         with looks_of(np.load(store), level):
             rows += grounding.items(
-                seed, script, grounding.seen(video, [s.text for s in script.steps]), GroundSettings()
+                seed,
+                script,
+                grounding.seen(video, [s.text for s in script.steps]),
+                GroundSettings(),
             )
     return grounding.summary(rows)["R@1"][1]
 
@@ -304,35 +372,59 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("clips", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--drawn", type=Path, help="cache of grounding.py, for the looks on drawn videos")
+    parser.add_argument(
+        "--drawn", type=Path, help="cache of grounding.py, for the looks on drawn videos"
+    )
     args = parser.parse_args()
     labels = json.loads((args.clips / "labels.json").read_text())
-    told = [name for name, t in labels.items() if not t["steps"] or any(step.get("spoken") for step in t["steps"])]
+    told = [
+        name
+        for name, t in labels.items()
+        if not t["steps"] or any(step.get("spoken") for step in t["steps"])
+    ]
     spoken_of = records(args.clips, told, args.cache)
-    known = {name: record for name, record in spoken_of.items() if record.steps and labels[name]["steps"]}
+    known = {
+        name: record for name, record in spoken_of.items() if record.steps and labels[name]["steps"]
+    }
     seen = {name: pictures(args.clips / name, args.cache) for name in labels}
     clips = {name: observed(args.clips / name, visual, args.cache) for name, visual in seen.items()}
     with (find_weights("yamnet") / "yamnet_class_map.csv").open() as file:
         names = [row["display_name"] for row in csv.DictReader(file)]
     classes = slice(names.index(HEARD[0]), names.index(HEARD[1]))
-    cpu = 60 * sum(clip["cpu"][:3] for clip in clips.values()) / sum(clip["cpu"][3] for clip in clips.values())
-    print("CPU s a minute: sounds {:.2f}, motion at 8 pictures a second {:.2f}, Lite0 (as it is) {:.2f}".format(*cpu))
+    cpu = (
+        60
+        * sum(clip["cpu"][:3] for clip in clips.values())
+        / sum(clip["cpu"][3] for clip in clips.values())
+    )
+    print(
+        "CPU s a minute: sounds {:.2f}, motion at 8 pictures a second {:.2f}, Lite0 (as it is) {:.2f}".format(
+            *cpu
+        )
+    )
 
     rows = {name: by_second(clip, spoken_of.get(name), classes) for name, clip in clips.items()}
     kinds = ("sounds of things", "motion that repeats", "motion up and down")
-    for columns in [("face", "words"), *((kind,) for kind in kinds), *(("face", "words", kind) for kind in kinds)]:
+    for columns in [
+        ("face", "words"),
+        *((kind,) for kind in kinds),
+        *(("face", "words", kind) for kind in kinds),
+    ]:
         print(f"AUC {doing(rows, labels, columns):.3f}", ", ".join(columns))
 
     steps, pauses, audible = [], 0.0, 0
     vectors = embed(names[classes])
     for name, record in known.items():
-        like, quiet = heard_in_pauses(clips[name], embed([step.text for step in record.steps]), vectors, classes)
+        like, quiet = heard_in_pauses(
+            clips[name], embed([step.text for step in record.steps]), vectors, classes
+        )
         pauses += HOP * float(quiet.sum())
         audible += int(((clips[name]["sounds"][:, classes].max(axis=1) >= CLEAR) & quiet).sum())
         for label, step in matched(labels[name]["steps"], record.steps):
             if label.get("shown") and step.said is not None:
                 row = like[[each.id for each in record.steps].index(step.id)]
-                evidence = {kind: rows[name][kind] for kind in kinds[1:]} | {"sounds in pauses": row}
+                evidence = {kind: rows[name][kind] for kind in kinds[1:]} | {
+                    "sounds in pauses": row
+                }
                 middle = (step.said.start + step.said.end) / 2 + 1
                 steps.append(Found(maker(name), label["shown"], middle, evidence))
     print(f"pauses: {pauses:.0f} s, {audible} patches of 0.96 s with a thing at P >= {CLEAR}")
@@ -340,7 +432,11 @@ def main() -> None:
         print(kind, places(steps, kind))
     for level in (None, *LEVELS):
         drawn = f", drawn R@1 {drawn_row(level, args.drawn):.3f}" if args.drawn else ""
-        print("looks by", "thumbnails" if level is None else f"Lite0 at {level}", end=": right, talk, doing as talk ")
+        print(
+            "looks by",
+            "thumbnails" if level is None else f"Lite0 at {level}",
+            end=": right, talk, doing as talk ",
+        )
         print(looks_row(level, labels, known, seen, clips), drawn)
 
 

@@ -1,10 +1,12 @@
-"""Does training ever wait for features? Samples a second from a store on disk, and the share of the time waited.
+"""Does training ever wait for features? Samples a second from a store on disk, and the share of the
+time waited.
 
     python benchmarks/feature_loading.py        # writes benchmarks/results/feature_loading.json
 
-Videos of 60 to 1200 rows and 5 to 100 texts, 768 wide (0.97 MB a video on average), in batches of 8, as in NaSVA's
-training. `cold`: the shards are dropped from the system's memory first, so that every row comes from disk.
-`step`: a stand-in for a GPU that takes that long a batch and leaves the processor free.
+Videos of 60 to 1200 rows and 5 to 100 texts, 768 wide (0.97 MB a video on average), in batches of
+8, as in NaSVA's training. `cold`: the shards are dropped from the system's memory first, so that
+every row comes from disk. `step`: a stand-in for a GPU that takes that long a batch and leaves the
+processor free.
 """
 
 import argparse
@@ -34,7 +36,8 @@ from stepline.training.sources import LabelledTexts
 
 WIDTH, BATCH = 768, 8
 SHARDS = 40  # of the store whose texts are matched
-AUTHORS = (340_000 + 370_000) * 12 / (20 * 3600)  # samples a second on their RTX 3090: 20 h, NaSVA section 4.2
+# samples a second on their RTX 3090: 20 h, NaSVA section 4.2
+AUTHORS = (340_000 + 370_000) * 12 / (20 * 3600)
 
 
 def write_stores(folder: Path, videos: int) -> list[LabelledTexts]:
@@ -58,7 +61,9 @@ def opened(folder: Path, told: list[LabelledTexts], *, cold: bool) -> AlignerSam
             with path.open("rb") as file:
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return gather_samples(told, FeatureStore(folder / "video"), {"step": FeatureStore(folder / "step")})
+    return gather_samples(
+        told, FeatureStore(folder / "video"), {"step": FeatureStore(folder / "step")}
+    )
 
 
 def alone(samples: AlignerSamples, readers: int) -> dict[str, float]:
@@ -70,7 +75,9 @@ def alone(samples: AlignerSamples, readers: int) -> dict[str, float]:
     return {"samples_a_second": len(samples) / wall, "cpu_ms_a_sample": 1000 * used / len(samples)}
 
 
-def with_a_step(samples: AlignerSamples, readers: int, seconds: float, folder: Path) -> dict[str, float]:
+def with_a_step(
+    samples: AlignerSamples, readers: int, seconds: float, folder: Path
+) -> dict[str, float]:
     """Train something that takes `seconds` a batch, and say what share of the time it waited."""
     model = nn.Linear(1, 1)
 
@@ -93,12 +100,22 @@ def with_the_network(samples: AlignerSamples, readers: int, folder: Path) -> dic
 
 
 def matched(folder: Path, videos: int, texts: int) -> dict[str, object]:
-    """Match the texts of videos with those of a store of many shards, in another order than the store's."""
+    """Match the texts of videos with those of a store of many shards, in another order than the
+    store's."""
     chance = np.random.default_rng(0)
-    said = {f"v{number}": tuple(f"chop {number} of {text} things" for text in range(texts)) for number in range(videos)}
+    said = {
+        f"v{number}": tuple(f"chop {number} of {text} things" for text in range(texts))
+        for number in range(videos)
+    }
     with FeatureWriter(folder, shard_bytes=2 * 8 * texts * videos // SHARDS) as writer:
         for id, lines in said.items():
-            writer.add(id, np.zeros((texts, 8), np.float32), rate=1.0, backbone="drawn", texts=RowTexts(lines))
+            writer.add(
+                id,
+                np.zeros((texts, 8), np.float32),
+                rate=1.0,
+                backbone="drawn",
+                texts=RowTexts(lines),
+            )
     order, took = chance.permutation(list(said)).tolist(), {}
     for name in ("texts", "text_digests"):  # as it was, and as it is
         store = FeatureStore(folder)
@@ -107,7 +124,12 @@ def matched(folder: Path, videos: int, texts: int) -> dict[str, object]:
         for id in order:
             assert read(id) is not None
         took[f"{name}, videos a CPU second"] = videos / (time.process_time() - began)
-    return {"what": "texts in another order", "videos": videos, "texts": texts, "shards": SHARDS} | took
+    return {
+        "what": "texts in another order",
+        "videos": videos,
+        "texts": texts,
+        "shards": SHARDS,
+    } | took
 
 
 def trained(model: nn.Module, task: TrainingTask, readers: int, folder: Path) -> dict[str, float]:
@@ -129,9 +151,15 @@ def measure(videos: int, network_videos: int) -> list[dict[str, object]]:
                 row = {"what": "reading alone", "cold": cold, "readers": readers}
                 rows.append(row | alone(opened(folder, told, cold=cold), readers))
                 for seconds in (0.02, 0.05):
-                    row = {"what": f"step {1000 * seconds:.0f} ms", "cold": cold, "readers": readers}
+                    row = {
+                        "what": f"step {1000 * seconds:.0f} ms",
+                        "cold": cold,
+                        "readers": readers,
+                    }
                     place = folder / f"{cold}-{readers}-{seconds}"
-                    rows.append(row | with_a_step(opened(folder, told, cold=cold), readers, seconds, place))
+                    rows.append(
+                        row | with_a_step(opened(folder, told, cold=cold), readers, seconds, place)
+                    )
         for readers in (0, 2):
             samples = opened(folder, told[:network_videos], cold=True)
             row = {"what": "the network, one thread", "cold": True, "readers": readers}
@@ -143,7 +171,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--videos", type=int, default=400)
     parser.add_argument("--network-videos", type=int, default=48)
-    parser.add_argument("--texts", action="store_true", help="only match texts in another order; writes nothing")
+    parser.add_argument(
+        "--texts", action="store_true", help="only match texts in another order; writes nothing"
+    )
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     if chosen.texts:
@@ -155,7 +185,10 @@ def main() -> None:
     path = Path(__file__).parent / "results" / "feature_loading.json"
     path.write_text(json.dumps(found, indent=1) + "\n")
     for row in rows:
-        numbers = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in row.items()}
+        numbers = {
+            name: f"{value:.3g}" if isinstance(value, float) else value
+            for name, value in row.items()
+        }
         print("  ".join(f"{name} {value}" for name, value in numbers.items()))
 
 

@@ -1,11 +1,13 @@
-"""An epoch over a store larger than memory: in the order of training, and shuffled as a whole, as it was.
+"""An epoch over a store larger than memory: in the order of training, and shuffled as a whole, as
+it was.
 
     python benchmarks/feature_order.py        # writes benchmarks/results/feature_order.json
 
-A store of 48 shards of 20 videos (60 to 240 rows, 768 wide), of which 8 fit: into memory, from which the pages of any
-other shard are dropped (posix_fadvise) as if there were no more, and into the cache of a bucket's files. Training goes
-through 4 shards at a time (16 in earnest). Both orders in the same run, each twice, one after the other; counted
-are bytes that came from disk (/proc/self/io), shards fetched, CPU seconds, and seconds of the wall.
+A store of 48 shards of 20 videos (60 to 240 rows, 768 wide), of which 8 fit: into memory, from
+which the pages of any other shard are dropped (posix_fadvise) as if there were no more, and into
+the cache of a bucket's files. Training goes through 4 shards at a time (16 in earnest). Both orders
+in the same run, each twice, one after the other; counted are bytes that came from disk
+(/proc/self/io), shards fetched, CPU seconds, and seconds of the wall.
 """
 
 import json
@@ -95,12 +97,20 @@ def from_bucket(folder: Path, scratch: Path, window: int) -> dict[str, float]:
 
     room = ROOM * max(path.stat().st_size for path in folder.glob("*.safetensors"))
     RemotePath.fetch = counted  # type: ignore[method-assign]
-    store, began, wall = RemoteFeatureStore("memory://order/store", most=room), time.process_time(), time.monotonic()
+    store, began, wall = (
+        RemoteFeatureStore("memory://order/store", most=room),
+        time.process_time(),
+        time.monotonic(),
+    )
     for id in epoch(store, window):
         store.matrix(id)
     RemotePath.fetch = fetch  # type: ignore[method-assign]
     shards = sum(name.endswith(".safetensors") for name in fetched)
-    return {"shards fetched": shards, "CPU s": time.process_time() - began, "wall s": time.monotonic() - wall}
+    return {
+        "shards fetched": shards,
+        "CPU s": time.process_time() - began,
+        "wall s": time.monotonic() - wall,
+    }
 
 
 def main() -> None:
@@ -112,15 +122,27 @@ def main() -> None:
         size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
         for path in folder.iterdir():
             (RemotePath("memory://order/store") / path.name).put(path)
-        runs: dict[str, dict[str, list[dict[str, float]]]] = {name: {"disk": [], "bucket": []} for name in ORDERS}
+        runs: dict[str, dict[str, list[dict[str, float]]]] = {
+            name: {"disk": [], "bucket": []} for name in ORDERS
+        }
         for run in range(RUNS):
             for name, window in ORDERS.items():
                 runs[name]["disk"].append(from_disk(folder, window))
-                runs[name]["bucket"].append(from_bucket(folder, Path(name_of(folder, run, window)), window))
+                runs[name]["bucket"].append(
+                    from_bucket(folder, Path(name_of(folder, run, window)), window)
+                )
         for name, places in runs.items():
             for place, told in places.items():
-                rows[name][place] = {key: round(fmean(each[key] for each in told), 2) for key in told[0]}
-        found = {"videos": len(store), "shards": SHARDS, "that fit": ROOM, "MB": round(size / 1e6, 1), "orders": rows}
+                rows[name][place] = {
+                    key: round(fmean(each[key] for each in told), 2) for key in told[0]
+                }
+        found = {
+            "videos": len(store),
+            "shards": SHARDS,
+            "that fit": ROOM,
+            "MB": round(size / 1e6, 1),
+            "orders": rows,
+        }
     print(json.dumps(found, indent=1))
     OUT.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -1,10 +1,12 @@
-"""Fits P(a sentence tells a step | its wording) and writes stepline/sieve_swap/instruction_wording.json.
+"""Fits P(a sentence tells a step | its wording) and writes
+stepline/sieve_swap/instruction_wording.json.
 
     python benchmarks/fit_instruction_wording.py
 
-A logistic regression on MiniLM vectors. Steps: the spoken ones of the development half of the made videos. Idle talk:
-the development half of idle_lines.txt, each line with several foods and slips. The ridge is chosen by five folds in
-which no idle line and no recipe is on both sides; the test half, its frames and its idle lines are never read.
+A logistic regression on MiniLM vectors. Steps: the spoken ones of the development half of the made
+videos. Idle talk: the development half of idle_lines.txt, each line with several foods and slips.
+The ridge is chosen by five folds in which no idle line and no recipe is on both sides; the test
+half, its frames and its idle lines are never read.
 """
 
 import json
@@ -30,12 +32,15 @@ TELLINGS = 12  # times that each idle line is said
 
 
 def samples() -> tuple[list[str], Array, list[str]]:
-    """Return the sentences, whether each tells a step, and the recipe or line that each comes from."""
+    """Return the sentences, whether each tells a step, and the recipe or line that each comes
+    from."""
     videos = [video for video in make_videos(read_recipes()) if video.half == "development"]
     texts, groups = [], []
     for video in videos:
         sentences = video.record.transcript.sentences if video.record.transcript else ()
-        told = [sentence.text for sentence, steps in zip(sentences, video.truth, strict=True) if steps]
+        told = [
+            sentence.text for sentence, steps in zip(sentences, video.truth, strict=True) if steps
+        ]
         texts += told
         groups += [video.recipe.id] * len(told)
     steps, rng = len(texts), Random(0)
@@ -44,7 +49,9 @@ def samples() -> tuple[list[str], Array, list[str]]:
             recipe = rng.choice(videos).recipe
             names = [name for name in map(short_name, recipe.ingredients) if name]
             first, second = rng.sample(names, 2)
-            text = spoken(line.format(dish=recipe.title.lower(), ingredient=first, another=second), rng)
+            text = spoken(
+                line.format(dish=recipe.title.lower(), ingredient=first, another=second), rng
+            )
             texts.append(punctuated(text) if rng.random() < 0.4 else text.lower())
             groups.append(line)
     return texts, np.arange(len(texts)) < steps, groups
@@ -75,9 +82,19 @@ def main() -> None:
     pairs = read_pairs()
     own = predict(embed([pair.said for pair in pairs]).astype(np.float64), weights)
     on_pairs = rates(own, np.array([float(pair.kind != "idle") for pair in pairs]))
-    OUT.write_text(json.dumps({"weights": [round(float(w), 5) for w in weights[:-1]], "intercept": weights[-1]}) + "\n")
-    result = {"steps": int(y.sum()), "idle": int(len(y) - y.sum()), "ridge": best, "five folds": tried,
-              "sentences of the hand-made pairs": on_pairs}  # fmt: skip
+    OUT.write_text(
+        json.dumps(
+            {"weights": [round(float(w), 5) for w in weights[:-1]], "intercept": weights[-1]}
+        )
+        + "\n"
+    )
+    result = {
+        "steps": int(y.sum()),
+        "idle": int(len(y) - y.sum()),
+        "ridge": best,
+        "five folds": tried,
+        "sentences of the hand-made pairs": on_pairs,
+    }
     RESULT.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
 

@@ -1,17 +1,21 @@
-"""Fits the judge that ships without a trained detector, and measures it on videos that it was not fitted to.
+"""Fits the judge that ships without a trained detector, and measures it on videos that it was not
+fitted to.
 
     python benchmarks/fit_judge.py --cache DIR --fit 0 16 --test 300 316
     python benchmarks/fit_judge.py --clips CLIPS --records DIR
 
-Drawn videos with known truth: a sentence is shown when a step that rests on it is on screen for at least half a second
-of its clip. Steps are written and grounded by the main job's own functions from the script's sentences at their true
-times. The regressions are fitted to the first seeds; ROC-AUC (with intervals over videos) and expected calibration
-error are measured on the others. The wording's logit keeps weight 1: real narrations (WhenAct) taught it, and the drawn
-world's few wordings must not unteach it. Beside them: what the picture's cosine tells of a clip without the grounding.
+Drawn videos with known truth: a sentence is shown when a step that rests on it is on screen for at
+least half a second of its clip. Steps are written and grounded by the main job's own functions from
+the script's sentences at their true times. The regressions are fitted to the first seeds; ROC-AUC
+(with intervals over videos) and expected calibration error are measured on the others. The
+wording's logit keeps weight 1: real narrations (WhenAct) taught it, and the drawn world's few
+wordings must not unteach it. Beside them: what the picture's cosine tells of a clip without the
+grounding.
 
-The second begins with those weights and fits what ships: the likeliest weights on real clips (as real_clips.py reads
-them) under a normal prior around the drawn ones, each maker left out in turn. A sentence is shown when a labelled step
-that is spoken in it, by at least `SPOKEN` of the sentence, is on screen for half a second of its clip.
+The second begins with those weights and fits what ships: the likeliest weights on real clips (as
+real_clips.py reads them) under a normal prior around the drawn ones, each maker left out in turn. A
+sentence is shown when a labelled step that is spoken in it, by at least `SPOKEN` of the sentence,
+is on screen for half a second of its clip.
 """
 
 import argparse
@@ -69,7 +73,9 @@ def sentences(seeds: range, cache: Path) -> Sentences:
     for number, seed in enumerate(seeds):
         path, script = rendered(seed, cache)
         record = true_record(script)
-        parts.append(_evidence(record, seen(path, [step.text for step in record.reference]), script.duration))
+        parts.append(
+            _evidence(record, seen(path, [step.text for step in record.reference]), script.duration)
+        )
         shown.append(labels(record))
         video.append(np.full(len(shown[-1]), number))
     evidence = {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
@@ -79,17 +85,31 @@ def sentences(seeds: range, cache: Path) -> Sentences:
 def _evidence(record: Record, pictures: Seen, duration: float) -> dict[str, Array]:
     transcript = record.transcript or Transcript()
     steps = write_steps(transcript).steps
-    vectors, said = embed([step.text for step in steps]), embed([one.text for one in transcript.sentences])
+    vectors, said = (
+        embed([step.text for step in steps]),
+        embed([one.text for one in transcript.sentences]),
+    )
     grounding = ground(
-        steps, duration=duration, transcript=transcript, features=pictures.features, step_vectors=vectors,
+        steps,
+        duration=duration,
+        transcript=transcript,
+        features=pictures.features,
+        step_vectors=vectors,
         activity=pictures.activity,
-    )  # fmt: skip
+    )
     told, on = grounding_evidence(transcript, grounding.steps, grounding.alignment)
     cosines = said.astype(np.float64) @ pictures.features.values.T  # (S, T)
     spread = (cosines - cosines.mean(axis=1, keepdims=True)) / cosines.std(axis=1, keepdims=True)
     clips = [pictures.features.rows(judged_span(one.span)) for one in transcript.sentences]
-    picture = [spread[k, rows].mean() if rows.stop > rows.start else 0.0 for k, rows in enumerate(clips)]
-    columns = (clipped_logit(predict_visibility(said)), np.array(picture), told * clipped_logit(on), told)
+    picture = [
+        spread[k, rows].mean() if rows.stop > rows.start else 0.0 for k, rows in enumerate(clips)
+    ]
+    columns = (
+        clipped_logit(predict_visibility(said)),
+        np.array(picture),
+        told * clipped_logit(on),
+        told,
+    )
     return dict(zip(COLUMNS, columns, strict=True))
 
 
@@ -100,7 +120,9 @@ def labels(record: Record) -> Array:
     for step in record.reference:
         for source in step.sources:
             clip = judged_span(transcript.sentences[source].span)
-            found[source] = max(found[source], any(clip.overlap(span) >= OVERLAP for span in step.spans))
+            found[source] = max(
+                found[source], any(clip.overlap(span) >= OVERLAP for span in step.spans)
+            )
     return found
 
 
@@ -113,19 +135,26 @@ def fit(evidence: Array, told: Array, shown: Array, weight: float | None = None)
     def loss(w: Array) -> tuple[float, Array]:
         z = columns @ (fixed + np.where(free, w, 0.0))
         penalty = RIDGE * (w[:2] ** 2 * free[:2]).sum()
-        slope = columns.T @ (1 / (1 + np.exp(-z)) - shown) / len(shown) + 2 * RIDGE * np.append(w[:2], 0)
+        slope = columns.T @ (1 / (1 + np.exp(-z)) - shown) / len(shown) + 2 * RIDGE * np.append(
+            w[:2], 0
+        )
         return float((np.logaddexp(0, z) - shown * z).mean() + penalty), np.where(free, slope, 0.0)
 
-    return np.asarray(fixed + np.where(free, minimize(loss, np.zeros(3), jac=True, method="L-BFGS-B").x, 0.0))
+    return np.asarray(
+        fixed + np.where(free, minimize(loss, np.zeros(3), jac=True, method="L-BFGS-B").x, 0.0)
+    )
 
 
 KINDS: dict[str, tuple[str, float | None]] = {
-    "words": ("wording", 1.0), "grounding": ("on screen", None), "told and cosine": ("picture", None),
-}  # fmt: skip
+    "words": ("wording", 1.0),
+    "grounding": ("on screen", None),
+    "told and cosine": ("picture", None),
+}
 
 
 def clip_sentences(clips: Path, known: Path) -> tuple[dict[str, Array], Array, list[str]]:
-    """Return what the judges weigh of every sentence of real clips (N, 3), its truth (N,), and whose clip it is of."""
+    """Return what the judges weigh of every sentence of real clips (N, 3), its truth (N,), and
+    whose clip it is of."""
     truths = json.loads((clips / "labels.json").read_text())
     rows: dict[str, list[Array]] = {"words": [], "grounding": []}
     shown, makers = [], []
@@ -134,19 +163,31 @@ def clip_sentences(clips: Path, known: Path) -> tuple[dict[str, Array], Array, l
         if not transcript.sentences:
             continue
         duration, seen_of = record.video.duration or 0.0, pictures(clips / name, known)
-        grounding = ground_steps(list(record.steps), duration, transcript, seen_of, StepsSettings(), written=True)
+        grounding = ground_steps(
+            list(record.steps), duration, transcript, seen_of, StepsSettings(), written=True
+        )
         told, on = grounding_evidence(transcript, grounding.steps, grounding.alignment)
-        wording = clipped_logit(predict_visibility(embed([one.text for one in transcript.sentences])))
+        wording = clipped_logit(
+            predict_visibility(embed([one.text for one in transcript.sentences]))
+        )
         rows["words"].append(np.column_stack([wording, told, np.ones(len(told))]))
         rows["grounding"].append(judge_rows(told, on))
         shown.append(np.array([_shown(one, truths[name]["steps"]) for one in transcript.sentences]))
         makers += [maker(name)] * len(told)
-    return {kind: np.concatenate(parts) for kind, parts in rows.items()}, np.concatenate(shown), makers
+    return (
+        {kind: np.concatenate(parts) for kind, parts in rows.items()},
+        np.concatenate(shown),
+        makers,
+    )
 
 
 def _shown(sentence: Sentence, steps: list[dict[str, Any]]) -> float:
     clip = judged_span(sentence.span)
-    tells = [step for step in steps if step.get("spoken") and _says(sentence, Span(*map(float, step["spoken"])))]
+    tells = [
+        step
+        for step in steps
+        if step.get("spoken") and _says(sentence, Span(*map(float, step["spoken"])))
+    ]
     spans = [Span(*map(float, pair)) for step in tells for pair in step.get("shown") or ()]
     return float(any(clip.overlap(span) >= OVERLAP for span in spans))
 
@@ -156,8 +197,12 @@ def _says(sentence: Sentence, spoken: Span) -> bool:
 
 
 def fit_to_clips(clips: Path, known: Path) -> None:
-    """Write the weights that ship and what they are worth on the clips of makers that they were not fitted to."""
-    drawn = {name: np.array(weights) for name, weights in json.loads(RESULT.read_text())["weights"].items()}
+    """Write the weights that ship and what they are worth on the clips of makers that they were not
+    fitted to."""
+    drawn = {
+        name: np.array(weights)
+        for name, weights in json.loads(RESULT.read_text())["weights"].items()
+    }
     rows, shown, makers = clip_sentences(clips, known)
     makers_of = np.array(makers)
     found, weights = {}, {}
@@ -168,14 +213,20 @@ def fit_to_clips(clips: Path, known: Path) -> None:
             left_out[held] = _p(columns[held], fit_judge(columns[~held], shown[~held], drawn[kind]))
         weights[kind] = [round(float(value), 4) for value in fit_judge(columns, shown, drawn[kind])]
         told = columns[:, 1]
-        for row, p in (("drawn", _p(columns, drawn[kind])), ("left out", left_out), ("a step rests on it", told)):
+        for row, p in (
+            ("drawn", _p(columns, drawn[kind])),
+            ("left out", left_out),
+            ("a step rests on it", told),
+        ):
             right = Ratio((p >= 0.5) == (shown > 0), np.ones(len(shown)))
             bounds = interval_of(resample({"": over_sources(right, makers)})[""])
             clipped = np.clip(p, SURE, 1 - SURE)
             found[f"{kind}, {row}"] = {
                 "right": round(point_estimate(right), 4),
                 "interval": [round(value, 4) for value in bounds],
-                "loss": round(float(-np.where(shown > 0, np.log(clipped), np.log(1 - clipped)).mean()), 4),
+                "loss": round(
+                    float(-np.where(shown > 0, np.log(clipped), np.log(1 - clipped)).mean()), 4
+                ),
                 "ROC-AUC": round(auc(p, shown), 4),
                 "ROC-AUC of instructions": round(auc(p[told > 0], shown[told > 0]), 4),
                 "ECE": round(calibration(p, shown), 4),
@@ -207,7 +258,9 @@ def main() -> None:
     weights, rows = {}, {}
     for name, (column, weight) in KINDS.items():
         w = fit(given.evidence[column], given.evidence["told"], given.shown, weight)
-        p = 1 / (1 + np.exp(-(np.column_stack([held.evidence[column], told, np.ones(len(told))]) @ w)))
+        p = 1 / (
+            1 + np.exp(-(np.column_stack([held.evidence[column], told, np.ones(len(told))]) @ w))
+        )
         weights[name] = [round(float(value), 4) for value in w]
         rows[name] = {
             "ROC-AUC": round(auc(p, held.shown), 4),
@@ -216,7 +269,11 @@ def main() -> None:
             "ECE": round(calibration(p, held.shown), 4),
         }
     alone = {name: round(auc(held.evidence[name], held.shown), 4) for name in COLUMNS}
-    counts = {"sentences": len(held.shown), "shown": int(held.shown.sum()), "fitted to": len(given.shown)}
+    counts = {
+        "sentences": len(held.shown),
+        "shown": int(held.shown.sum()),
+        "fitted to": len(given.shown),
+    }
     result = {"fit": options.fit, "test": options.test, **counts, "alone": alone, "judges": rows}
     result["weights"] = {name: weights[name] for name in ("words", "grounding")}
     write_atomic(RESULT, json.dumps(result, indent=1) + "\n")

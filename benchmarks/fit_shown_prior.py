@@ -2,9 +2,10 @@
 
     python benchmarks/fit_shown_prior.py
 
-Likelihood of one action: the mean, over the seconds of its shown span, of log P(second), P being normalised over the
-60 s of the clip, so that what the cut hides is not counted as far. The spoken windows are passages of 10 s; the words
-lie somewhere within, and the curve is averaged over where, so that what is fitted is the distance from the words.
+Likelihood of one action: the mean, over the seconds of its shown span, of log P(second), P being
+normalised over the 60 s of the clip, so that what the cut hides is not counted as far. The spoken
+windows are passages of 10 s; the words lie somewhere within, and the curve is averaged over where,
+so that what is fitted is the distance from the words.
 """
 
 import json
@@ -39,7 +40,9 @@ def fit(actions: Sequence[Action]) -> ShownPrior:
 
 def densities(prior: ShownPrior, actions: Sequence[Action]) -> Array:
     """Return (N, CLIP); equal spoken windows are worked out once."""
-    known = {a.said: prior.distribution([a.said], CLIP) for a in {a.said: a for a in actions}.values()}
+    known = {
+        a.said: prior.distribution([a.said], CLIP) for a in {a.said: a for a in actions}.values()
+    }
     return np.array([known[a.said] for a in actions])
 
 
@@ -56,13 +59,19 @@ def _base(actions: Sequence[Action]) -> dict[str, float]:
 def main(write: Callable[[str], object] = print) -> None:
     actions = read_actions()
     shown = [a for a in actions if a.shown]
-    curve = asdict(fit(shown)) | {"shown_rate": round(sum(a.visible for a in actions) / len(actions), 3)}
+    curve = asdict(fit(shown)) | {
+        "shown_rate": round(sum(a.visible for a in actions) / len(actions), 3)
+    }
     provenance = {
         "data": "WhenAct: narrated actions in lifestyle vlogs, when said and when shown",
         "from": "github.com/MichiganNLP/vlog_action_localization, commit 960120e13d26d212337ad6ebdb303b9e0b0dbf64",
         "paper": "arXiv 2202.08138",
         "licence": "MIT, Copyright (c) 2021 Oana Ignat",
-        "fitted_on": {"phrases": len(actions), "shown": len(shown), "source_videos": len({a.source for a in shown})},
+        "fitted_on": {
+            "phrases": len(actions),
+            "shown": len(shown),
+            "source_videos": len({a.source for a in shown}),
+        },
         "made_by": "benchmarks/fit_shown_prior.py",
     }
     OUT.write_text(json.dumps({"curve": curve, "provenance": provenance}, indent=2) + "\n")

@@ -2,8 +2,8 @@
 
     python benchmarks/fit_visible_text.py
 
-A logistic regression on MiniLM sentence vectors of 10,198 action phrases, each labelled seen or not seen. Measured by
-5-fold cross-validation over source videos; the shipped weights are fitted on all.
+A logistic regression on MiniLM sentence vectors of 10,198 action phrases, each labelled seen or not
+seen. Measured by 5-fold cross-validation over source videos; the shipped weights are fitted on all.
 """
 
 import json
@@ -32,7 +32,9 @@ def fit(x: Array, y: Array, ridge: float = RIDGE) -> Array:
     def loss(w: Array) -> tuple[float, Array]:
         z = wide @ w
         value = float((np.logaddexp(0, z) - y * z).mean() + ridge * (w[:-1] ** 2).sum())
-        return value, wide.T @ (1 / (1 + np.exp(-z)) - y) / len(y) + np.append(2 * ridge * w[:-1], 0)
+        return value, wide.T @ (1 / (1 + np.exp(-z)) - y) / len(y) + np.append(
+            2 * ridge * w[:-1], 0
+        )
 
     return np.asarray(minimize(loss, np.zeros(wide.shape[1]), jac=True, method="L-BFGS-B").x)
 
@@ -45,26 +47,38 @@ def held_out(vectors: Array, seen: Array, sources: Sequence[str]) -> Array:
     """Return P(seen) of each phrase (N,) by a model that knows no phrase of its video."""
     fold, found = folds(sources), np.zeros(len(seen))
     for one in np.unique(fold):
-        found[fold == one] = predict(vectors[fold == one], fit(vectors[fold != one], seen[fold != one]))
+        found[fold == one] = predict(
+            vectors[fold == one], fit(vectors[fold != one], seen[fold != one])
+        )
     return found
 
 
 def auc(score: Array, y: Array) -> float:
     ranks, positive = rankdata(score), y.sum()
-    return float((ranks[y > 0].sum() - positive * (positive + 1) / 2) / (positive * (len(y) - positive)))
+    return float(
+        (ranks[y > 0].sum() - positive * (positive + 1) / 2) / (positive * (len(y) - positive))
+    )
 
 
 def calibration(p: Array, y: Array) -> float:
     """Return the expected calibration error over equal-width bins."""
     bins = np.minimum((p * BINS).astype(int), BINS - 1)
-    return float(sum(abs(p[bins == b].mean() - y[bins == b].mean()) * (bins == b).mean() for b in set(bins)))
+    return float(
+        sum(abs(p[bins == b].mean() - y[bins == b].mean()) * (bins == b).mean() for b in set(bins))
+    )
 
 
 def interval(p: Array, y: Array, groups: Array) -> list[float]:
     rng, count = np.random.default_rng(0), groups.max() + 1
     members = [np.flatnonzero(groups == g) for g in range(count)]
-    drawn = (np.concatenate([members[g] for g in rng.integers(count, size=count)]) for _ in range(DRAWS // 4))
-    return [round(float(v), 4) for v in np.percentile([auc(p[rows], y[rows]) for rows in drawn], [2.5, 97.5])]
+    drawn = (
+        np.concatenate([members[g] for g in rng.integers(count, size=count)])
+        for _ in range(DRAWS // 4)
+    )
+    return [
+        round(float(v), 4)
+        for v in np.percentile([auc(p[rows], y[rows]) for rows in drawn], [2.5, 97.5])
+    ]
 
 
 def main() -> None:
@@ -79,7 +93,9 @@ def main() -> None:
         "source_videos": len(names),
         "AUC": [round(auc(p, y), 4), *interval(p, y, groups)],
         "log-likelihood": round(float(np.log(np.where(y > 0, p, 1 - p)).mean()), 4),
-        "log-likelihood of the base rate": round(float(base * np.log(base) + (1 - base) * np.log(1 - base)), 4),
+        "log-likelihood of the base rate": round(
+            float(base * np.log(base) + (1 - base) * np.log(1 - base)), 4
+        ),
         "calibration error": round(calibration(p, y), 4),
     }
     RESULT.write_text(json.dumps(result, indent=2) + "\n")

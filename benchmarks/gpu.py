@@ -1,17 +1,20 @@
-"""Measures every network on one GPU: recognition, backbones, training steps and inference, in bf16 and float32.
+"""Measures every network on one GPU: recognition, backbones, training steps and inference, in bf16
+and float32.
 
-    python benchmarks/gpu.py [--device cuda|cpu] [--seconds S] [--only WORD ...] [--compile] [--json] [--small]
+    python benchmarks/gpu.py [--device cuda|cpu] [--seconds S] [--only WORD ...] [--compile]
+    [--json] [--small]
 
-A row a network, work and precision: units a second, peak memory, TFLOP/s, and their share of a large matrix product's
-on the same device. Operations are counted as they are done, padding and all; CTranslate2 (recognition) tells none.
-Sizes are the papers': NaSVA batch 8 of T 400 / K 50 (near the mean of its videos) and T 1200 / K 100; ProcX batch 8
-(fine-tuning) and 64 (pre-training), 7.7 steps a video, its matching on the CPU; WYS2's detector on ready features, and
-end to end on 16 frames a clip; CLIP is ViT-L/14, its weights random as those of S3D.
-Projected are hours of the papers' trainings at a row's speed: NaSVA 340,000 + 370,000 samples x 12 epochs (the authors:
-about 20 h on an RTX 3090), ProcX 48,000 videos x 10 epochs (about 32 h on A100). Decoding and reading from disk are in
-no row. --compile adds torch.compile of NaSVA. About --seconds (3) a row and its warm-up: under 10 minutes in all.
---device cpu --small goes through every line, and proves that alone. Writes benchmarks/results/gpu.json, with --small
-nothing; without a GPU it ends.
+A row a network, work and precision: units a second, peak memory, TFLOP/s, and their share of a
+large matrix product's on the same device. Operations are counted as they are done, padding and all;
+CTranslate2 (recognition) tells none. Sizes are the papers': NaSVA batch 8 of T 400 / K 50 (near the
+mean of its videos) and T 1200 / K 100; ProcX batch 8 (fine-tuning) and 64 (pre-training), 7.7 steps
+a video, its matching on the CPU; WYS2's detector on ready features, and end to end on 16 frames a
+clip; CLIP is ViT-L/14, its weights random as those of S3D. Projected are hours of the papers'
+trainings at a row's speed: NaSVA 340,000 + 370,000 samples x 12 epochs (the authors: about 20 h on
+an RTX 3090), ProcX 48,000 videos x 10 epochs (about 32 h on A100). Decoding and reading from disk
+are in no row. --compile adds torch.compile of NaSVA. About --seconds (3) a row and its warm-up:
+under 10 minutes in all. --device cpu --small goes through every line, and proves that alone. Writes
+benchmarks/results/gpu.json, with --small nothing; without a GPU it ends.
 """
 
 import argparse
@@ -58,15 +61,23 @@ SMALL_ALIGNER = AlignerNetworkSettings(
     width=32, heads=4, encoder_layers=1, decoder_layers=1, feed_forward=64, projection=16
 )
 SMALL_PROCX = ModelSettings(
-    features=16, rows=32, attention=AttentionSettings(width=32, heads=4), encoder_layers=1, decoder_layers=2,
-    feed_forward=32, queries=12,
-    captioner=CaptionerSettings(width=32, heads=4, text_layers=1, joint_layers=1, feed_forward=32, projection=16),
-)  # fmt: skip
+    features=16,
+    rows=32,
+    attention=AttentionSettings(width=32, heads=4),
+    encoder_layers=1,
+    decoder_layers=2,
+    feed_forward=32,
+    queries=12,
+    captioner=CaptionerSettings(
+        width=32, heads=4, text_layers=1, joint_layers=1, feed_forward=32, projection=16
+    ),
+)
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is measured. units: of `unit` that one call does; paper: units of the paper's whole training.
+    """What is measured. units: of `unit` that one call does; paper: units of the paper's whole
+    training.
 
     plain: the same with every operation to be seen, where a compiler hides them.
     """
@@ -82,7 +93,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Row:
-    """What a work came to; tflops and its share of the device's peak are None where operations are not told."""
+    """What a work came to; tflops and its share of the device's peak are None where operations are
+    not told."""
 
     network: str
     kind: str
@@ -95,7 +107,9 @@ class Row:
     hours_of_the_papers_training: float | None
 
 
-def step_of(network: nn.Module, loss: Callable[[], torch.Tensor], precision: str) -> Callable[[], torch.Tensor]:
+def step_of(
+    network: nn.Module, loss: Callable[[], torch.Tensor], precision: str
+) -> Callable[[], torch.Tensor]:
     """Return one step of training: forward, loss, backward, clipping, AdamW."""
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
 
@@ -123,12 +137,19 @@ def at_rest(network: nn.Module, forward: Callable[[], object]) -> Callable[[], o
 
 
 def recognition(model: str, *, small: bool) -> Iterator[Work]:
-    """Speech of the demo, again and again: seconds of sound a second, with voice detection and word times."""
+    """Speech of the demo, again and again: seconds of sound a second, with voice detection and word
+    times."""
     samples = np.concatenate([block.samples for block in read_sound(DEMO)])
     sound = np.tile(samples, 1 if small else 10)
     seconds = len(sound) / 16_000
     settings = AsrSettings(model=model, compute="int8")
-    yield Work(model, "inference", "s of sound", seconds, lambda: transcribe([AudioBlock(0.0, sound)], settings))
+    yield Work(
+        model,
+        "inference",
+        "s of sound",
+        seconds,
+        lambda: transcribe([AudioBlock(0.0, sound)], settings),
+    )
 
 
 def backbones(*, small: bool) -> Iterator[Work]:
@@ -141,26 +162,49 @@ def backbones(*, small: bool) -> Iterator[Work]:
     rng, count = np.random.default_rng(0), 2 if small else 64
     pictures = rng.integers(0, 256, (count, 256, 256, 3), dtype=np.uint8)
     conse = load_backbone(VisionSettings())
-    yield Work("ConSE (EfficientNet-Lite0)", "inference", "pictures", count, lambda: conse.encode_images(pictures))
-    texts = [f"cut the onion into {number} thin rings and fry them" for number in range(8 if small else 2048)]
+    yield Work(
+        "ConSE (EfficientNet-Lite0)",
+        "inference",
+        "pictures",
+        count,
+        lambda: conse.encode_images(pictures),
+    )
+    texts = [
+        f"cut the onion into {number} thin rings and fry them"
+        for number in range(8 if small else 2048)
+    ]
     yield Work("MiniLM", "inference", "texts", len(texts), lambda: embed(texts))
     device = current_device().name
-    clips = np.broadcast_to(pictures[: count // 2, None], (count // 2, 2 if small else 16, 256, 256, 3))
+    clips = np.broadcast_to(
+        pictures[: count // 2, None], (count // 2, 2 if small else 16, 256, 256, 3)
+    )
     network, words = S3D().eval().to(device), TextTower(4).eval().to(device)
     s3d = S3DBackbone(FoldedS3D(network), words, WordDictionary(["cut", "fry"]), "released")
     yield Work("S3D", "inference", "clips of 16", len(clips), lambda: s3d.encode_clips(clips))
     if importlib.util.find_spec("transformers") is not None:
         from transformers import CLIPConfig, CLIPModel
 
-        text, sight = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}, {
-            "hidden_size": 1024, "num_attention_heads": 16, "num_hidden_layers": 24, "intermediate_size": 4096,
-            "patch_size": 14,
-        }  # fmt: skip
+        text, sight = (
+            {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072},
+            {
+                "hidden_size": 1024,
+                "num_attention_heads": 16,
+                "num_hidden_layers": 24,
+                "intermediate_size": 4096,
+                "patch_size": 14,
+            },
+        )
         if small:
-            text, sight = [{"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}] * 2
-        model = CLIPModel(CLIPConfig(text_config=text, vision_config=sight, projection_dim=768)).eval()
+            text, sight = [
+                {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
+            ] * 2
+        model = CLIPModel(
+            CLIPConfig(text_config=text, vision_config=sight, projection_dim=768)
+        ).eval()
         clip = CLIPBackbone(model, _Processor(), batch=64)
-        yield Work("CLIP ViT-L/14", "inference", "pictures", count, lambda: clip.encode_images(pictures))
+        yield Work(
+            "CLIP ViT-L/14", "inference", "pictures", count, lambda: clip.encode_images(pictures)
+        )
 
 
 class _Inputs(dict[str, torch.Tensor]):
@@ -183,14 +227,23 @@ class _Processor:
 
 def nasva(precision: str, *, small: bool, compiled: bool) -> Iterator[Work]:
     """The grounding network at two lengths of video, by the released loss."""
-    shapes = {"T 40, K 5": (2, 40, 5)} if small else {"T 400, K 50": (8, 400, 50), "T 1200, K 100": (8, 1200, 100)}
+    shapes = (
+        {"T 40, K 5": (2, 40, 5)}
+        if small
+        else {"T 400, K 50": (8, 400, 50), "T 1200, K 100": (8, 1200, 100)}
+    )
     loss = AlignerLossSettings(form="release")
     for name, shape in shapes.items():
         plain: dict[str, Callable[[], object]] = {}
         for way in (False, True) if compiled else (False,):
             torch.manual_seed(0)
-            model = Aligner(SMALL_ALIGNER if small else AlignerNetworkSettings()).to(current_device().name).train()
-            backend = "inductor" if current_device().kind == "cuda" else "eager"  # a CPU is to show that it runs
+            model = (
+                Aligner(SMALL_ALIGNER if small else AlignerNetworkSettings())
+                .to(current_device().name)
+                .train()
+            )
+            # a CPU is to show that it runs
+            backend = "inductor" if current_device().kind == "cuda" else "eager"
             network = torch.compile(model, backend=backend, dynamic=False) if way else model
             data = aligner_batch(*shape).to(current_device().name)
 
@@ -200,16 +253,35 @@ def nasva(precision: str, *, small: bool, compiled: bool) -> Iterator[Work]:
             title = f"NaSVA, {name}" + (", compiled" if way else "")
             step = step_of(model, trained, precision)
             infer = at_rest(model, lambda n=network, d=data: n(d).scores)
-            yield Work(title, "training", "samples", shape[0], step, NASVA_SAMPLES, plain.setdefault("training", step))
-            yield Work(title, "inference", "samples", shape[0], infer, plain=plain.setdefault("inference", infer))
+            yield Work(
+                title,
+                "training",
+                "samples",
+                shape[0],
+                step,
+                NASVA_SAMPLES,
+                plain.setdefault("training", step),
+            )
+            yield Work(
+                title,
+                "inference",
+                "samples",
+                shape[0],
+                infer,
+                plain=plain.setdefault("inference", infer),
+            )
 
 
 def procx(precision: str, *, small: bool) -> Iterator[Work]:
-    """The network that describes, key-aware attention: training with matching and captions, proposals at rest."""
+    """The network that describes, key-aware attention: training with matching and captions,
+    proposals at rest."""
     for videos in (2,) if small else (8, 64):
         counts = (COUNTS * videos)[:videos]
         made = ProcxTrainer(
-            SMALL_PROCX if small else PROCX, device=current_device().name, words=100 if small else WORDS, counts=counts
+            SMALL_PROCX if small else PROCX,
+            device=current_device().name,
+            words=100 if small else WORDS,
+            counts=counts,
         )
 
         def step(made: ProcxTrainer = made) -> torch.Tensor:
@@ -217,7 +289,13 @@ def procx(precision: str, *, small: bool) -> Iterator[Work]:
 
         title = f"ProcX, batch {videos}"
         yield Work(title, "training", "videos", videos, step, PROCX_VIDEOS)
-        yield Work(title, "inference", "videos", videos, at_rest(made.model, lambda m=made: m.model(m.batch.videos)))
+        yield Work(
+            title,
+            "inference",
+            "videos",
+            videos,
+            at_rest(made.model, lambda m=made: m.model(m.batch.videos)),
+        )
 
 
 def wys2(precision: str, *, small: bool) -> Iterator[Work]:
@@ -227,15 +305,20 @@ def wys2(precision: str, *, small: bool) -> Iterator[Work]:
     for title, count, shape, settings in (
         ("WYS2 detector, features", 16 if small else 512, (3, width), DetectorSettings()),
         (
-            "WYS2 detector, S3D end to end", 2 if small else 16, (2, 64, 64, 3) if small else (16, 224, 224, 3),
+            "WYS2 detector, S3D end to end",
+            2 if small else 16,
+            (2, 64, 64, 3) if small else (16, 224, 224, 3),
             DetectorSettings(video="s3d", text="frozen", score="dot"),
         ),
-    ):  # fmt: skip
+    ):
         rows = [rng.integers(0, 256, shape, dtype=np.uint8) for _ in range(count)]
         if settings.video == "head":
             rows = [row.astype(np.float32) for row in rows]
         texts = rng.standard_normal((count, 1, width)).astype(np.float32)
-        pairs = [ClipTextPair(str(k), row, text) for k, (row, text) in enumerate(zip(rows, texts, strict=True))]
+        pairs = [
+            ClipTextPair(str(k), row, text)
+            for k, (row, text) in enumerate(zip(rows, texts, strict=True))
+        ]
         network, data = Detector(settings).to(device).train(), collate_pairs(pairs).to(device)
 
         def loss(network: Detector = network, data: object = data) -> torch.Tensor:
@@ -245,7 +328,9 @@ def wys2(precision: str, *, small: bool) -> Iterator[Work]:
         infer = at_rest(network, lambda n=network, d=data: n.own_scores(d))
         yield Work(title, "inference", "clips", count, infer)
     videos, segments = (2, 20) if small else (16, 240)  # 240 segments of 2 s: 8 minutes
-    summarizer = Summarizer(SummarizerSettings(video_width=width, text_width=width)).to(device).train()
+    summarizer = (
+        Summarizer(SummarizerSettings(video_width=width, text_width=width)).to(device).train()
+    )
     inputs = [torch.randn(videos, segments, width, device=device) for _ in range(2)]
     pad = torch.zeros(videos, segments, dtype=torch.bool, device=device)
     matters = torch.rand(videos, segments, device=device).round()
@@ -254,13 +339,22 @@ def wys2(precision: str, *, small: bool) -> Iterator[Work]:
         return nn.functional.binary_cross_entropy_with_logits(summarizer(*inputs, pad), matters)
 
     yield Work("summarizer", "training", "videos", videos, step_of(summarizer, entropy, precision))
-    yield Work("summarizer", "inference", "videos", videos, at_rest(summarizer, lambda: summarizer(*inputs, pad)))
+    yield Work(
+        "summarizer",
+        "inference",
+        "videos",
+        videos,
+        at_rest(summarizer, lambda: summarizer(*inputs, pad)),
+    )
 
 
 def works(precision: str, *, small: bool, compiled: bool, only: Sequence[str]) -> Iterator[Work]:
     """Yield what is measured, one after another: the next is made when the last is done with."""
     parts: dict[str, Callable[[], Iterator[Work]]] = {
-        **{name: lambda name=name: recognition(name, small=small) for name in ("whisper-tiny.en", "whisper-base")},
+        **{
+            name: lambda name=name: recognition(name, small=small)
+            for name in ("whisper-tiny.en", "whisper-base")
+        },
         "backbones": lambda: backbones(small=small),
         "nasva": lambda: nasva(precision, small=small, compiled=compiled),
         "procx": lambda: procx(precision, small=small),
@@ -274,7 +368,8 @@ def works(precision: str, *, small: bool, compiled: bool, only: Sequence[str]) -
 
 
 class Operations(TorchDispatchMode):
-    """Counts multiplications and additions of matrix products, convolutions and attention, forward and backward."""
+    """Counts multiplications and additions of matrix products, convolutions and attention, forward
+    and backward."""
 
     total = 0
 
@@ -323,15 +418,23 @@ def measure(work: Work, precision: str, peak: float, budget: float) -> Row:
     taken = seconds_of(work.call, budget)
     tflops = None if told else counter.total / taken / 1e12
     return Row(
-        work.network, work.kind, precision, work.unit, per_second=work.units / taken,
+        work.network,
+        work.kind,
+        precision,
+        work.unit,
+        per_second=work.units / taken,
         peak_mib=torch.cuda.max_memory_allocated() / 2**20 if on_gpu else peak_mib(),
-        tflops=tflops, share_of_peak=None if tflops is None else tflops / peak,
-        hours_of_the_papers_training=None if work.paper is None else work.paper * taken / work.units / 3600,
-    )  # fmt: skip
+        tflops=tflops,
+        share_of_peak=None if tflops is None else tflops / peak,
+        hours_of_the_papers_training=None
+        if work.paper is None
+        else work.paper * taken / work.units / 3600,
+    )
 
 
 def peak_tflops(precision: str, size: int) -> float:
-    """Return the TFLOP/s of a large matrix product, what this device reaches at most; float32 without TF32."""
+    """Return the TFLOP/s of a large matrix product, what this device reaches at most; float32
+    without TF32."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     a = torch.randn(size, size, device=current_device().name, dtype=dtype)
     return 2 * size**3 / min(seconds_of(lambda: a @ a, 0.0) for _ in range(5)) / 1e12
@@ -339,7 +442,11 @@ def peak_tflops(precision: str, size: int) -> float:
 
 def line(row: Row) -> str:
     """Return a row as text."""
-    share = "" if row.share_of_peak is None else f"{row.tflops:8.2f} TFLOP/s {row.share_of_peak:6.1%} of peak"
+    share = (
+        ""
+        if row.share_of_peak is None
+        else f"{row.tflops:8.2f} TFLOP/s {row.share_of_peak:6.1%} of peak"
+    )
     hours = row.hours_of_the_papers_training
     ends = "" if hours is None else f"  the paper's training in {hours:.1f} h"
     speed = f"{row.per_second:11.1f} {row.unit}/s"
@@ -348,13 +455,23 @@ def line(row: Row) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is asked for; return 0."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=3.0, help="measured, a row")
-    parser.add_argument("--only", nargs="*", default=[], help="whisper, backbones, nasva, procx, wys2")
-    parser.add_argument("--compile", action="store_true", help="NaSVA through torch.compile as well")
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="whisper, backbones, nasva, procx, wys2"
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="NaSVA through torch.compile as well"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
-    parser.add_argument("--small", action="store_true", help="tiny networks and batches: whether it runs, not how fast")
+    parser.add_argument(
+        "--small",
+        action="store_true",
+        help="tiny networks and batches: whether it runs, not how fast",
+    )
     given = parser.parse_args(arguments)
     if given.device.startswith("cuda") and not torch.cuda.is_available():
         print("no GPU here: nothing is measured; --device cpu --small goes through the lines")
@@ -364,12 +481,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         set_device(given.device, precision)
         peaks[precision] = peak_tflops(precision, 256 if given.small else 8192)
         for work in works(precision, small=given.small, compiled=given.compile, only=given.only):
-            rows.append(measure(work, precision, peaks[precision], 0.0 if given.small else given.seconds))
+            rows.append(
+                measure(work, precision, peaks[precision], 0.0 if given.small else given.seconds)
+            )
             print(line(rows[-1]), file=sys.stderr if given.json else sys.stdout, flush=True)
     on_gpu = current_device().kind == "cuda"
     name = torch.cuda.get_device_name() if on_gpu else "none (CPU)"
     about = {"device": name, "torch": torch.__version__, "seconds": round(time.monotonic() - began)}
-    text = json.dumps({**about, "peak_tflops": peaks, "rows": [asdict(row) for row in rows]}, indent=2) + "\n"
+    text = (
+        json.dumps({**about, "peak_tflops": peaks, "rows": [asdict(row) for row in rows]}, indent=2)
+        + "\n"
+    )
     if given.json:
         print(text, end="")
     if not given.small:

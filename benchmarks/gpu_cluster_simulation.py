@@ -1,10 +1,12 @@
-"""Event simulation of `stepline curate` on nodes with GPUs that die, or are bought on a spot market.
+"""Event simulation of `stepline curate` on nodes with GPUs that die, or are bought on a spot
+market.
 
-A video goes through hops, runs of stages that do or do not use a GPU, as Ray's groups of actors do. A worker of a GPU
-decodes on a core of its own, then waits for the GPU, which it shares with its neighbours; workers without one do the
-other hops. Results lie in OUT after each hop, so a lost node takes what its workers have in hand alone. A group hands
-on only as much as the next one has room for. On a spot market each zone has a price of its own, a mean-reverting walk;
-the nodes of a zone go with two minutes' notice while it is above the bid.
+A video goes through hops, runs of stages that do or do not use a GPU, as Ray's groups of actors do.
+A worker of a GPU decodes on a core of its own, then waits for the GPU, which it shares with its
+neighbours; workers without one do the other hops. Results lie in OUT after each hop, so a lost node
+takes what its workers have in hand alone. A group hands on only as much as the next one has room
+for. On a spot market each zone has a price of its own, a mean-reverting walk; the nodes of a zone
+go with two minutes' notice while it is above the bid.
 
 V videos, H hops.
 """
@@ -25,7 +27,8 @@ NEVER = math.inf
 
 @dataclass(frozen=True)
 class Hop:
-    """cpu: (V,) seconds on a core; gpu: (V,) seconds on a whole GPU behind them, or None where none is used."""
+    """cpu: (V,) seconds on a core; gpu: (V,) seconds on a whole GPU behind them, or None where none
+    is used."""
 
     name: str
     cpu: Floats
@@ -34,9 +37,11 @@ class Hop:
 
 @dataclass(frozen=True)
 class Market:
-    """usual: price in shares of the fixed one; spread: standard deviation of its log; back: hours to forget a swing.
+    """usual: price in shares of the fixed one; spread: standard deviation of its log; back: hours
+    to forget a swing.
 
-    bid: share of the fixed price above which a zone's nodes go. notice: seconds in which a worker takes nothing new.
+    bid: share of the fixed price above which a zone's nodes go. notice: seconds in which a worker
+    takes nothing new.
     """
 
     zones: int = 4
@@ -52,8 +57,8 @@ class Market:
 class GpuCluster:
     """nodes of `cores` and `gpus`, `sharing` workers a GPU; one core a worker. Times in seconds.
 
-    start: until a worker has its models; loss_every: mean time between a node's own failures; away: until it is back;
-    price: of a node and hour; market: None where nodes are bought at that price.
+    start: until a worker has its models; loss_every: mean time between a node's own failures; away:
+    until it is back; price: of a node and hour; market: None where nodes are bought at that price.
     """
 
     nodes: int = 25
@@ -65,7 +70,8 @@ class GpuCluster:
     away: float = 600.0
     price: float = 1.0
     market: Market | None = None
-    ahead: float = 2.0  # tasks that wait for a GPU worker, of each, above which nothing new is begun
+    # tasks that wait for a GPU worker, of each, above which nothing new is begun
+    ahead: float = 2.0
 
     @property
     def gpu_workers(self) -> int:
@@ -75,8 +81,8 @@ class GpuCluster:
 
 @dataclass(frozen=True)
 class GpuRun:
-    """hours: of the whole; gpu_busy, cpu_busy: shares of the seconds that nodes were there; lost: worker hours that
-    went with nodes; price: of all node hours."""
+    """hours: of the whole; gpu_busy, cpu_busy: shares of the seconds that nodes were there; lost:
+    worker hours that went with nodes; price: of all node hours."""
 
     hours: float
     gpu_busy: float
@@ -113,7 +119,8 @@ class _Simulation:
         self.idle: dict[bool, set[int]] = {True: set(), False: set()}
         self.gpu_free = [0.0] * (cluster.nodes * max(1, cluster.gpus))
         self.up_since: dict[int, float] = {}
-        self.life = [0] * cluster.nodes  # how often a node was lost: what was to befall it then is of no account now
+        # how often a node was lost: what was to befall it then is of no account now
+        self.life = [0] * cluster.nodes
         self.draining: set[int] = set()
         self.priced_out: set[int] = set()  # zones
         self.room = cluster.ahead * sum(self.uses_gpu)
@@ -129,8 +136,13 @@ class _Simulation:
             self._node_back(node, 0)
         if self.cluster.market:
             self._push(self.cluster.market.step, PRICES, 0)
-        act = {TASK_DONE: self._task_done, DECODED: self._decoded, NODE_LOST: self._node_lost,
-               NODE_BACK: self._node_back, PRICES: self._prices}  # fmt: skip
+        act = {
+            TASK_DONE: self._task_done,
+            DECODED: self._decoded,
+            NODE_LOST: self._node_lost,
+            NODE_BACK: self._node_back,
+            PRICES: self._prices,
+        }
         while self.left:
             self.now, kind, _, who, version = heapq.heappop(self.events)
             act[kind](who, version)
@@ -138,9 +150,14 @@ class _Simulation:
             self._pay(node)
         seconds, gpus = self.node_seconds, max(1, self.cluster.gpus)
         return GpuRun(
-            self.now / HOUR, self.gpu_seconds / (seconds * gpus), self.cpu_seconds / (seconds * self.cluster.cores),
-            self.lost / HOUR, self.losses, seconds / HOUR, self.paid,
-        )  # fmt: skip
+            self.now / HOUR,
+            self.gpu_seconds / (seconds * gpus),
+            self.cpu_seconds / (seconds * self.cluster.cores),
+            self.lost / HOUR,
+            self.losses,
+            seconds / HOUR,
+            self.paid,
+        )
 
     def _push(self, at: float, kind: int, who: int, version: int = 0) -> None:
         self.count += 1
@@ -157,7 +174,10 @@ class _Simulation:
         self.idle[kind].add(worker)
 
     def _has_room(self) -> bool:
-        return not self.hops_of[True] or sum(len(self.queues[hop]) for hop in self.hops_of[True]) < self.room
+        return (
+            not self.hops_of[True]
+            or sum(len(self.queues[hop]) for hop in self.hops_of[True]) < self.room
+        )
 
     def _begin(self, worker: int, hop: int, video: int) -> None:
         self.idle[self.uses_gpu[worker]].discard(worker)
@@ -270,11 +290,14 @@ class _Simulation:
         return range(node * self.cluster.cores, (node + 1) * self.cluster.cores)
 
 
-def hops_of(times: Mapping[str, Floats], speeds: Mapping[str, float], decoding: Mapping[str, float]) -> list[Hop]:
+def hops_of(
+    times: Mapping[str, Floats], speeds: Mapping[str, float], decoding: Mapping[str, float]
+) -> list[Hop]:
     """Return the runs of stages that do or do not use a GPU.
 
-    times: (V,) core seconds by stage, in the order of the recipe; speeds: how much faster a GPU does a stage's network,
-    of the stages that use one; decoding: share of such a stage that stays on the core.
+    times: (V,) core seconds by stage, in the order of the recipe; speeds: how much faster a GPU
+    does a stage's network, of the stages that use one; decoding: share of such a stage that stays
+    on the core.
     """
     hops: list[Hop] = []
     for name, seconds in times.items():

@@ -2,11 +2,12 @@
 
     python benchmarks/grounding.py --cache DIR --seeds 200 230
 
-The script's own steps are grounded from where they are really spoken: the grounding is measured alone, without the
-recogniser and the writer. R@1: the likeliest second lies inside a true span of a shown step; far: those shown at
-least 5 s away from where they are said; AUC: P(shown) of shown against said-only steps; accuracy: the verdict shown or
-said is right. Differences are paired by step; intervals are bootstrapped over videos. Videos are drawn at 4 frames a
-second, the rate at which the pipeline looks.
+The script's own steps are grounded from where they are really spoken: the grounding is measured
+alone, without the recogniser and the writer. R@1: the likeliest second lies inside a true span of a
+shown step; far: those shown at least 5 s away from where they are said; AUC: P(shown) of shown
+against said-only steps; accuracy: the verdict shown or said is right. Differences are paired by
+step; intervals are bootstrapped over videos. Videos are drawn at 4 frames a second, the rate at
+which the pipeline looks.
 """
 
 import argparse
@@ -19,7 +20,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from research.drawn_videos import RenderSettings, Script, make_script, read_script, render, true_record, write_script
+from research.drawn_videos import (
+    RenderSettings,
+    Script,
+    make_script,
+    read_script,
+    render,
+    true_record,
+    write_script,
+)
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.records import FeatureSequence, Span, Step, Transcript
@@ -60,7 +69,9 @@ def rendered(seed: int, cache: Path) -> tuple[Path, Script]:
     video, beside = cache / f"world_{seed:05d}.mp4", cache / f"world_{seed:05d}.json"
     if not beside.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        write_script(render(make_script(seed), video, RenderSettings(frame_rate=LOOKS, threads=1)), beside)
+        write_script(
+            render(make_script(seed), video, RenderSettings(frame_rate=LOOKS, threads=1)), beside
+        )
     return video, read_script(beside)
 
 
@@ -73,7 +84,14 @@ def seen(video: Path, texts: Sequence[str]) -> Seen:
         features, activity = look(video)
         cuts_ = np.array(activity.cuts)
         peaks, looks = activity.peaks, activity.looks
-        np.savez(store, features=features.values, motion=activity.motion, cuts=cuts_, peaks=peaks, looks=looks)
+        np.savez(
+            store,
+            features=features.values,
+            motion=activity.motion,
+            cuts=cuts_,
+            peaks=peaks,
+            looks=looks,
+        )
     with np.load(store) as saved:
         features = FeatureSequence(saved["features"], 1.0, "conse")
         cuts = tuple(float(cut) for cut in saved["cuts"])
@@ -100,10 +118,15 @@ METHODS = ("speech alone", "speech and pictures")
 def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -> list[Item]:
     """Return what both methods say of each true step of one video."""
     record = true_record(script)
-    steps = [step.model_copy(update={"spans": (), "at": None, "status": None}) for step in record.reference]
+    steps = [
+        step.model_copy(update={"spans": (), "at": None, "status": None})
+        for step in record.reference
+    ]
     transcript = record.transcript or Transcript()
     wording = [float(p) for p in predict_visibility(pictures.vectors)]
-    alone = ground(steps, duration=script.duration, transcript=transcript, visible=wording, settings=settings)
+    alone = ground(
+        steps, duration=script.duration, transcript=transcript, visible=wording, settings=settings
+    )
     fused = ground(
         steps,
         duration=script.duration,
@@ -139,7 +162,9 @@ def away(step: Step) -> float:
 def auc(score: Array, shown: Array) -> float:
     ranks, positive = rankdata(score), shown.sum()
     negative = len(shown) - positive
-    return float((ranks[shown > 0].sum() - positive * (positive + 1) / 2) / max(1, positive * negative))
+    return float(
+        (ranks[shown > 0].sum() - positive * (positive + 1) / 2) / max(1, positive * negative)
+    )
 
 
 def summary(rows: Sequence[Item]) -> dict[str, list[float]]:
@@ -148,7 +173,9 @@ def summary(rows: Sequence[Item]) -> dict[str, list[float]]:
     near = [r for r in shown if not r.far]
     out: dict[str, list[float]] = {}
     for name, part in (("R@1", shown), ("R@1 near", near), ("R@1 far", far)):
-        out[name] = [float(np.mean([r.hit[m] for r in part])) if part else float("nan") for m in (0, 1)]
+        out[name] = [
+            float(np.mean([r.hit[m] for r in part])) if part else float("nan") for m in (0, 1)
+        ]
     truth_ = np.array([r.shown for r in rows], dtype=float)
     out["AUC"] = [auc(np.array([r.score[m] for r in rows]), truth_) for m in (0, 1)]
     out["accuracy"] = [float(np.mean([r.said_shown[m] == r.shown for r in rows])) for m in (0, 1)]
@@ -156,29 +183,43 @@ def summary(rows: Sequence[Item]) -> dict[str, list[float]]:
 
 
 def with_intervals(rows: Sequence[Item]) -> dict[str, list[list[float]]]:
-    """Return, a figure, [value, low, high] of speech alone, of both, and of the difference; bootstrap over videos."""
+    """Return, a figure, [value, low, high] of speech alone, of both, and of the difference;
+    bootstrap over videos."""
     videos = sorted({r.video for r in rows})
     by_video = {v: [r for r in rows if r.video == v] for v in videos}
     rng = np.random.default_rng(0)
-    draws = [summary([r for v in rng.choice(videos, len(videos)) for r in by_video[v]]) for _ in range(DRAWS)]
+    draws = [
+        summary([r for v in rng.choice(videos, len(videos)) for r in by_video[v]])
+        for _ in range(DRAWS)
+    ]
     table = {}
     for name, values in summary(rows).items():
         spread = np.nanpercentile([draw[name] for draw in draws], [2.5, 97.5], axis=0)  # (2, 3)
-        table[name] = [[round(float(x), 4) for x in (v, *spread[:, n])] for n, v in enumerate(values)]
+        table[name] = [
+            [round(float(x), 4) for x in (v, *spread[:, n])] for n, v in enumerate(values)
+        ]
     return table
 
 
 def markdown(table: dict[str, list[list[float]]]) -> str:
     lines = ["| | " + " | ".join((*METHODS, "difference")) + " |", "|---|---|---|---|"]
     for name, cells in table.items():
-        lines.append(f"| {name} | " + " | ".join(f"{v:.3f} [{low:.3f}, {high:.3f}]" for v, low, high in cells) + " |")
+        lines.append(
+            f"| {name} | "
+            + " | ".join(f"{v:.3f} [{low:.3f}, {high:.3f}]" for v, low, high in cells)
+            + " |"
+        )
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cache", type=Path, required=True, help="folder of rendered videos, filled as needed")
-    parser.add_argument("--seeds", type=int, nargs=2, default=(200, 230), help="first seed, and one past the last")
+    parser.add_argument(
+        "--cache", type=Path, required=True, help="folder of rendered videos, filled as needed"
+    )
+    parser.add_argument(
+        "--seeds", type=int, nargs=2, default=(200, 230), help="first seed, and one past the last"
+    )
     parser.add_argument("--name", default="grounding", help="of the result file")
     parser.add_argument("--no-wording", action="store_true", help="leave P(shown | wording) out")
     args = parser.parse_args()
@@ -188,7 +229,11 @@ def main() -> None:
         video, script = rendered(seed, args.cache)
         rows += items(seed, script, seen(video, [step.text for step in script.steps]), settings)
     table = with_intervals(rows)
-    counts = {"videos": len({r.video for r in rows}), "steps": len(rows), "shown": sum(r.shown for r in rows)}
+    counts = {
+        "videos": len({r.video for r in rows}),
+        "steps": len(rows),
+        "shown": sum(r.shown for r in rows),
+    }
     counts["far"] = sum(r.far for r in rows)
     RESULTS.mkdir(exist_ok=True)
     result = {"seeds": list(args.seeds), "counts": counts, "table": table}

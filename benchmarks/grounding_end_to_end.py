@@ -1,12 +1,13 @@
-"""Measures the whole job on drawn videos: recogniser, extractive writer and grounding, against the script's truth.
+"""Measures the whole job on drawn videos: recogniser, extractive writer and grounding, against the
+script's truth.
 
     python benchmarks/grounding.py --cache DIR --seeds 200 230          (draws the videos)
     stepline steps DIR/*.mp4 --out OUT --format json
     python benchmarks/grounding_end_to_end.py --cache DIR --out OUT --seeds 200 230
 
-A true step's partner is the written step that is spoken mostly within the same words and shares most words with it; a
-true step without one counts as missed and as not shown. Figures as in `grounding.py`; `at` of a step that is called
-"said" is none, a miss.
+A true step's partner is the written step that is spoken mostly within the same words and shares
+most words with it; a true step without one counts as missed and as not shown. Figures as in
+`grounding.py`; `at` of a step that is called "said" is none, a miss.
 """
 
 import argparse
@@ -35,7 +36,9 @@ def partner(steps: Sequence[Step], true: Step) -> int | None:
 
 def items(seed: int, found: Record, true: Record) -> list[Item]:
     """Return what speech alone and the whole job say of each true step."""
-    bare = [step.model_copy(update={"spans": (), "at": None, "status": None}) for step in found.steps]
+    bare = [
+        step.model_copy(update={"spans": (), "at": None, "status": None}) for step in found.steps
+    ]
     alone = ground(bare, duration=found.video.duration or 0.0, transcript=found.transcript)
     rows = []
     for step in true.reference:
@@ -46,7 +49,10 @@ def items(seed: int, found: Record, true: Record) -> list[Item]:
                 video=seed,
                 shown=bool(step.spans),
                 far=bool(step.spans) and away(step) >= FAR,
-                hit=tuple(any(s.at is not None and s.at in span for span in step.spans) for s in pair) or (False,) * 2,
+                hit=tuple(
+                    any(s.at is not None and s.at in span for span in step.spans) for s in pair
+                )
+                or (False,) * 2,
                 score=tuple(float(s.score or 0.0) for s in pair) or (0.0, 0.0),
                 said_shown=tuple(s.status == "shown" for s in pair) or (False,) * 2,
             )
@@ -56,9 +62,15 @@ def items(seed: int, found: Record, true: Record) -> list[Item]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cache", type=Path, required=True, help="folder of drawn videos and their scripts")
-    parser.add_argument("--out", type=Path, required=True, help="folder that `stepline steps` wrote")
-    parser.add_argument("--seeds", type=int, nargs=2, default=(200, 230), help="first seed, and one past the last")
+    parser.add_argument(
+        "--cache", type=Path, required=True, help="folder of drawn videos and their scripts"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder that `stepline steps` wrote"
+    )
+    parser.add_argument(
+        "--seeds", type=int, nargs=2, default=(200, 230), help="first seed, and one past the last"
+    )
     args = parser.parse_args()
     rows: list[Item] = []
     written, true_steps = 0, 0

@@ -2,10 +2,11 @@
 
     python benchmarks/judge_clips.py --out DIR
 
-Truth, for the clip that a person marked (steps_seen.json): a sentence spoken mostly within a marked step's spoken span
-is shown when the picture shows the step for half a second or more of the sentence's clip (3 s at least), else not;
-sentences of no marked step are chat, and count as not shown. The other English clips have no marks: their numbers are
-listed, not scored. One video: a check, not a measurement.
+Truth, for the clip that a person marked (steps_seen.json): a sentence spoken mostly within a marked
+step's spoken span is shown when the picture shows the step for half a second or more of the
+sentence's clip (3 s at least), else not; sentences of no marked step are chat, and count as not
+shown. The other English clips have no marks: their numbers are listed, not scored. One video: a
+check, not a measurement.
 """
 
 import argparse
@@ -32,14 +33,23 @@ OVERLAP = 0.5  # s of the clip that must show the step, as in fit_judge.py
 
 
 def marked_as(sentence: Sentence, marked: list[dict[str, Any]]) -> tuple[bool, bool]:
-    """Return whether a sentence tells a marked step, and whether the picture shows it while it is said."""
-    steps = [one for one in marked if Span(*one["spoken"]).overlap(sentence.span) > sentence.span.duration / 2]
+    """Return whether a sentence tells a marked step, and whether the picture shows it while it is
+    said."""
+    steps = [
+        one
+        for one in marked
+        if Span(*one["spoken"]).overlap(sentence.span) > sentence.span.duration / 2
+    ]
     clip = judged_span(sentence.span)
-    return bool(steps), any(Span(*span).overlap(clip) >= OVERLAP for one in steps for span in one["shown"])
+    return bool(steps), any(
+        Span(*span).overlap(clip) >= OVERLAP for one in steps for span in one["shown"]
+    )
 
 
 def judged(stem: str, out: Path) -> Record:
-    return run_video(Request(CLIPS / f"{stem}.mp4", stem), StepsSettings(), OutputOptions(out, ("json",))).record
+    return run_video(
+        Request(CLIPS / f"{stem}.mp4", stem), StepsSettings(), OutputOptions(out, ("json",))
+    ).record
 
 
 def rows(record: Record, marked: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
@@ -66,12 +76,16 @@ def scores(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the records, reused when run again")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder of the records, reused when run again"
+    )
     out = parser.parse_args().out
     marked = json.loads((CLIPS / "steps_seen.json").read_text())[f"{MARKED}.mp4"]["steps"]
     found = rows(judged(MARKED, out), marked)
     told = [row for row in found if row["told"]]
-    report: dict[str, Any] = {MARKED: {"all": scores(found), "of marked steps": scores(told), "sentences": found}}
+    report: dict[str, Any] = {
+        MARKED: {"all": scores(found), "of marked steps": scores(told), "sentences": found}
+    }
     for stem in UNMARKED:
         report[stem] = {"sentences": rows(judged(stem, out), None)}
     write_atomic(RESULT, json.dumps(report, indent=1) + "\n")

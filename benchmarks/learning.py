@@ -1,8 +1,9 @@
-"""What corrections of some real clips do for the others: python benchmarks/learning.py CLIPS --cache DIR [--splits 10]
+"""What corrections of some real clips do for the others: python benchmarks/learning.py CLIPS
+--cache DIR [--splits 10]
 
-CLIPS, DIR as for real_clips.py. The labels stand for a careful person: each written step that tells a labelled one gets
-its verdict and, where it is shown, its seconds; what tells none is deleted, and what is missing is added. `stepline
-learn`'s refit learns from such corrections and is measured
+CLIPS, DIR as for real_clips.py. The labels stand for a careful person: each written step that tells
+a labelled one gets its verdict and, where it is shown, its seconds; what tells none is deleted, and
+what is missing is added. `stepline learn`'s refit learns from such corrections and is measured
 
     all        on all clips, each maker (first word of the file's name) held out in turn, as the command measures it
     splits     by ten corrected clips of several makers, on the clips of the other makers, drawn anew `--splits` times:
@@ -40,7 +41,9 @@ def correction(record: Record, truth: dict[str, Any]) -> Correction:
         if label is None:
             edits.append(DeleteEdit(do="delete", step=step.id))
         elif label.get("shown"):
-            edits.append(ChangeEdit(do="change", step=step.id, span=_nearest(label, step), status="shown"))
+            edits.append(
+                ChangeEdit(do="change", step=step.id, span=_nearest(label, step), status="shown")
+            )
         else:
             edits.append(ChangeEdit(do="change", step=step.id, status="said"))
     found = [id(label) for label in pairs.values()]
@@ -48,17 +51,24 @@ def correction(record: Record, truth: dict[str, Any]) -> Correction:
         if id(label) not in found and label.get("kind") != "tip":
             span = Span(*map(float, label["shown"][0])) if label.get("shown") else None
             edits.append(AddEdit(do="add", id=f"added {number}", text=label["text"], span=span))
-    return Correction(id="labels", video=record.id, by="labels", when=0.0, base=0, edits=tuple(edits))
+    return Correction(
+        id="labels", video=record.id, by="labels", when=0.0, base=0, edits=tuple(edits)
+    )
 
 
 def _nearest(label: dict[str, Any], step: Step) -> Span:
-    """Return the labelled span that the step's own overlaps most, else the one nearest to its words."""
+    """Return the labelled span that the step's own overlaps most, else the one nearest to its
+    words."""
     spans = [Span(*map(float, pair)) for pair in label["shown"]]
     said = step.said.center if step.said else 0.0
-    return max(spans, key=lambda span: (step.spans[0].iou(span) if step.spans else 0.0, -span.gap(said)))
+    return max(
+        spans, key=lambda span: (step.spans[0].iou(span) if step.spans else 0.0, -span.gap(said))
+    )
 
 
-def split(videos: Sequence[CorrectedVideo], seed: int) -> tuple[list[CorrectedVideo], list[CorrectedVideo]]:
+def split(
+    videos: Sequence[CorrectedVideo], seed: int
+) -> tuple[list[CorrectedVideo], list[CorrectedVideo]]:
     """Return ten clips of whole makers, drawn at random, and the clips of the others."""
     makers = sorted({video.source for video in videos})
     chosen: list[CorrectedVideo] = []
@@ -71,19 +81,29 @@ def split(videos: Sequence[CorrectedVideo], seed: int) -> tuple[list[CorrectedVi
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("clips", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--splits", type=int, default=10)
     args = parser.parse_args()
     labels = json.loads((args.clips / "labels.json").read_text())
-    truths = {name: truth for name, truth in labels.items() if any(step.get("spoken") for step in truth["steps"])}
+    truths = {
+        name: truth
+        for name, truth in labels.items()
+        if any(step.get("spoken") for step in truth["steps"])
+    }
     known = records(args.clips, list(truths), args.cache)
     videos = []
     for name, truth in truths.items():
         if known[name].steps:
             left = corrected(known[name], [correction(known[name], truth)]).record
-            videos.append(CorrectedVideo(known[name], left, pictures(args.clips / name, args.cache), maker(name)))
+            videos.append(
+                CorrectedVideo(
+                    known[name], left, pictures(args.clips / name, args.cache), maker(name)
+                )
+            )
     result = refit(videos)
     print(report(result), flush=True)
     rows = []
@@ -100,11 +120,24 @@ def main() -> None:
         tree["judge"] = dict(learnt.settings.get("judge", {}))
         figures = held_out_figures(held, StepsSettings(), validate(StepsSettings, tree))
         accepted = [part for part in learnt.figures if part not in learnt.refusals]
-        rows.append({"seed": seed, "corrected": len(chosen), "held out": len(held), "accepted": accepted,
-                     "figures": {part: [asdict(row) for row in of] for part, of in figures.items()}})  # fmt: skip
+        rows.append(
+            {
+                "seed": seed,
+                "corrected": len(chosen),
+                "held out": len(held),
+                "accepted": accepted,
+                "figures": {part: [asdict(row) for row in of] for part, of in figures.items()},
+            }
+        )
         for part, of in figures.items():
             for row in of:
-                cells = [str(seed), str(len(chosen)), str(learnt.sources), str(part in accepted), row.name]
+                cells = [
+                    str(seed),
+                    str(len(chosen)),
+                    str(learnt.sources),
+                    str(part in accepted),
+                    row.name,
+                ]
                 cells += [
                     f"{row.before:.3f}",
                     f"{row.after:.3f}",
@@ -112,7 +145,12 @@ def main() -> None:
                 ]
                 print(f"| {' | '.join(cells)} |", flush=True)
     figures = {part: [asdict(row) for row in of] for part, of in result.figures.items()}
-    out = {"clips": len(videos), "figures": figures, "refusals": dict(result.refusals), "splits": rows}
+    out = {
+        "clips": len(videos),
+        "figures": figures,
+        "refusals": dict(result.refusals),
+        "splits": rows,
+    }
     (RESULTS / "learning.json").write_text(json.dumps(out, indent=1) + "\n")
 
 

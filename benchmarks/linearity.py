@@ -1,7 +1,8 @@
-"""What each input costs at 1x, 10x and 100x of its size: CPU seconds and peak memory, a process each.
+"""What each input costs at 1x, 10x and 100x of its size: CPU seconds and peak memory, a process
+each.
 
-`python benchmarks/linearity.py [--most 100] [INPUT ...]` prints a table; linear is a step of 10 in both, less what a
-start costs. Inputs: captions, late-captions, one-cue, texts, silence.
+`python benchmarks/linearity.py [--most 100] [INPUT ...]` prints a table; linear is a step of 10 in
+both, less what a start costs. Inputs: captions, late-captions, one-cue, texts, silence.
 """
 
 import argparse
@@ -68,7 +69,8 @@ def one_cue(folder: Path, size: int) -> None:
 
 
 def texts(folder: Path, size: int) -> None:
-    """Look for `size` * 100 lines in the demo and write the usual outputs, as `stepline steps --texts` does."""
+    """Look for `size` * 100 lines in the demo and write the usual outputs, as `stepline steps
+    --texts` does."""
     from stepline.cli.steps import USUAL
     from stepline.pipeline.batch import OutputOptions, run_video
     from stepline.pipeline.request import Request, StepsSettings
@@ -77,7 +79,9 @@ def texts(folder: Path, size: int) -> None:
     (folder / "c.srt").write_text(captions(20))
     lines = tuple(f"{STEPS[i % 5]} {i}" for i in range(size * 100))
     output = OutputOptions(folder / "out", USUAL, force=True)
-    run_video(Request(DEMO, "demo", folder / "c.srt", lines), load_settings(StepsSettings, None), output)
+    run_video(
+        Request(DEMO, "demo", folder / "c.srt", lines), load_settings(StepsSettings, None), output
+    )
 
 
 def silence(_: Path, size: int) -> None:
@@ -87,16 +91,27 @@ def silence(_: Path, size: int) -> None:
     from stepline.asr import transcribe
     from stepline.media import AudioBlock
 
-    transcribe(AudioBlock(float(second), np.zeros(16_000, np.float32)) for second in range(size * 216))
+    transcribe(
+        AudioBlock(float(second), np.zeros(16_000, np.float32)) for second in range(size * 216)
+    )
 
 
-INPUTS = {"captions": read, "late-captions": late, "one-cue": one_cue, "texts": texts, "silence": silence}
+INPUTS = {
+    "captions": read,
+    "late-captions": late,
+    "one-cue": one_cue,
+    "texts": texts,
+    "silence": silence,
+}
 
 
 def measure(name: str, size: int) -> tuple[float, float]:
     """Return CPU seconds and peak MiB of one input at one size, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, __file__, "--one", name, str(size)], check=True, capture_output=True, text=True
+        [sys.executable, __file__, "--one", name, str(size)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     seconds, peak = done.stdout.split()[-2:]
     return float(seconds), float(peak)
@@ -114,10 +129,14 @@ def main() -> None:
             INPUTS[given.one[0]](Path(folder), 1)  # models and libraries are loaded by the first
             began = time.process_time()
             INPUTS[given.one[0]](Path(folder), int(given.one[1]))
-        print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        print(
+            time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        )
         return
     sizes = [size for size in (1, 10, 100) if size <= given.most]
-    print(f"| input | {' | '.join(f'{size}x: CPU s, MiB' for size in sizes)} |\n|---|{'---|' * len(sizes)}")
+    print(
+        f"| input | {' | '.join(f'{size}x: CPU s, MiB' for size in sizes)} |\n|---|{'---|' * len(sizes)}"
+    )
     for name in given.names:
         cells = [measure(name, size) for size in sizes]
         print(f"| {name} | {' | '.join(f'{s:.1f}, {m:.0f}' for s, m in cells)} |", flush=True)

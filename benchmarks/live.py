@@ -1,16 +1,20 @@
-"""A live run beside the clock: python benchmarks/live.py CLIPS --cache DIR [--only NAME ...] [--hours H | --kill]
+"""A live run beside the clock: python benchmarks/live.py CLIPS --cache DIR [--only NAME ...]
+[--hours H | --kill]
 
-CLIPS and DIR are those of real_clips.py (labels.json; a record of each clip by the main job). Each clip is replayed as
-a run at its own pace on two cores of its own would go: pictures are looked at on one clock, sound is heard, written and
-grounded on another; whatever comes while a clock is busy waits, and each piece of work takes the CPU seconds that it
-took here. So a busy machine does not change the result, but for its caches. "behind": from the end of a word, or of the
-words that tell a step, to when it is told. CPU: of both cores together, decoding among it. Words: of the main job's
-transcript, how many are heard live, and how many live ones it does not have. Against the labels: as in real_clips.py.
+CLIPS and DIR are those of real_clips.py (labels.json; a record of each clip by the main job). Each
+clip is replayed as a run at its own pace on two cores of its own would go: pictures are looked at
+on one clock, sound is heard, written and grounded on another; whatever comes while a clock is busy
+waits, and each piece of work takes the CPU seconds that it took here. So a busy machine does not
+change the result, but for its caches. "behind": from the end of a word, or of the words that tell a
+step, to when it is told. CPU: of both cores together, decoding among it. Words: of the main job's
+transcript, how many are heard live, and how many live ones it does not have. Against the labels: as
+in real_clips.py.
 
---hours H plays the first clip again and again without a break, as fast as the machine goes, and shows how the memory
-grows: its real sound and pictures, the words of the main job's transcript in the place of a recogniser, the rows of
-pictures kept from the first round; voice detection, motion, writing and grounding are done anew, every ten seconds.
---kill kills a real run over the first clip by its clock, and shows when the next one goes on.
+--hours H plays the first clip again and again without a break, as fast as the machine goes, and
+shows how the memory grows: its real sound and pictures, the words of the main job's transcript in
+the place of a recogniser, the rows of pictures kept from the first round; voice detection, motion,
+writing and grounding are done anew, every ten seconds. --kill kills a real run over the first clip
+by its clock, and shows when the next one goes on.
 """
 
 import argparse
@@ -49,7 +53,8 @@ BURST = 10  # s of sound that --hours takes at once, as a session does that was 
 
 @dataclass
 class Clock:
-    """A source whose clock goes on by the work that is done. free: second from which each core has nothing to do."""
+    """A source whose clock goes on by the work that is done. free: second from which each core has
+    nothing to do."""
 
     free: float = 0.0
     begun: float = field(default_factory=time.process_time)
@@ -98,11 +103,16 @@ class Replay:
     length: float
 
 
-def items(clip: Path, settings: StepsSettings, rate: float) -> Iterator[tuple[float, Frame | AudioBlock]]:
+def items(
+    clip: Path, settings: StepsSettings, rate: float
+) -> Iterator[tuple[float, Frame | AudioBlock]]:
     """Yield what a clip holds with the second at which it is there."""
     reader = MediaReader(clip, frame_rate=rate, frame_size=settings.vision.frame_size, sound=True)
     for item in reader:
-        yield (item.time if isinstance(item, Frame) else item.start + len(item.samples) / 16_000), item
+        yield (
+            (item.time if isinstance(item, Frame) else item.start + len(item.samples) / 16_000),
+            item,
+        )
 
 
 def replay(clip: Path, settings: StepsSettings, folder: Path, lag: float) -> Replay:
@@ -110,9 +120,15 @@ def replay(clip: Path, settings: StepsSettings, folder: Path, lag: float) -> Rep
     told: list[LiveEvent] = []
     backbone = load_backbone(settings.vision)
     session = Timed(
-        clip.stem, settings, LiveLog(folder / f"{clip.stem}.jsonl"), told.append, LiveOptions(lag), backbone,
-        vtt=GrowingVtt(folder / f"{clip.stem}.vtt"), rows=folder / f"{clip.stem}.rows",
-    )  # fmt: skip
+        clip.stem,
+        settings,
+        LiveLog(folder / f"{clip.stem}.jsonl"),
+        told.append,
+        LiveOptions(lag),
+        backbone,
+        vtt=GrowingVtt(folder / f"{clip.stem}.vtt"),
+        rows=folder / f"{clip.stem}.rows",
+    )
     session.warm_up()
     hearing, looking = Clock(), Clock()
     session.sources = (hearing,)  # type: ignore[assignment]
@@ -137,18 +153,30 @@ def replay(clip: Path, settings: StepsSettings, folder: Path, lag: float) -> Rep
     hearing.done()
     cpu = time.process_time() - begun
     steps = tuple(each.step for each in session.log.steps.values() if not each.withdrawn)
-    record = Record(id=clip.stem, video=Video(id=clip.stem, duration=hearing.end),
-                    transcript=session.log.transcript, steps=steps)  # fmt: skip
+    record = Record(
+        id=clip.stem,
+        video=Video(id=clip.stem, duration=hearing.end),
+        transcript=session.log.transcript,
+        steps=steps,
+    )
     return Replay(
         record,
         [now - end for end, now in session.words],
-        [event.at - event.said.end for event in told if event.event == "step_said" and event.said is not None],
+        [
+            event.at - event.said.end
+            for event in told
+            if event.event == "step_said" and event.said is not None
+        ],
         [
             event.at - session.log.sentences[max(event.sources)].span.end
             for event in told
             if event.event == "step_said" and event.sources
         ],
-        [event.at - event.second for event in told if event.event == "step_shown" and event.second is not None],
+        [
+            event.at - event.second
+            for event in told
+            if event.event == "step_shown" and event.second is not None
+        ],
         sum(event.event == "revised" for event in told),
         cpu,
         hearing.end,
@@ -171,16 +199,27 @@ def compare(clips: Path, cache: Path, names: list[str], lag: float) -> None:
     settings, rows = StepsSettings(), []
     totals: dict[str, Counter[str]] = {"live": Counter(), "main job": Counter()}
     whole = records(clips, [f"{name}.mp4" for name in names], cache)
-    print("clip, s | words behind, s | steps behind; their sentences | CPU | main job's words heard, others | revised")
+    print(
+        "clip, s | words behind, s | steps behind; their sentences | CPU | main job's words heard, others | revised"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             live = replay(clips / f"{name}.mp4", settings, Path(folder), lag)
             own, other = words_of(live.record), words_of(whole[f"{name}.mp4"])
-            same = sum(b.size for b in difflib.SequenceMatcher(None, other, own, autojunk=False).get_matching_blocks())
-            behind = f"{quantiles(live.words)} | {quantiles(live.steps)}; {quantiles(live.sentences)}"
-            print(f"{name}, {live.length:.0f} | {behind} | "
-                  f"{live.cpu / live.length / CORES:.2f} | {same} of {len(other)}, {len(own) - same} | {live.revised}",
-                  flush=True)  # fmt: skip
+            same = sum(
+                b.size
+                for b in difflib.SequenceMatcher(
+                    None, other, own, autojunk=False
+                ).get_matching_blocks()
+            )
+            behind = (
+                f"{quantiles(live.words)} | {quantiles(live.steps)}; {quantiles(live.sentences)}"
+            )
+            print(
+                f"{name}, {live.length:.0f} | {behind} | "
+                f"{live.cpu / live.length / CORES:.2f} | {same} of {len(other)}, {len(own) - same} | {live.revised}",
+                flush=True,
+            )
             totals["live"] += Counter(counts(truths[f"{name}.mp4"], live.record))
             totals["main job"] += Counter(counts(truths[f"{name}.mp4"], whole[f"{name}.mp4"]))
             rows.append((live, same, len(other), len(own)))
@@ -191,10 +230,16 @@ def compare(clips: Path, cache: Path, names: list[str], lag: float) -> None:
         "seconds": round(length),
         "words behind, median / 95 %": quantiles([x for live in lives for x in live.words]),
         "steps behind, median / 95 %": quantiles([x for live in lives for x in live.steps]),
-        "steps behind their sentence, median / 95 %": quantiles([x for live in lives for x in live.sentences]),
+        "steps behind their sentence, median / 95 %": quantiles(
+            [x for live in lives for x in live.sentences]
+        ),
         "shown behind, median / 95 %": quantiles([x for live in lives for x in live.shown]),
         "CPU of two cores": round(sum(live.cpu for live in lives) / length / CORES, 3),
-        "words": [sum(row[1] for row in rows), sum(row[2] for row in rows), sum(row[3] for row in rows)],
+        "words": [
+            sum(row[1] for row in rows),
+            sum(row[2] for row in rows),
+            sum(row[3] for row in rows),
+        ],
         "steps told": sum(len(live.steps) for live in lives),
         "revised": sum(live.revised for live in lives),
         **{name: dict(total) for name, total in totals.items()},
@@ -219,17 +264,22 @@ class KnownPictures:
 
 
 def words_of_loop(words: Sequence[Word], length: float) -> Read:
-    """Return a recogniser that hears the words of a clip that is played again and again, each round for `length` s."""
+    """Return a recogniser that hears the words of a clip that is played again and again, each round
+    for `length` s."""
 
     def read(window: AudioWindow) -> WindowTranscript:
         rounds = range(int(window.start // length), int(window.end // length) + 1)
         heard = [
-            word.model_copy(update={"span": Span(word.span.start + n * length, word.span.end + n * length)})
+            word.model_copy(
+                update={"span": Span(word.span.start + n * length, word.span.end + n * length)}
+            )
             for n in rounds
             for word in words
-            if word.span is not None and word.span.end <= length
-            and word.span.start + n * length >= window.start - 0.1 and word.span.end + n * length <= window.end
-        ]  # fmt: skip
+            if word.span is not None
+            and word.span.end <= length
+            and word.span.start + n * length >= window.start - 0.1
+            and word.span.end + n * length <= window.end
+        ]
         return WindowTranscript(tuple(heard), "en", -0.2)
 
     return read
@@ -243,15 +293,23 @@ def loop(clip: Path, cache: Path, hours: float) -> None:
     held = [(second, item) for second, item in held if second <= length]
     record = records(clip.parent, [clip.name], cache)[clip.name]
     words = [
-        word.model_copy(update={"text": f" {word.text}"}) for sentence in record.sentences for word in sentence.words
+        word.model_copy(update={"text": f" {word.text}"})
+        for sentence in record.sentences
+        for word in sentence.words
     ]
     rounds, rows = math.ceil(hours * 3600 / length), []
     with tempfile.TemporaryDirectory() as folder:
         session = LiveSession(
-            clip.stem, settings, LiveLog(Path(folder) / "v.jsonl"), lambda _: None, LiveOptions(),
-            KnownPictures(load_backbone(settings.vision)), read=words_of_loop(words, length),
-            vtt=GrowingVtt(Path(folder) / "v.vtt"), rows=Path(folder) / "v.rows",
-        )  # fmt: skip
+            clip.stem,
+            settings,
+            LiveLog(Path(folder) / "v.jsonl"),
+            lambda _: None,
+            LiveOptions(),
+            KnownPictures(load_backbone(settings.vision)),
+            read=words_of_loop(words, length),
+            vtt=GrowingVtt(Path(folder) / "v.vtt"),
+            rows=Path(folder) / "v.rows",
+        )
         session.warm_up()
         clock = Clock()
         session.sources = (clock,)  # type: ignore[assignment]
@@ -275,9 +333,14 @@ def loop(clip: Path, cache: Path, hours: float) -> None:
                 gc.collect()
                 trim_memory()
                 trimmed = psutil.Process().memory_info().rss / 2**20
-                row = {"hours": round((number + 1) * length / 3600, 3), "MiB": round(as_it_is, 1),
-                       "MiB after malloc_trim": round(trimmed, 1), "steps": len(session.log.steps),
-                       "sentences": len(session.log.sentences), "CPU s a second": round(spent, 3)}  # fmt: skip
+                row = {
+                    "hours": round((number + 1) * length / 3600, 3),
+                    "MiB": round(as_it_is, 1),
+                    "MiB after malloc_trim": round(trimmed, 1),
+                    "steps": len(session.log.steps),
+                    "sentences": len(session.log.sentences),
+                    "CPU s a second": round(spent, 3),
+                }
                 rows.append(row)
                 print(json.dumps(row), flush=True)
                 (RESULTS / "live_memory.json").write_text(
@@ -286,9 +349,20 @@ def loop(clip: Path, cache: Path, hours: float) -> None:
 
 
 def killed(clip: Path, backbone: str) -> None:
-    """Kill a run over a clip when its first step is told, begin it again, and print when it goes on."""
+    """Kill a run over a clip when its first step is told, begin it again, and print when it goes
+    on."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "stepline", "live", str(clip), "--out", folder, "--backbone", backbone]
+        command = [
+            sys.executable,
+            "-m",
+            "stepline",
+            "live",
+            str(clip),
+            "--out",
+            folder,
+            "--backbone",
+            backbone,
+        ]
         first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert first.stdout is not None
         next(event for event in map(json.loads, first.stdout) if event["event"] == "step_said")
@@ -304,12 +378,16 @@ def killed(clip: Path, backbone: str) -> None:
         second.kill()
         second.wait()
     assert went_on["number"] == last["number"] + 1
-    print(f"{clip.name}, {backbone}: the next event {spent:.1f} s after the restart, {times.user + times.system:.1f} "
-          f"CPU s; it was told at second {went_on['at']:.1f}, the last one before at {last['at']:.1f}")  # fmt: skip
+    print(
+        f"{clip.name}, {backbone}: the next event {spent:.1f} s after the restart, {times.user + times.system:.1f} "
+        f"CPU s; it was told at second {went_on['at']:.1f}, the last one before at {last['at']:.1f}"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("clips", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--only", nargs="*")
@@ -318,7 +396,11 @@ def main() -> None:
     parser.add_argument("--kill", action="store_true")
     options = parser.parse_args()
     truths = json.loads((options.clips / "labels.json").read_text())
-    narrated = {Path(name).stem for name, truth in truths.items() if any(s.get("spoken") for s in truth["steps"])}
+    narrated = {
+        Path(name).stem
+        for name, truth in truths.items()
+        if any(s.get("spoken") for s in truth["steps"])
+    }
     names = options.only or sorted(narrated)
     if options.hours:
         loop(options.clips / f"{names[0]}.mp4", options.cache, options.hours)

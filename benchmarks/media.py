@@ -1,10 +1,12 @@
-"""Measures stepline.media: decoding speed against a straightforward loop, and memory against duration.
+"""Measures stepline.media: decoding speed against a straightforward loop, and memory against
+duration.
 
     python benchmarks/media.py CLIP.mp4
 
-The clip is scaled to 720p and 360p (30 frames/s, B-frames as hosts encode them) and looped without re-encoding to 1,
-5 and 60 minutes. Every measurement runs in its own process; the table is printed and written to
-benchmarks/results/media.json. Speed is seconds of video in a second of CPU time, so that other work does not count.
+The clip is scaled to 720p and 360p (30 frames/s, B-frames as hosts encode them) and looped without
+re-encoding to 1, 5 and 60 minutes. Every measurement runs in its own process; the table is printed
+and written to benchmarks/results/media.json. Speed is seconds of video in a second of CPU time, so
+that other work does not count.
 """
 
 import argparse
@@ -37,10 +39,15 @@ def stepline_reader(path: Path, *, skip: bool, threads: int) -> int:
 
 
 def plain_loop(path: Path) -> int:
-    """The straightforward way: one pass for the sound, one that decodes and converts by frame number."""
+    """The straightforward way: one pass for the sound, one that decodes and converts by frame
+    number."""
     with av.open(str(path)) as container:
         resampler = av.AudioResampler(format="flt", layout="mono", rate=16_000)
-        blocks = [piece.to_ndarray() for frame in container.decode(audio=0) for piece in resampler.resample(frame)]
+        blocks = [
+            piece.to_ndarray()
+            for frame in container.decode(audio=0)
+            for piece in resampler.resample(frame)
+        ]
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
         stream.thread_type = "AUTO"
@@ -64,18 +71,25 @@ WAYS = {
 def measure(way: str, path: Path) -> dict[str, float]:
     """Run one way in a process of its own; return frames, cpu_s, wall_s and peak_mib."""
     command = [sys.executable, __file__, "--way", way, str(path)]
-    return dict(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return dict(
+        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    )
 
 
 def run_way(way: str, path: Path) -> None:
     wall, cpu = time.perf_counter(), time.process_time()
     frames = WAYS[way](path)
-    used = {"frames": frames, "cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
+    used = {
+        "frames": frames,
+        "cpu_s": time.process_time() - cpu,
+        "wall_s": time.perf_counter() - wall,
+    }
     print(json.dumps(used | {"peak_mib": peak_mib()}))
 
 
 def peak_mib() -> float:
-    """Return the most memory this process held; ru_maxrss would count its parent's too, from before exec."""
+    """Return the most memory this process held; ru_maxrss would count its parent's too, from before
+    exec."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -113,7 +127,10 @@ def loop(source: Path, target: Path, seconds: float) -> None:
         while shift < seconds:
             with av.open(str(source)) as given:
                 if not streams:
-                    streams = {stream.index: out.add_stream_from_template(stream) for stream in given.streams}
+                    streams = {
+                        stream.index: out.add_stream_from_template(stream)
+                        for stream in given.streams
+                    }
                 for packet in shifted(given, shift):
                     packet.stream = streams[packet.stream.index]
                     out.mux(packet)
@@ -167,8 +184,17 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    shared = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "videos" / "howto100m_money_clip.mp4"
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    shared = (
+        Path(__file__).resolve().parents[1]
+        / ".."
+        / "shared"
+        / "data"
+        / "videos"
+        / "howto100m_money_clip.mp4"
+    )
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("clip", type=Path, nargs="?", default=shared)
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -176,7 +202,13 @@ def main() -> None:
         run_way(given.way, given.clip)
         return
     with tempfile.TemporaryDirectory() as folder:
-        result = {"clip": given.clip.name, "cores": os.cpu_count(), "rate": RATE, "side": SIDE, "pyav": av.__version__}
+        result = {
+            "clip": given.clip.name,
+            "cores": os.cpu_count(),
+            "rate": RATE,
+            "side": SIDE,
+            "pyav": av.__version__,
+        }
         result |= {"speed": speeds(Path(folder), given.clip), "memory": memory(Path(folder))}
     show(result)
     RESULTS.parent.mkdir(exist_ok=True)

@@ -1,4 +1,5 @@
-"""Random videos with texts, of the lengths that the speed of the grounding network is measured at."""
+"""Random videos with texts, of the lengths that the speed of the grounding network is measured
+at."""
 
 from collections.abc import Iterator
 
@@ -22,7 +23,9 @@ def sample(seconds: int, texts: int, seed: int = 0) -> Sample:
 def batch(size: int, seconds: int, texts: int) -> Batch:
     """Return a batch whose videos are between 80 % and all of the length, on average 90 %."""
     shares = np.linspace(0.8, 1.0, size)
-    return collate([sample(round(seconds * share), texts, seed) for seed, share in enumerate(shares)])
+    return collate(
+        [sample(round(seconds * share), texts, seed) for seed, share in enumerate(shares)]
+    )
 
 
 def mixed_videos(count: int) -> list[Sample]:
@@ -30,7 +33,9 @@ def mixed_videos(count: int) -> list[Sample]:
     chance = np.random.default_rng(1)
     lengths = chance.integers(60, 1201, count)
     texts = np.clip(lengths / 12 * chance.uniform(0.5, 1.5, count), 5, 100).astype(int)
-    return [sample(int(t), int(k), seed) for seed, (t, k) in enumerate(zip(lengths, texts, strict=True))]
+    return [
+        sample(int(t), int(k), seed) for seed, (t, k) in enumerate(zip(lengths, texts, strict=True))
+    ]
 
 
 def shuffled(count: int) -> Iterator[tuple[int, ...]]:

@@ -2,12 +2,13 @@
 
     python benchmarks/nasva_speed.py [--only steps memory epoch loading] [--quick]
 
-Released sizes (D 256, FFN 2048, 3 + 3 layers, batch 8) and the released loss on all sides, AdamW (fused on our side,
-as stepline trains; PyTorch's default on the references': 17 ms of a step). Variants take turns
-in one process, minima and medians; memory is the peak of a process of its own. Three references (plain_transformer.py,
-with the loss as its formula reads): dropout as released; attention dropout 0; equal function. One thread in CPU
-seconds, then two threads by the clock, which means something on a quiet machine alone. An epoch of mixed lengths is
-shuffled on the references' side and bucketed on ours. Writes benchmarks/results/nasva_speed.json.
+Released sizes (D 256, FFN 2048, 3 + 3 layers, batch 8) and the released loss on all sides, AdamW
+(fused on our side, as stepline trains; PyTorch's default on the references': 17 ms of a step).
+Variants take turns in one process, minima and medians; memory is the peak of a process of its own.
+Three references (plain_transformer.py, with the loss as its formula reads): dropout as released;
+attention dropout 0; equal function. One thread in CPU seconds, then two threads by the clock, which
+means something on a quiet machine alone. An epoch of mixed lengths is shuffled on the references'
+side and bucketed on ours. Writes benchmarks/results/nasva_speed.json.
 """
 
 import argparse
@@ -68,7 +69,9 @@ class Trainer:
     def __init__(self, name: str) -> None:
         self.model, self.ours, self.half = build(name), name.startswith(OURS), name == HALF
         weights = self.model.parameters()
-        self.optimizer = torch.optim.AdamW(weights, lr=1e-4, weight_decay=5e-5, fused=self.ours or None)
+        self.optimizer = torch.optim.AdamW(
+            weights, lr=1e-4, weight_decay=5e-5, fused=self.ours or None
+        )
         self.train(batch(2, 50, 9))
         self.infer(batch(2, 50, 9))
 
@@ -84,7 +87,9 @@ class Trainer:
 
     def _loss(self, data: Batch) -> Tensor:
         aligned = self.model(data)
-        return grounding_loss(aligned, data, RELEASE).mean if self.ours else plain_loss(aligned, data)
+        return (
+            grounding_loss(aligned, data, RELEASE).mean if self.ours else plain_loss(aligned, data)
+        )
 
     def infer(self, data: Batch) -> None:
         """Score one batch."""
@@ -93,8 +98,11 @@ class Trainer:
             self.model(data).scores  # noqa: B018 (computed on access)
 
 
-def floating_operations(lengths: Sequence[tuple[int, int]], settings: AlignerNetworkSettings) -> float:
-    """Return the multiplications and additions of one forward pass over videos of (seconds, texts), no padding."""
+def floating_operations(
+    lengths: Sequence[tuple[int, int]], settings: AlignerNetworkSettings
+) -> float:
+    """Return the multiplications and additions of one forward pass over videos of (seconds, texts),
+    no padding."""
     width, inner = settings.width, settings.feed_forward
     self_layer = 8 * width**2 + 4 * width * inner  # a row: four D x D projections, two D x F
     total = 0
@@ -113,7 +121,8 @@ def real_lengths(data: Batch) -> list[tuple[int, int]]:
 
 
 def steps(shape: tuple[int, int, int], names: Sequence[str], rounds: int) -> dict[str, Any]:
-    """Return times of training steps and of inference, and ours as a share of the machine's matmul peak."""
+    """Return times of training steps and of inference, and ours as a share of the machine's matmul
+    peak."""
     data = batch(*shape)
     work = {name: Trainer(name) for name in names}
     before = peak_rate()
@@ -131,7 +140,9 @@ def steps(shape: tuple[int, int, int], names: Sequence[str], rounds: int) -> dic
     }
 
 
-def epoch(trainer: Trainer, videos: Sequence[Sample], batches: Sequence[Sequence[int]], *, train: bool) -> None:
+def epoch(
+    trainer: Trainer, videos: Sequence[Sample], batches: Sequence[Sequence[int]], *, train: bool
+) -> None:
     """Go over all videos once."""
     for chosen in batches:
         data = collate([videos[index] for index in chosen])
@@ -139,10 +150,16 @@ def epoch(trainer: Trainer, videos: Sequence[Sample], batches: Sequence[Sequence
 
 
 def epochs(rounds: int) -> dict[str, Any]:
-    """Return the times of an epoch of mixed lengths: ours bucketed, ours shuffled, the references shuffled."""
+    """Return the times of an epoch of mixed lengths: ours bucketed, ours shuffled, the references
+    shuffled."""
     videos = mixed_videos(VIDEOS)
     mixed = list(shuffled(VIDEOS))
-    sides = {OURS: (OURS, list(length_buckets([len(video.video) for video in videos], 8, seed=0, epoch=0)))}
+    sides = {
+        OURS: (
+            OURS,
+            list(length_buckets([len(video.video) for video in videos], 8, seed=0, epoch=0)),
+        )
+    }
     sides |= {f"{OURS}, shuffled": (OURS, mixed)} | {name: (name, mixed) for name in REFERENCES[:2]}
     trainers = {name: Trainer(who) for name, (who, _) in sides.items()}
     found: dict[str, Any] = {"videos": VIDEOS}
@@ -156,7 +173,8 @@ def epochs(rounds: int) -> dict[str, Any]:
 
 
 def loading(rounds: int) -> dict[str, float]:
-    """Return CPU seconds of reading an epoch of mixed lengths from a feature store and of padding it to batches."""
+    """Return CPU seconds of reading an epoch of mixed lengths from a feature store and of padding
+    it to batches."""
     videos = mixed_videos(VIDEOS)
     batches = list(length_buckets([len(video.video) for video in videos], 8, seed=0, epoch=0))
     with tempfile.TemporaryDirectory() as folder:
@@ -176,11 +194,15 @@ def loading(rounds: int) -> dict[str, float]:
 
         load()
         rows = sum(len(video.video) + len(video.text) for video in videos)
-        return {"cpu_min_s": min(timed(load)[1] for _ in range(rounds)), "mib_in_float32": rows * WIDTH * 4 / 2**20}
+        return {
+            "cpu_min_s": min(timed(load)[1] for _ in range(rounds)),
+            "mib_in_float32": rows * WIDTH * 4 / 2**20,
+        }
 
 
 def memory(name: str, shape: str) -> float:
-    """Return the MiB that two training steps need at their peak, above the idle process, in a process of its own."""
+    """Return the MiB that two training steps need at their peak, above the idle process, in a
+    process of its own."""
     command = [sys.executable, __file__, "--memory-of", name, shape]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return float(done.stdout)
@@ -209,8 +231,13 @@ def show(title: str, times: dict[str, dict[str, float]], *, clock: str) -> None:
     """Print a table, each with its ratio to ours, by minima and by medians."""
     print(f"\n{title}, {clock} seconds: minimum, median; times ours by both", flush=True)
     for name, row in times.items():
-        pairs = [(row[f"{clock}_{kind}_s"], times[OURS][f"{clock}_{kind}_s"]) for kind in ("min", "median")]
-        cells = " ".join(f"{value:8.3f}" for value, _ in pairs) + " ".join(f"{a / b:7.2f}x" for a, b in pairs)
+        pairs = [
+            (row[f"{clock}_{kind}_s"], times[OURS][f"{clock}_{kind}_s"])
+            for kind in ("min", "median")
+        ]
+        cells = " ".join(f"{value:8.3f}" for value, _ in pairs) + " ".join(
+            f"{a / b:7.2f}x" for a, b in pairs
+        )
         print(f"  {name:33s}{cells}", flush=True)
 
 
@@ -229,16 +256,24 @@ def measure_steps(quick: bool) -> dict[str, Any]:
                 show(f"training step, {title}", one["train"], clock=clock)
                 show(f"inference, {title}", one["infer"], clock=clock)
                 shares = one["train_share_of_peak"], one["infer_share_of_peak"]
-                print(f"  of {one['peak_gflops']:.0f} GFLOP/s: training {shares[0]:.0%}, inference {shares[1]:.0%}")
+                print(
+                    f"  of {one['peak_gflops']:.0f} GFLOP/s: training {shares[0]:.0%}, inference {shares[1]:.0%}"
+                )
     torch.set_num_threads(1)
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to measure; the rest stays")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, default=PARTS, help="parts to measure; the rest stays"
+    )
     parser.add_argument("--quick", action="store_true", help="one round, one thread")
-    parser.add_argument("--memory-of", nargs=2, metavar=("VARIANT", "SHAPE"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--memory-of", nargs=2, metavar=("VARIANT", "SHAPE"), help=argparse.SUPPRESS
+    )
     given = parser.parse_args()
     warnings.filterwarnings("ignore", message="The PyTorch API of nested tensors")
     torch.set_num_threads(1)
@@ -252,15 +287,23 @@ def main() -> None:
     if "steps" in given.only:
         results["steps"] = measure_steps(given.quick)
     if "memory" in given.only:
-        results["memory_mib"] = {shape: {name: memory(name, shape) for name in (OURS, *REFERENCES)} for shape in SHAPES}
-        print("\npeak memory of a training step (MiB)", json.dumps(results["memory_mib"], indent=2), flush=True)
+        results["memory_mib"] = {
+            shape: {name: memory(name, shape) for name in (OURS, *REFERENCES)} for shape in SHAPES
+        }
+        print(
+            "\npeak memory of a training step (MiB)",
+            json.dumps(results["memory_mib"], indent=2),
+            flush=True,
+        )
     if "epoch" in given.only:
         results["epoch"] = epochs(1 if given.quick else 2)
         show("training epoch of mixed lengths, 1 thread", results["epoch"]["train"], clock="cpu")
         show("inference over mixed lengths, 1 thread", results["epoch"]["infer"], clock="cpu")
     if "loading" in given.only:
         loaded = results["loading"] = loading(3)
-        print(f"\nloading that epoch: {loaded['cpu_min_s']:.2f} CPU s for {loaded['mib_in_float32']:.0f} MiB")
+        print(
+            f"\nloading that epoch: {loaded['cpu_min_s']:.2f} CPU s for {loaded['mib_in_float32']:.0f} MiB"
+        )
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
 
 

@@ -1,14 +1,17 @@
-"""Measures pairing against the pairwise loop: speed, growth with the number of documents, peak memory.
+"""Measures pairing against the pairwise loop: speed, growth with the number of documents, peak
+memory.
 
     python benchmarks/pairing.py [--videos 10000] [--documents 200000]
 
-Word sets come from the 18,000 real recipes of ../shared/data/recipes_json (stems of all but function words: what the
-tagger would leave out changes no cost here), inflated by a seeded script: a document takes two real recipes' words,
-each kept with probability 1/2 (so that sizes and word frequencies stay those of real recipes), and one of their titles
-with a word of the other; a video takes a document's title and most of its words, the words of two others (people talk
-of more than the one dish) and words of speech that no recipe has. Both sides get the same ready sets. The pairwise
-loop, Python sets with the title test first, runs on a random sample of 10^6 pairs and is extrapolated; a second one
-without the title test is shown beside it. CPU seconds, one thread; the loop runs before and after ours.
+Word sets come from the 18,000 real recipes of ../shared/data/recipes_json (stems of all but
+function words: what the tagger would leave out changes no cost here), inflated by a seeded script:
+a document takes two real recipes' words, each kept with probability 1/2 (so that sizes and word
+frequencies stay those of real recipes), and one of their titles with a word of the other; a video
+takes a document's title and most of its words, the words of two others (people talk of more than
+the one dish) and words of speech that no recipe has. Both sides get the same ready sets. The
+pairwise loop, Python sets with the title test first, runs on a random sample of 10^6 pairs and is
+extrapolated; a second one without the title test is shown beside it. CPU seconds, one thread; the
+loop runs before and after ours.
 """
 
 import argparse
@@ -37,7 +40,9 @@ SEED = 5
 
 
 def words_of(text: str) -> list[str]:
-    return sorted({stem(word) for word in re.findall(r"[a-z]{2,}", text.lower()) if word not in FUNCTION})
+    return sorted(
+        {stem(word) for word in re.findall(r"[a-z]{2,}", text.lower()) if word not in FUNCTION}
+    )
 
 
 def real_sets(vocabulary: WordVocabulary) -> tuple[list[list[int]], list[list[int]]]:
@@ -46,7 +51,11 @@ def real_sets(vocabulary: WordVocabulary) -> tuple[list[list[int]], list[list[in
     generic = generic_words()
     titles = [vocabulary.add(set(words_of(recipe["title"])) - generic) for recipe in recipes]
     contents = [vocabulary.add(words_of(" ".join(recipe["steps"]))) for recipe in recipes]
-    kept = [(title, content) for title, content in zip(titles, contents, strict=True) if title and content]
+    kept = [
+        (title, content)
+        for title, content in zip(titles, contents, strict=True)
+        if title and content
+    ]
     return [title for title, _ in kept], [sorted(set(content)) for _, content in kept]
 
 
@@ -61,7 +70,8 @@ def inflate(titles, contents, count, chance):
 
 
 def videos_of(titles, contents, count, chance):
-    """Return `count` videos' titles and words: a document's, of two others, and chatter (UNKNOWN)."""
+    """Return `count` videos' titles and words: a document's, of two others, and chatter
+    (UNKNOWN)."""
     out_titles, out_contents = [], []
     for a, b, c in chance.integers(0, len(titles), (count, 3)):
         words = [word for word in contents[a] if chance.random() < 0.7]
@@ -80,7 +90,10 @@ def pairwise(videos, documents, sample, settings, *, title_first):
         if title_first and not (title & other_title):
             continue
         shared = len(content & other)
-        if shared / (size + len(other) - shared) >= settings.iou and shared / len(other) >= settings.recall:
+        if (
+            shared / (size + len(other) - shared) >= settings.iou
+            and shared / len(other) >= settings.recall
+        ):
             kept += bool(title & other_title)
     return kept
 
@@ -107,13 +120,16 @@ def main() -> None:
     documents = inflate(*real, wanted.documents, chance)
     videos = videos_of(*documents, wanted.videos, chance)
     document_sets, video_sets = tuple(map(WordSets.of, documents)), tuple(map(WordSets.of, videos))
-    python_documents = [(set(title), set(content)) for title, content in zip(*documents, strict=True)]
+    python_documents = [
+        (set(title), set(content)) for title, content in zip(*documents, strict=True)
+    ]
     python_videos = [
         (set(title), {word for word in content if word >= 0}, len(content))
         for title, content in zip(*videos, strict=True)
     ]
     sample = np.stack(
-        [chance.integers(0, wanted.videos, SAMPLED), chance.integers(0, wanted.documents, SAMPLED)], axis=1
+        [chance.integers(0, wanted.videos, SAMPLED), chance.integers(0, wanted.documents, SAMPLED)],
+        axis=1,
     ).tolist()
     index_seconds, pairing = cpu(lambda: PairFinder(*document_sets, len(vocabulary)))
     loops, plain, ours = [], [], []
@@ -157,7 +173,9 @@ def alone(document_sets, video_sets, words) -> float:
         file = Path(folder) / "sets.npz"
         arrays = {}
         for name, sets in zip(("dt", "dc", "vt", "vc"), (*document_sets, *video_sets), strict=True):
-            arrays |= {f"{name}{part}": getattr(sets, part) for part in ("starts", "words", "unknown")}
+            arrays |= {
+                f"{name}{part}": getattr(sets, part) for part in ("starts", "words", "unknown")
+            }
         np.savez(file, vocabulary=words, **arrays)
         command = [sys.executable, str(Path(__file__)), "--alone", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
@@ -190,17 +208,24 @@ def check(python_videos, python_documents, settings, found) -> None:
             ):
                 expected.append(number)
         if expected != found[video].documents.tolist():
-            raise SystemExit(f"video {video}: {len(expected)} pairs by the loop, {len(found[video])} here")
+            raise SystemExit(
+                f"video {video}: {len(expected)} pairs by the loop, {len(found[video])} here"
+            )
 
 
 def growth_with_documents(document_sets, words, video_sets, settings, videos=640):
-    """Return CPU seconds of a video against the number of documents, over a quarter, a half, and all of them."""
+    """Return CPU seconds of a video against the number of documents, over a quarter, a half, and
+    all of them."""
     titles, contents = (WordSets.of(part[k].tolist() for k in range(videos)) for part in video_sets)
     rows = []
     for share in (4, 2, 1):
         count = len(document_sets[0]) // share
-        finder = PairFinder(*(WordSets.of(part[k] for k in range(count)) for part in document_sets), words)
-        taken = min(cpu(lambda f=finder: list(f.all_pairs(titles, contents, settings)))[0] for _ in range(2))
+        finder = PairFinder(
+            *(WordSets.of(part[k] for k in range(count)) for part in document_sets), words
+        )
+        taken = min(
+            cpu(lambda f=finder: list(f.all_pairs(titles, contents, settings)))[0] for _ in range(2)
+        )
         rows.append((count, taken / videos))
     documents, seconds = np.array(rows).T
     slope, offset = np.polyfit(documents, seconds, 1)

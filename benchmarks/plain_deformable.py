@@ -1,6 +1,8 @@
-"""Deformable attention over time as its formula reads: points sampled level by level with grid_sample.
+"""Deformable attention over time as its formula reads: points sampled level by level with
+grid_sample.
 
-What stepline/procx/deformable_attention.py is measured and tested against. Letters as there: B, N, M, H, L, P, D.
+What stepline/procx/deformable_attention.py is measured and tested against. Letters as there: B, N,
+M, H, L, P, D.
 """
 
 import math
@@ -16,15 +18,19 @@ MODES = {"zero": "zeros", "border": "border"}
 
 
 def sampled(table: Tensor, locations: Tensor, lengths: Sequence[int], padding: str) -> Tensor:
-    """Return rows of a table (B, M, H, D) at locations (B, N, H, L, P), by levels: (B H, D, N, L P)."""
+    """Return rows of a table (B, M, H, D) at locations (B, N, H, L, P), by levels: (B H, D, N, L
+    P)."""
     videos, _, heads, width = table.shape
     found = []
     for level, rows in enumerate(table.split(list(lengths), dim=1)):
-        picture = rows.permute(0, 2, 3, 1).reshape(videos * heads, width, 1, rows.shape[1])  # (B H, D, 1, T)
+        # (B H, D, 1, T)
+        picture = rows.permute(0, 2, 3, 1).reshape(videos * heads, width, 1, rows.shape[1])
         across = 2 * locations[:, :, :, level].transpose(1, 2).flatten(0, 1) - 1  # (B H, N, P)
         if rows.shape[1]:
             grid = torch.stack((across, torch.zeros_like(across)), dim=-1)
-            found.append(F.grid_sample(picture, grid, padding_mode=MODES[padding], align_corners=False))
+            found.append(
+                F.grid_sample(picture, grid, padding_mode=MODES[padding], align_corners=False)
+            )
         else:
             found.append(table.new_zeros(videos * heads, width, *across.shape[1:]))
     return torch.stack(found, dim=-2).flatten(-2)
@@ -50,12 +56,15 @@ def key_aware(
     *,
     together: bool = False,
 ) -> Tensor:
-    """Return (B, N, H, D): sampled values, weighted by the softmax of query times sampled key / sqrt(D).
+    """Return (B, N, H, D): sampled values, weighted by the softmax of query times sampled key /
+    sqrt(D).
 
     together: keys and values are sampled in one call; else in two, as in Lite-DETR.
     """
     if together:
-        keys, values = sampled(torch.cat((key, value), dim=-1), locations, lengths, padding).chunk(2, dim=1)
+        keys, values = sampled(torch.cat((key, value), dim=-1), locations, lengths, padding).chunk(
+            2, dim=1
+        )
     else:
         keys, values = (sampled(table, locations, lengths, padding) for table in (key, value))
     asked = query.transpose(1, 2).flatten(0, 1)[:, :, None]  # (B H, N, 1, D)
@@ -65,16 +74,25 @@ def key_aware(
 
 
 def layer(
-    attend: DeformableAttention, query: Tensor, references: Tensor, memory: Tensor, lengths: Sequence[int]
+    attend: DeformableAttention,
+    query: Tensor,
+    references: Tensor,
+    memory: Tensor,
+    lengths: Sequence[int],
 ) -> Tensor:
     """Return what a layer gives, (B, N, C), its points sampled."""
     settings = attend.settings
     locations = attend.locations(query, references, lengths)
     value = attend.value(memory).unflatten(-1, (settings.heads, -1))
     if settings.form == "vanilla":
-        weights = attend.weights(query).unflatten(-1, (settings.heads, -1)).softmax(-1).view_as(locations)
+        weights = (
+            attend.weights(query).unflatten(-1, (settings.heads, -1)).softmax(-1).view_as(locations)
+        )
         mixed = deformable(value, locations, weights, lengths, settings.padding)
     else:
-        asked, key = (part.unflatten(-1, (settings.heads, -1)) for part in (attend.query(query), attend.key(memory)))
+        asked, key = (
+            part.unflatten(-1, (settings.heads, -1))
+            for part in (attend.query(query), attend.key(memory))
+        )
         mixed = key_aware(asked, key, value, locations, lengths, settings.padding)
     return attend.out(mixed.flatten(2))

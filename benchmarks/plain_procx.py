@@ -1,4 +1,5 @@
-"""ProcX as its papers' code computes it: points sampled with grid_sample, PyTorch's own linear layers and dropout.
+"""ProcX as its papers' code computes it: points sampled with grid_sample, PyTorch's own linear
+layers and dropout.
 
 The same weights, so that stepline/procx/model.py can be measured and tested against it.
 """
@@ -17,7 +18,8 @@ from stepline.training import layers as cpu_kernels
 
 @contextmanager
 def plain(*, sampling: bool = True, layers: bool = True) -> Iterator[None]:
-    """Within it, every network samples its points (`sampling`), and every layer is PyTorch's own (`layers`)."""
+    """Within it, every network samples its points (`sampling`), and every layer is PyTorch's own
+    (`layers`)."""
 
     def sampled(
         attend: attention.DeformableAttention,
@@ -36,7 +38,11 @@ def plain(*, sampling: bool = True, layers: bool = True) -> Iterator[None]:
         return F.dropout(rows, part.rate, part.training)
 
     changes = [(attention.DeformableAttention, "forward", sampled)] if sampling else []
-    changes += [(cpu_kernels.FeedForward, "forward", fed), (cpu_kernels.Dropout, "forward", dropped)] if layers else []
+    changes += (
+        [(cpu_kernels.FeedForward, "forward", fed), (cpu_kernels.Dropout, "forward", dropped)]
+        if layers
+        else []
+    )
     changes += [(cpu_kernels, "ONEDNN_PAYS", 2**62)] if layers else []
     patches = [patch.object(*change) for change in changes]
     for one in patches:

@@ -1,10 +1,11 @@
-"""ProcX's comparisons with several training seeds, every arm at its own rate; see research/procx/arms.py.
+"""ProcX's comparisons with several training seeds, every arm at its own rate; see
+research/procx/arms.py.
 
     python benchmarks/procx_arms.py tune --folder out/procx-arms
     python benchmarks/procx_arms.py compare --folder out/procx-arms --worlds 2 3 4 --seeds 0 1 2
 
-Goes on where it was stopped; benchmarks/results/procx_arms.json is written after every training. `show` prints tables.
-Several may run at once in one folder, for worlds or arms that differ.
+Goes on where it was stopped; benchmarks/results/procx_arms.json is written after every training.
+`show` prints tables. Several may run at once in one folder, for worlds or arms that differ.
 """
 
 import argparse
@@ -18,14 +19,22 @@ RESULT = Path(__file__).resolve().parent / "results" / "procx_arms.json"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("stage", choices=("tune", "compare", "show"))
-    parser.add_argument("--folder", type=Path, default=Path("out/procx-arms"), help="keeps networks and predictions")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("out/procx-arms"), help="keeps networks and predictions"
+    )
     parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=list(TUNED))
     parser.add_argument("--worlds", nargs="+", type=int)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument(
-        "--option", nargs=2, action="append", metavar=("RATE", "STEPS"), help="of tuning, several times"
+        "--option",
+        nargs=2,
+        action="append",
+        metavar=("RATE", "STEPS"),
+        help="of tuning, several times",
     )
     parser.add_argument("--result", type=Path, default=RESULT)
     args = parser.parse_args()

@@ -1,12 +1,15 @@
-"""Measures a training step and inference of ProcX's whole network against the same network in its plain form.
+"""Measures a training step and inference of ProcX's whole network against the same network in its
+plain form.
 
-    python benchmarks/procx_model.py [--rounds N] [--sizes paper small pdvc] [--forms key-aware vanilla]
+    python benchmarks/procx_model.py [--rounds N] [--sizes paper small pdvc] [--forms key-aware
+    vanilla]
 
-Batch 8, 256 rows of S3D's width, 62 steps with sentences of 5 to 13 words, a vocabulary of 10,000: forward, all losses
-with their matching, backward, clipping, AdamW. Variants take turns in one process at one thread: CPU seconds, minima
-and medians. "grid_sample": points are sampled; "plain": so, and linear layers, feed-forward and dropout are PyTorch's
-own. The share of each part is of one profiled step. Memory is the peak of a process of its own, above the idle one.
-Writes benchmarks/results/procx_model.json; what it does not measure this time stays there.
+Batch 8, 256 rows of S3D's width, 62 steps with sentences of 5 to 13 words, a vocabulary of 10,000:
+forward, all losses with their matching, backward, clipping, AdamW. Variants take turns in one
+process at one thread: CPU seconds, minima and medians. "grid_sample": points are sampled; "plain":
+so, and linear layers, feed-forward and dropout are PyTorch's own. The share of each part is of one
+profiled step. Memory is the peak of a process of its own, above the idle one. Writes
+benchmarks/results/procx_model.json; what it does not measure this time stays there.
 """
 
 import argparse
@@ -30,7 +33,14 @@ from torch import nn
 from stepline.procx.batch import StepBatch, StepSample, collate
 from stepline.procx.losses import training_losses
 from stepline.procx.model import ProcX
-from stepline.procx.settings import PDVC_LOSSES, PROCX, SMALL, AttentionForm, LossSettings, ModelSettings
+from stepline.procx.settings import (
+    PDVC_LOSSES,
+    PROCX,
+    SMALL,
+    AttentionForm,
+    LossSettings,
+    ModelSettings,
+)
 from stepline.procx.settings import PDVC_MODEL as PDVC
 from stepline.procx.vocabulary import HALF_BYTES, MARKS, Vocabulary
 
@@ -47,7 +57,9 @@ def vocabulary(words: int = WORDS) -> Vocabulary:
     return Vocabulary((*MARKS, *HALF_BYTES, *(f"w{number}" for number in range(words))))
 
 
-def batch(settings: ModelSettings, words: Vocabulary, counts: tuple[int, ...] = COUNTS) -> StepBatch:
+def batch(
+    settings: ModelSettings, words: Vocabulary, counts: tuple[int, ...] = COUNTS
+) -> StepBatch:
     """Return a video for each count, its steps even in time."""
     chance = np.random.default_rng(0)
     known = words.tokens[len(MARKS) + len(HALF_BYTES) :]
@@ -65,13 +77,20 @@ class Trainer:
     """A network with what one step does, and a batch."""
 
     def __init__(
-        self, settings: ModelSettings, *, device: str = "cpu", words: int = WORDS, counts: tuple[int, ...] = COUNTS
+        self,
+        settings: ModelSettings,
+        *,
+        device: str = "cpu",
+        words: int = WORDS,
+        counts: tuple[int, ...] = COUNTS,
     ) -> None:
         torch.manual_seed(0)
         held = vocabulary(words)
         self.model = ProcX(settings, len(held)).to(device).train()
         self.losses = PDVC_LOSSES if settings.captioner.kind == "lstm" else LossSettings()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=1e-3, fused=True)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=1e-4, weight_decay=1e-3, fused=True
+        )
         self.batch = batch(settings, held, counts).to(device)
 
     def loss(self) -> torch.Tensor:
@@ -97,7 +116,11 @@ class Trainer:
         self.model.train()
 
 
-WAYS: dict[str, Callable[[], Any]] = {OURS: nullcontext, SAMPLED: partial(plain, layers=False), PLAIN: plain}
+WAYS: dict[str, Callable[[], Any]] = {
+    OURS: nullcontext,
+    SAMPLED: partial(plain, layers=False),
+    PLAIN: plain,
+}
 
 
 def within(way: str, work: Callable[[], object]) -> None:
@@ -108,11 +131,14 @@ def within(way: str, work: Callable[[], object]) -> None:
 
 def with_form(settings: ModelSettings, form: AttentionForm) -> ModelSettings:
     """Return the settings with another attention."""
-    return settings.model_copy(update={"attention": settings.attention.model_copy(update={"form": form})})
+    return settings.model_copy(
+        update={"attention": settings.attention.model_copy(update={"form": form})}
+    )
 
 
 def difference(trainer: Trainer) -> float:
-    """Return how far the queries of the plain way are from ours at most, as a share of the largest, without dropout."""
+    """Return how far the queries of the plain way are from ours at most, as a share of the largest,
+    without dropout."""
     trainer.model.eval()
     with torch.no_grad():
         ours = trainer.model(trainer.batch.videos).queries
@@ -142,7 +168,8 @@ def measure(size: str, form: AttentionForm, rounds: int) -> dict[str, Any]:
 
 
 def memory(way: str, size: str, form: str) -> float:
-    """Return the MiB of a training step at its peak, above network, optimizer and batch, in a process of its own."""
+    """Return the MiB of a training step at its peak, above network, optimizer and batch, in a
+    process of its own."""
     command = [sys.executable, __file__, "--memory-of", way, size, form]
     return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
@@ -166,23 +193,42 @@ def before() -> dict[str, Any]:
 def show(title: str, found: dict[str, Any]) -> None:
     """Print the tables of one network."""
     million = found["parameters"] / 1e6
-    print(f"\n{title}: {million:.1f} M weights, queries differ by {found['query_difference']:.1e}", flush=True)
+    print(
+        f"\n{title}: {million:.1f} M weights, queries differ by {found['query_difference']:.1e}",
+        flush=True,
+    )
     for kind in ("step", "propose"):
         for way, row in found[kind].items():
-            pairs = [(row[f"cpu_{key}_s"], found[kind][OURS][f"cpu_{key}_s"]) for key in ("min", "median")]
-            cells = " ".join(f"{value:8.3f}" for value, _ in pairs) + " ".join(f"{a / b:7.2f}x" for a, b in pairs)
+            pairs = [
+                (row[f"cpu_{key}_s"], found[kind][OURS][f"cpu_{key}_s"])
+                for key in ("min", "median")
+            ]
+            cells = " ".join(f"{value:8.3f}" for value, _ in pairs) + " ".join(
+                f"{a / b:7.2f}x" for a, b in pairs
+            )
             print(f"  {kind:9s}{way:12s}{cells}", flush=True)
     for way, mib in found["memory_mib"].items():
         print(f"  {'memory':9s}{way:12s}{mib:8.0f} MiB", flush=True)
-    print("  shares   " + ", ".join(f"{name} {share:.0%}" for name, share in found["shares"].items()), flush=True)
+    print(
+        "  shares   " + ", ".join(f"{name} {share:.0%}" for name, share in found["shares"].items()),
+        flush=True,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of every variant (default 3)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, metavar="N", help="turns of every variant (default 3)"
+    )
     parser.add_argument("--sizes", nargs="+", choices=tuple(SIZES), default=list(SIZES))
-    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS), help="PDVC: vanilla alone")
-    parser.add_argument("--memory-of", nargs=3, metavar=("WAY", "SIZE", "FORM"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--forms", nargs="+", choices=FORMS, default=list(FORMS), help="PDVC: vanilla alone"
+    )
+    parser.add_argument(
+        "--memory-of", nargs=3, metavar=("WAY", "SIZE", "FORM"), help=argparse.SUPPRESS
+    )
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.memory_of:

@@ -1,4 +1,5 @@
-"""Which part of the network a training step spends its time in, backward passes with the parts that they are of."""
+"""Which part of the network a training step spends its time in, backward passes with the parts that
+they are of."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,7 +15,13 @@ from stepline.procx import losses
 from stepline.procx.captioner import Captioner
 from stepline.procx.deformable_attention import DeformableAttention
 from stepline.procx.lstm_captioner import LstmCaptioner
-from stepline.procx.model import FeaturePyramid, PositionalEncoding, PredictionHeads, ResidualFeedForward, SelfAttention
+from stepline.procx.model import (
+    FeaturePyramid,
+    PositionalEncoding,
+    PredictionHeads,
+    ResidualFeedForward,
+    SelfAttention,
+)
 
 PARTS: dict[type[nn.Module], str] = {
     DeformableAttention: "deformable attention",
@@ -30,11 +37,18 @@ OPTIMIZER, BACKWARD = "Optimizer.step", "autograd::engine::evaluate_function"
 
 
 def shares(model: nn.Module, step: Callable[[], object]) -> dict[str, float]:
-    """Return the share of a step's CPU time in each part, the largest first; "rest" is losses, clipping and norms."""
+    """Return the share of a step's CPU time in each part, the largest first; "rest" is losses,
+    clipping and norms."""
     with named(model), profile(activities=[ProfilerActivity.CPU]) as seen:
         step()
-    events = [event for event in seen.events() if event.device_type == torch.autograd.DeviceType.CPU]
-    parts = {event.sequence_nr: part(event) for event in events if event.sequence_nr >= 0 and not backward(event)}
+    events = [
+        event for event in seen.events() if event.device_type == torch.autograd.DeviceType.CPU
+    ]
+    parts = {
+        event.sequence_nr: part(event)
+        for event in events
+        if event.sequence_nr >= 0 and not backward(event)
+    }
     spent: Counter[str] = Counter()
     for event in events:
         spent[parts.get(root(event).sequence_nr, "rest") if backward(event) else part(event)] += (
@@ -81,7 +95,8 @@ def part(event: Any) -> str:
 
 
 def root(event: Any) -> Any:
-    """Return the node of the backward pass in which an event lies, the event itself outside of it."""
+    """Return the node of the backward pass in which an event lies, the event itself outside of
+    it."""
     found = event
     while event is not None:
         if event.name.startswith(BACKWARD):

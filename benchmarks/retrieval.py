@@ -2,14 +2,15 @@
 
 python benchmarks/retrieval.py [--out FILE] [--cache FOLDER] [--threads N]
 
-The base is inflated from real embeddings. 20,000 steps of real recipes are embedded by MiniLM; each further vector is
-normalise(v + SPREAD (a - b)), with v, a, b real vectors drawn with a seed: noise of the data's own covariance, so that
-an index meets neighbourhoods like real ones (isotropic noise would make every query equally far from all lists). SPREAD
-is such that a line's nearest other line is about as near as among real lines; both quantiles are written beside the
-results. Segments: 2,000 steps of other recipes, 2,000 sentences of YouCook2, both real, the rest noisy as above.
+The base is inflated from real embeddings. 20,000 steps of real recipes are embedded by MiniLM; each
+further vector is normalise(v + SPREAD (a - b)), with v, a, b real vectors drawn with a seed: noise
+of the data's own covariance, so that an index meets neighbourhoods like real ones (isotropic noise
+would make every query equally far from all lists). SPREAD is such that a line's nearest other line
+is about as near as among real lines; both quantiles are written beside the results. Segments: 2,000
+steps of other recipes, 2,000 sentences of YouCook2, both real, the rest noisy as above.
 
-Each engine runs in a process of its own, so that its peak memory is its own; times are CPU seconds of the process, the
-sides taken in turns within it. Recall@1 counts a row as near as the exact one.
+Each engine runs in a process of its own, so that its peak memory is its own; times are CPU seconds
+of the process, the sides taken in turns within it. Recall@1 counts a row as near as the exact one.
 """
 
 import argparse
@@ -43,10 +44,18 @@ ENGINES = ("exact", "lists", "ivf", "hnsw")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=HERE / "results" / "retrieval.json")
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "stepline-retrieval")
+    parser.add_argument(
+        "--cache", type=Path, default=Path(tempfile.gettempdir()) / "stepline-retrieval"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--engine", choices=ENGINES, help="only this one, printed")
-    parser.add_argument("--only", nargs="*", choices=ENGINES, default=ENGINES, help="measure these, keep other results")
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        choices=ENGINES,
+        default=ENGINES,
+        help="measure these, keep other results",
+    )
     chosen = parser.parse_args()
     import torch
 
@@ -66,8 +75,19 @@ def main() -> None:
         "base": prepare(chosen.cache),
     }
     for engine in chosen.only:
-        command = [sys.executable, __file__, "--engine", engine, "--cache", chosen.cache, "--threads", chosen.threads]
-        done = subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True)
+        command = [
+            sys.executable,
+            __file__,
+            "--engine",
+            engine,
+            "--cache",
+            chosen.cache,
+            "--threads",
+            chosen.threads,
+        ]
+        done = subprocess.run(
+            list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True
+        )
         results[engine] = json.loads(done.stdout.splitlines()[-1])
         print(engine, json.dumps(results[engine]), flush=True)
         chosen.out.write_text(json.dumps(results, indent=1) + "\n")
@@ -77,25 +97,33 @@ def main() -> None:
 
 
 def prepare(folder: Path) -> dict[str, object]:
-    """Write base.npy and segments.npy once; return how near neighbours are, among real and inflated lines."""
+    """Write base.npy and segments.npy once; return how near neighbours are, among real and inflated
+    lines."""
     told = folder / "base.json"
     if told.exists():
         return json.loads(told.read_text())
     folder.mkdir(parents=True, exist_ok=True)
     lines, segments = real_vectors(folder)
     rng = np.random.default_rng(SEED)
-    base = np.lib.format.open_memmap(folder / "base.npy", mode="w+", dtype=np.float16, shape=(STEPS, WIDTH))
+    base = np.lib.format.open_memmap(
+        folder / "base.npy", mode="w+", dtype=np.float16, shape=(STEPS, WIDTH)
+    )
     base[: len(lines)] = lines
     for at in range(len(lines), STEPS, 20_000):
         base[at : at + 20_000] = noisy(lines, rng, min(20_000, STEPS - at))
     base.flush()
-    np.save(folder / "segments.npy", np.concatenate([segments, noisy(lines, rng, SEGMENTS - len(segments))]))
+    np.save(
+        folder / "segments.npy",
+        np.concatenate([segments, noisy(lines, rng, SEGMENTS - len(segments))]),
+    )
     facts = {
         "real_lines": len(lines),
         "real_segments": len(segments),
         "spread": SPREAD,
         "nearest_other_real": quantiles(lines, lines[:2_000]),
-        "nearest_other_inflated_in_as_many": quantiles(np.asarray(base[-len(lines) :]), base[-2_000:]),
+        "nearest_other_inflated_in_as_many": quantiles(
+            np.asarray(base[-len(lines) :]), base[-2_000:]
+        ),
         "nearest_other_inflated_in_all": quantiles(base, base[-2_000:]),
     }
     told.write_text(json.dumps(facts))
@@ -159,7 +187,8 @@ def run(engine: str, folder: Path, threads: int) -> dict[str, object]:
 
 
 def exact(folder: Path, segments: np.ndarray) -> dict[str, object]:
-    """Search all segments once, the machine's matrix product in turns with them; keep the answers for the others."""
+    """Search all segments once, the machine's matrix product in turns with them; keep the answers
+    for the others."""
     import torch
 
     from stepline.text_base.vectors import nearest_exact
@@ -183,9 +212,15 @@ def exact(folder: Path, segments: np.ndarray) -> dict[str, object]:
         "wall_seconds": round(wall, 2),
         "ms_a_segment": round(1e3 * whole / len(segments), 3),
         "gflops": round(2 * len(segments) * len(store) * WIDTH / whole / 1e9, 1),
-        "gflops_slices_min_median_max": [round(float(x), 1) for x in np.quantile(rates, [0, 0.5, 1])],
-        "product_gflops_min_median_max": [round(float(x), 1) for x in np.quantile(products, [0, 0.5, 1])],
-        "share_of_best_product": round(2 * len(segments) * len(store) * WIDTH / whole / 1e9 / peak, 3),
+        "gflops_slices_min_median_max": [
+            round(float(x), 1) for x in np.quantile(rates, [0, 0.5, 1])
+        ],
+        "product_gflops_min_median_max": [
+            round(float(x), 1) for x in np.quantile(products, [0, 0.5, 1])
+        ],
+        "share_of_best_product": round(
+            2 * len(segments) * len(store) * WIDTH / whole / 1e9 / peak, 3
+        ),
         "share_of_median_product": round(float(np.median(rates) / np.median(products)), 3),
     }
 

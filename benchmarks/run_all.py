@@ -9,14 +9,20 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CLIPS = HERE.parents[1] / "shared" / "data" / "videos"  # real clips are not part of the project
 CACHE = Path(tempfile.gettempdir()) / "stepline-drawn"  # drawn videos, made once
-CORPUS = CACHE.with_name("stepline-corpus")  # drawn how-to videos, what curate_throughput.py goes through
+# drawn how-to videos, what curate_throughput.py goes through
+CORPUS = CACHE.with_name("stepline-corpus")
 
 COMMANDS = {
     "asr": ("asr.py", "--clips", CLIPS),
     "curate_corpus": ("curate_corpus.py", CORPUS),
     "curate_index": ("curate_index.py",),
     "curate_sources": ("curate_sources.py",),
-    "curate_throughput": ("curate_throughput.py", CORPUS / "videos.csv", "--recipe", HERE / "curate_howtostep.toml"),
+    "curate_throughput": (
+        "curate_throughput.py",
+        CORPUS / "videos.csv",
+        "--recipe",
+        HERE / "curate_howtostep.toml",
+    ),
     "deformable_attention": ("deformable_attention.py",),
     "fit_world": ("fit_world.py",),
     "gpu": ("gpu.py",),
@@ -44,8 +50,12 @@ def main(names: list[str]) -> int:
         script, *arguments = COMMANDS[name]
         print(f"== {name}", flush=True)
         began = time.monotonic()
-        done = subprocess.run([sys.executable, str(HERE / script), *map(str, arguments)], check=False)
-        print(f"== {name}: exit {done.returncode} after {time.monotonic() - began:.0f} s", flush=True)
+        done = subprocess.run(
+            [sys.executable, str(HERE / script), *map(str, arguments)], check=False
+        )
+        print(
+            f"== {name}: exit {done.returncode} after {time.monotonic() - began:.0f} s", flush=True
+        )
         failed += [name] if done.returncode else []
     print(f"failed: {', '.join(failed) or 'none'}")
     return len(failed)

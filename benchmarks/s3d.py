@@ -1,9 +1,11 @@
-"""S3D-G at inference: the fast form against the plain graph of 3-D convolutions, clips a second and memory.
+"""S3D-G at inference: the fast form against the plain graph of 3-D convolutions, clips a second and
+memory.
 
     python benchmarks/s3d.py [--threads 1] [--clips 8] [--rounds 3]
 
-Random weights (speed does not depend on them). The two sides take turns in one process, CPU and wall seconds; then
-each runs alone in a process of its own for its memory. Writes benchmarks/results/s3d.json.
+Random weights (speed does not depend on them). The two sides take turns in one process, CPU and
+wall seconds; then each runs alone in a process of its own for its memory. Writes
+benchmarks/results/s3d.json.
 """
 
 import argparse
@@ -40,10 +42,14 @@ def main():
     result = {"threads": given.threads, "clips": given.clips, **speeds(given.clips, given.rounds)}
     for side in ("plain", "fast"):
         again = [sys.executable, __file__, "--memory-of", side, "--clips", str(given.clips)]
-        shown = subprocess.run([*again, "--threads", str(given.threads)], capture_output=True, text=True, check=True)
+        shown = subprocess.run(
+            [*again, "--threads", str(given.threads)], capture_output=True, text=True, check=True
+        )
         result[side]["peak_mib"] = float(shown.stdout)
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps({**known, f"threads_{given.threads}": result}, indent=1, sort_keys=True) + "\n")
+    RESULTS.write_text(
+        json.dumps({**known, f"threads_{given.threads}": result}, indent=1, sort_keys=True) + "\n"
+    )
     print(json.dumps(result, indent=1))
 
 
@@ -85,7 +91,8 @@ def peak(side, count):
     run = network if side == "plain" else FoldedS3D(network)
     with torch.inference_mode():
         run(torch.rand(count, *SHAPE))
-    status = Path("/proc/self/status").read_text()  # not ru_maxrss, which a child takes over from its parent
+    # not ru_maxrss, which a child takes over from its parent
+    status = Path("/proc/self/status").read_text()
     return round(int(status.split("VmHWM:")[1].split()[0]) / 1024, 1)
 
 

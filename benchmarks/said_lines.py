@@ -1,11 +1,13 @@
-"""Which of a user's own lines a narration speaks of: their own video's, and another's (`--texts`; grounding/speech.py).
+"""Which of a user's own lines a narration speaks of: their own video's, and another's (`--texts`;
+grounding/speech.py).
 
     python benchmarks/said_lines.py [--clips CLIPS]
 
-Fitted on TutorialVQA, whose headings were written by people for transcripts that are its own: the mean and the standard
-deviation of a line's best cosine with any sentence, of its own video and of six others. Tested on real clips (CLIPS,
-as `real_clips.py` reads them, recognised by Whisper tiny.en), whose makers and subjects are others: their labelled
-steps as lines of their own clip, of every clip of another maker, and both lists as one.
+Fitted on TutorialVQA, whose headings were written by people for transcripts that are its own: the
+mean and the standard deviation of a line's best cosine with any sentence, of its own video and of
+six others. Tested on real clips (CLIPS, as `real_clips.py` reads them, recognised by Whisper
+tiny.en), whose makers and subjects are others: their labelled steps as lines of their own clip, of
+every clip of another maker, and both lists as one.
 """
 
 import argparse
@@ -25,7 +27,14 @@ from stepline.media import read_sound
 from stepline.records import Matrix
 from stepline.text import embed
 
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "tutorialvqa" / "tutorials.json.gz"
+DATA = (
+    Path(__file__).resolve().parents[1]
+    / ".."
+    / "shared"
+    / "data"
+    / "tutorialvqa"
+    / "tutorials.json.gz"
+)
 RESULT = Path(__file__).resolve().parent / "results" / "said_lines.json"
 OTHERS = 6  # other videos whose lines are looked for in one
 
@@ -34,7 +43,8 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Narration:
-    """What a video says, (S, D), and lines that are said in it, (K, D). maker: of whom no other list is taken."""
+    """What a video says, (S, D), and lines that are said in it, (K, D). maker: of whom no other
+    list is taken."""
 
     maker: str
     sentences: Matrix
@@ -49,7 +59,9 @@ def tutorials() -> list[Narration]:
     """Return the tutorials that have headings."""
     found = json.loads(gzip.decompress(DATA.read_bytes()))
     return [
-        Narration(name, embed(one["transcript"]), embed([part["title"] for part in one["segments"]]))
+        Narration(
+            name, embed(one["transcript"]), embed([part["title"] for part in one["segments"]])
+        )
         for name, one in found.items()
         if one["segments"]
     ]
@@ -70,7 +82,11 @@ def others(videos: list[Narration], count: int | None) -> Iterator[tuple[Narrati
     rng = np.random.default_rng(0)
     for video in videos:
         strangers = [one for one in videos if one.maker != video.maker]
-        chosen = range(len(strangers)) if count is None else rng.choice(len(strangers), count, replace=False)
+        chosen = (
+            range(len(strangers))
+            if count is None
+            else rng.choice(len(strangers), count, replace=False)
+        )
         yield from ((video, strangers[index]) for index in chosen)
 
 
@@ -85,10 +101,14 @@ def by_list(best: Matrix) -> Mask:
 
 
 def shares(videos: list[Narration], count: int | None = None) -> dict[str, dict[str, float]]:
-    """Return the shares of lines that count as said: of the own video, of another's, and of both in one list."""
+    """Return the shares of lines that count as said: of the own video, of another's, and of both in
+    one list."""
     found = {}
     for name, rule in (("likeness", by_likeness), ("list", by_list)):
-        pairs = [(video.best(video.lines), video.best(other.lines)) for video, other in others(videos, count)]
+        pairs = [
+            (video.best(video.lines), video.best(other.lines))
+            for video, other in others(videos, count)
+        ]
         both = [(rule(np.concatenate(pair)), len(pair[0])) for pair in pairs]
         parts = {
             "own": [rule(video.best(video.lines)) for video in videos],
@@ -96,16 +116,23 @@ def shares(videos: list[Narration], count: int | None = None) -> dict[str, dict[
             "own, in one list with another's": [kept[:own] for kept, own in both],
             "another's, in one list with own": [kept[own:] for kept, own in both],
         }
-        found[name] = {part: round(float(np.concatenate(kept).mean()), 3) for part, kept in parts.items()}
+        found[name] = {
+            part: round(float(np.concatenate(kept).mean()), 3) for part, kept in parts.items()
+        }
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--clips", type=Path)
     clips = parser.parse_args().clips
     videos = tutorials()
-    result: dict[str, object] = {"tutorials": len(videos), "headings": sum(len(one.lines) for one in videos)}
+    result: dict[str, object] = {
+        "tutorials": len(videos),
+        "headings": sum(len(one.lines) for one in videos),
+    }
     cosines = (
         ("said", [video.best(video.lines) for video in videos]),
         ("unsaid", [video.best(other.lines) for video, other in others(videos, OTHERS)]),

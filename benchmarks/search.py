@@ -4,18 +4,21 @@
     python benchmarks/search.py --clips CLIPS --records DIR
     python benchmarks/search.py --drawn 30 --floors 0 .2 .25 .3
 
-The first makes records of how-to steps in a temporary folder, with random unit vectors (a search compares all of them,
-whatever they hold), and times queries whole: the query's own vector, words, meaning, the answers. Beside it, in the
-same run, a plain scan reads every record and keeps the steps that hold a word of the query. The second asks for each
-labelled step of CLIPS (labels.json, docs/real_clips.md) in a person's words; it is found where one of the answers is of
-that clip and lies in, or within 3 s of, the seconds in which the step is marked as spoken or shown. DIR: their records.
+The first makes records of how-to steps in a temporary folder, with random unit vectors (a search
+compares all of them, whatever they hold), and times queries whole: the query's own vector, words,
+meaning, the answers. Beside it, in the same run, a plain scan reads every record and keeps the
+steps that hold a word of the query. The second asks for each labelled step of CLIPS (labels.json,
+docs/real_clips.md) in a person's words; it is found where one of the answers is of that clip and
+lies in, or within 3 s of, the seconds in which the step is marked as spoken or shown. DIR: their
+records.
 
-The third asks for the steps of so many scripts of drawn videos (`research.drawn_videos`, seeds from 200 on) in the
-words of their recipe; what is searched is what the narrator says, in other words, and the steps that the grammar writes
-of it. A sentence takes SPOKEN s here; an answer is right where it lies in a sentence that tells a step of that wording.
+The third asks for the steps of so many scripts of drawn videos (`research.drawn_videos`, seeds from
+200 on) in the words of their recipe; what is searched is what the narrator says, in other words,
+and the steps that the grammar writes of it. A sentence takes SPOKEN s here; an answer is right
+where it lies in a sentence that tells a step of that wording.
 
-Of both, for each of --floors (least likeness by which meaning answers), also the shares of queries in made words, and
-of those about other things, that are answered by nothing.
+Of both, for each of --floors (least likeness by which meaning answers), also the shares of queries
+in made words, and of those about other things, that are answered by nothing.
 """
 
 import argparse
@@ -49,44 +52,81 @@ THINGS = (
     "the wire",
     "a board",
 )
-PLACES = ("in the bowl", "on the bench", "with a spatula", "under the sink", "until it is smooth", "by hand")
-QUERIES = ("fold the egg whites", "how to fix a wire under the sink", "stir until smooth", "drill the board by hand")
+PLACES = (
+    "in the bowl",
+    "on the bench",
+    "with a spatula",
+    "under the sink",
+    "until it is smooth",
+    "by hand",
+)
+QUERIES = (
+    "fold the egg whites",
+    "how to fix a wire under the sink",
+    "stir until smooth",
+    "drill the board by hand",
+)
 PER_RECORD, SLACK = 100, 3.0  # steps; seconds
 FIRST_SEED, SPOKEN = 200, 5.0  # of scripts; s that a sentence takes
 MADE, MADE_SEED = 200, 17  # queries of made words; not those that the search itself compares with
 OTHER_THINGS = (
-    "interest rates of the central bank", "who won the football final", "compile a kernel module", "ticket to the moon",
-    "divorce lawyer", "neutrino mass", "quarterly tax return", "poems about autumn", "rebase a git branch",
-    "weather tomorrow", "train timetable", "parliament elections", "jazz piano chords", "dinosaur fossils",
-    "stock market crash", "learn Portuguese grammar", "galaxy clusters", "passport renewal", "chess openings",
+    "interest rates of the central bank",
+    "who won the football final",
+    "compile a kernel module",
+    "ticket to the moon",
+    "divorce lawyer",
+    "neutrino mass",
+    "quarterly tax return",
+    "poems about autumn",
+    "rebase a git branch",
+    "weather tomorrow",
+    "train timetable",
+    "parliament elections",
+    "jazz piano chords",
+    "dinosaur fossils",
+    "stock market crash",
+    "learn Portuguese grammar",
+    "galaxy clusters",
+    "passport renewal",
+    "chess openings",
     "opera tickets",
-)  # fmt: skip
+)
 
-Question: TypeAlias = tuple[str, Callable[[Moment], bool]]  # a query, and whether a moment answers it
+# a query, and whether a moment answers it
+Question: TypeAlias = tuple[str, Callable[[Moment], bool]]
 
 
 def made_records(folder: Path, count: int) -> None:
     """Write records of PER_RECORD steps each."""
     rng = np.random.default_rng(0)
     for number in range(count // PER_RECORD):
-        texts = (f"{rng.choice(VERBS)} {rng.choice(THINGS)} {rng.choice(PLACES)} {n}" for n in range(PER_RECORD))
+        texts = (
+            f"{rng.choice(VERBS)} {rng.choice(THINGS)} {rng.choice(PLACES)} {n}"
+            for n in range(PER_RECORD)
+        )
         spans = (Span(5.0 * n, 5.0 * n + 4) for n in range(PER_RECORD))
         steps = tuple(
             Step(id=str(n), text=text, spans=(span,), status="shown")
             for n, (text, span) in enumerate(zip(texts, spans, strict=True))
         )
-        write_record(Record(id=f"v{number}", video=Video(id=f"v{number}"), steps=steps), folder / f"v{number}.json")
+        write_record(
+            Record(id=f"v{number}", video=Video(id=f"v{number}"), steps=steps),
+            folder / f"v{number}.json",
+        )
 
 
 def scan(folder: Path, query: str) -> int:
     """Return how many steps hold a word of the query, by reading every record."""
     words = query.split()
     records = (read_record(path) for path in files_below(folder) if path.suffix == ".json")
-    return sum(any(word in step.text for word in words) for record in records for step in record.steps)
+    return sum(
+        any(word in step.text for word in words) for record in records for step in record.steps
+    )
 
 
 def speed(count: int) -> dict[str, float]:
-    """Return milliseconds a query, of the clock and of the processor, and how many times a plain scan takes."""
+    """Return milliseconds a query, of the clock and of the processor, and how many times a plain
+    scan takes."""
     rng = np.random.default_rng(1)
 
     def embedder(texts: "list[str]") -> Matrix:
@@ -134,40 +174,58 @@ def quality(clips: Path, records: Path, floors: Sequence[float]) -> list[dict[st
     for name, truth in labels.items():
         if (records / f"{Path(name).stem}.json").is_file():
             for label in truth["steps"]:
-                spans = [*(label.get("shown") or []), *([label["spoken"]] if label.get("spoken") else [])]
-                questions.append((label["text"], partial(_right, clip=Path(name).stem, spans=spans)))
+                spans = [
+                    *(label.get("shown") or []),
+                    *([label["spoken"]] if label.get("spoken") else []),
+                ]
+                questions.append(
+                    (label["text"], partial(_right, clip=Path(name).stem, spans=spans))
+                )
     return shares(records, questions, floors)
 
 
 def drawn_quality(count: int, floors: Sequence[float]) -> list[dict[str, float]]:
     """Return the shares of `shares` for the steps of scripts."""
     folder = Path(tempfile.mkdtemp())
-    told: dict[str, list[tuple[str, float]]] = {}  # a step's wording: the videos, and the second at which each tells it
+    # a step's wording: the videos, and the second at which each tells it
+    told: dict[str, list[tuple[str, float]]] = {}
     try:
         for seed in range(FIRST_SEED, FIRST_SEED + count):
             script = make_script(seed)
             spans = [Span(SPOKEN * n, SPOKEN * (n + 1)) for n in range(len(script.utterances))]
             said = zip(script.utterances, spans, strict=True)
-            transcript = Transcript(language="en", sentences=tuple(Sentence(text=u.text, span=s) for u, s in said))
+            transcript = Transcript(
+                language="en", sentences=tuple(Sentence(text=u.text, span=s) for u, s in said)
+            )
             written = write_extractive(transcript).steps
             places = [covering_span([spans[source] for source in step.sources]) for step in written]
             steps = tuple(
                 step.model_copy(update={"said": said, "status": "said"})
                 for step, said in zip(written, places, strict=True)
             )
-            record = Record(id=script.id, video=Video(id=script.id), transcript=transcript, steps=steps)
+            record = Record(
+                id=script.id, video=Video(id=script.id), transcript=transcript, steps=steps
+            )
             write_record(record, folder / f"{script.id}.json")
             for step in script.steps:
                 told.setdefault(step.text, []).append((script.id, spans[step.utterance].center))
-        return shares(folder, [(text, partial(_tells, places=places)) for text, places in told.items()], floors)
+        return shares(
+            folder,
+            [(text, partial(_tells, places=places)) for text, places in told.items()],
+            floors,
+        )
     finally:
         shutil.rmtree(folder)
 
 
-def shares(folder: Path, questions: Sequence[Question], floors: Sequence[float]) -> list[dict[str, float]]:
-    """Return, for each least likeness, the shares of questions whose right moment is the first answer, and among five.
+def shares(
+    folder: Path, questions: Sequence[Question], floors: Sequence[float]
+) -> list[dict[str, float]]:
+    """Return, for each least likeness, the shares of questions whose right moment is the first
+    answer, and among five.
 
-    Beside them those of made words, and of queries about other things, that are answered by nothing.
+    Beside them those of made words, and of queries about other things, that are answered by
+    nothing.
     """
     index = SearchIndex(folder)
     index.update()
@@ -176,9 +234,17 @@ def shares(folder: Path, questions: Sequence[Question], floors: Sequence[float])
         search.LEAST_LIKENESS = floor
         ranks = [[right(moment) for moment in index.search(text)] for text, right in questions]
         row = {"least likeness": floor, "steps": len(ranks)}
-        row |= {name: float(np.mean([any(right[:n]) for right in ranks])) for name, n in (("first", 1), ("five", 5))}
-        for name, queries in (("made words", search.made_words(MADE, MADE_SEED)), ("other things", OTHER_THINGS)):
-            row[f"{name}, no answer"] = float(np.mean([not index.search(query) for query in queries]))
+        row |= {
+            name: float(np.mean([any(right[:n]) for right in ranks]))
+            for name, n in (("first", 1), ("five", 5))
+        }
+        for name, queries in (
+            ("made words", search.made_words(MADE, MADE_SEED)),
+            ("other things", OTHER_THINGS),
+        ):
+            row[f"{name}, no answer"] = float(
+                np.mean([not index.search(query) for query in queries])
+            )
         rows.append({name: round(value, 3) for name, value in row.items()})
     index.close()
     return rows
@@ -186,7 +252,11 @@ def shares(folder: Path, questions: Sequence[Question], floors: Sequence[float])
 
 def _tells(moment: Moment, places: Sequence[tuple[str, float]]) -> bool:
     times = [at for id, at in places if id == moment.video]
-    return moment.start is not None and moment.end is not None and any(moment.start <= at < moment.end for at in times)
+    return (
+        moment.start is not None
+        and moment.end is not None
+        and any(moment.start <= at < moment.end for at in times)
+    )
 
 
 def _right(moment: Moment, clip: str, spans: Sequence[Sequence[float]]) -> bool:

@@ -1,14 +1,16 @@
-"""P(shown) without truth, by which texts stand for what is not shown, in the simulated world (version 2 and 1).
+"""P(shown) without truth, by which texts stand for what is not shown, in the simulated world
+(version 2 and 1).
 
     python benchmarks/shown_negatives.py            # about 2 CPU minutes, less where the networks are there already
 
-`stepline curate` fits P(shown) of a step to texts that a video surely does not show (`nasva/fit_calibration.py`): those
-of other tasks, of another video of the same task, or of these the half that is least like the video's own; scored apart
-from the video's own texts (before: "other task, apart"), or beside them. The network is one of `python -m research
-nasva-tables --table lag` (one teacher, labels around its best second), taken from, or trained into, its folder. Judged
-by the planted truth about the written steps of videos that it was trained on, as in curate: ROC-AUC and calibration
-error (ECE, ten bins) of P(shown). "best cosine" needs no fit, "told the truth" is the fit to the truth of the other
-half of the videos: the most that the regression's numbers allow.
+`stepline curate` fits P(shown) of a step to texts that a video surely does not show
+(`nasva/fit_calibration.py`): those of other tasks, of another video of the same task, or of these
+the half that is least like the video's own; scored apart from the video's own texts (before: "other
+task, apart"), or beside them. The network is one of `python -m research nasva-tables --table lag`
+(one teacher, labels around its best second), taken from, or trained into, its folder. Judged by the
+planted truth about the written steps of videos that it was trained on, as in curate: ROC-AUC and
+calibration error (ECE, ten bins) of P(shown). "best cosine" needs no fit, "told the truth" is the
+fit to the truth of the other half of the videos: the most that the regression's numbers allow.
 """
 
 import argparse
@@ -66,37 +68,66 @@ def measured(trials: NasvaTrials, seed: int, world: WorldName, size: NasvaSize) 
     alone = np.concatenate([calibration_features(one) for one in own])
     for kind in KINDS:
         given = []
-        for index, (other, rows) in enumerate(unshown_texts(tasks, lambda at: videos[at].linking, kind)):
+        for index, (other, rows) in enumerate(
+            unshown_texts(tasks, lambda at: videos[at].linking, kind)
+        ):
             given.append(videos[other].step_vectors[rows[: len(own[index].scores)]])
-        apart = np.concatenate([calibration_features(fit(index, one)) for index, one in enumerate(given) if len(one)])
-        both = [calibration_features(fit(at, videos[at].step_vectors, one)) for at, one in enumerate(given)]
-        beside = np.concatenate([rows[: len(one.scores)] for one, rows in zip(own, both, strict=True)])
-        foreign = np.concatenate([rows[len(one.scores) :] for one, rows in zip(own, both, strict=True)])
+        apart = np.concatenate(
+            [calibration_features(fit(index, one)) for index, one in enumerate(given) if len(one)]
+        )
+        both = [
+            calibration_features(fit(at, videos[at].step_vectors, one))
+            for at, one in enumerate(given)
+        ]
+        beside = np.concatenate(
+            [rows[: len(one.scores)] for one, rows in zip(own, both, strict=True)]
+        )
+        foreign = np.concatenate(
+            [rows[len(one.scores) :] for one, rows in zip(own, both, strict=True)]
+        )
         for name, evidence in ((f"{kind}, apart", (alone, apart)), (kind, (beside, foreign))):
             p = fit_by_foreign_evidence(alone, *evidence, rate=RATE)[0](alone)
-            found[name] = {"area": roc_auc(truth.astype(float), p), "error": calibration_error(truth, p)}
+            found[name] = {
+                "area": roc_auc(truth.astype(float), p),
+                "error": calibration_error(truth, p),
+            }
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--world", choices=WORLDS, action="append", help="only this one")
     parser.add_argument("--videos", type=int, default=300)
-    parser.add_argument("--trials", type=Path, default=Path("out/nasva-tables"), help="folder of the study")
+    parser.add_argument(
+        "--trials", type=Path, default=Path("out/nasva-tables"), help="folder of the study"
+    )
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
     size, trials = NasvaSize(videos=args.videos), NasvaTrials(args.trials / "trials")
-    runs = {world: [measured(trials, seed, world, size) for seed in range(args.seeds)]
-            for world in args.world or WORLDS}  # fmt: skip
-    pairs = [("other task", BEFORE), ("same task", "other task"), ("unlike", "other task"), ("unlike", BEFORE),
-             ("unlike, apart", BEFORE)]  # fmt: skip
+    runs = {
+        world: [measured(trials, seed, world, size) for seed in range(args.seeds)]
+        for world in args.world or WORLDS
+    }
+    pairs = [
+        ("other task", BEFORE),
+        ("same task", "other task"),
+        ("unlike", "other task"),
+        ("unlike", BEFORE),
+        ("unlike, apart", BEFORE),
+    ]
     claims = [
-        {"claim": f"P(shown) by '{more}' above by '{less}', version {1 if world == 'short' else 2}",
-         "metric": "ROC-AUC", "published": None,
-         "gains": [100 * (run[more]["area"] - run[less]["area"]) for run in found]}
-        for world, found in runs.items() for more, less in pairs
-    ]  # fmt: skip
+        {
+            "claim": f"P(shown) by '{more}' above by '{less}', version {1 if world == 'short' else 2}",
+            "metric": "ROC-AUC",
+            "published": None,
+            "gains": [100 * (run[more]["area"] - run[less]["area"]) for run in found],
+        }
+        for world, found in runs.items()
+        for more, less in pairs
+    ]
     command = " ".join(["python benchmarks/shown_negatives.py", *sys.argv[1:]])
     tree = {"command": command, "seeds": list(range(args.seeds)), "runs": runs, "claims": claims}
     args.out.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")

@@ -1,10 +1,12 @@
-"""Sieve & Swap on real text: thresholds on hand-made pairs, sieve and swaps on 300 made videos, other domains.
+"""Sieve & Swap on real text: thresholds on hand-made pairs, sieve and swaps on 300 made videos,
+other domains.
 
     python benchmarks/sieve_swap.py [--cache DIR] [--others N] [--read FILE]
 
-Thresholds are chosen on made_transcripts/pairs.tsv; the test half of the videos chooses nothing. The base is the
-recipes of ../shared/data without half of the videos' own; --others takes only N recipes of no video beside those (all
-need about five minutes of a quiet core for their vectors). --read writes the swaps that a person reads and judges.
+Thresholds are chosen on made_transcripts/pairs.tsv; the test half of the videos chooses nothing.
+The base is the recipes of ../shared/data without half of the videos' own; --others takes only N
+recipes of no video beside those (all need about five minutes of a quiet core for their vectors).
+--read writes the swaps that a person reads and judges.
 """
 
 import argparse
@@ -46,7 +48,8 @@ RESULT = Path(__file__).parent / "results" / "sieve_swap.json"
 CACHE = Path(tempfile.gettempdir()) / "stepline-sieve-swap"
 GRID = [round(float(t), 2) for t in np.arange(0.3, 0.82, 0.02)]
 PAPER = 0.75  # with MPNet
-CLIPS = ("howto100m_money_clip", "cocoa_tv_chef", "mixing_bowl_hosts", "hair_chat")  # those with English speech
+# those with English speech
+CLIPS = ("howto100m_money_clip", "cocoa_tv_chef", "mixing_bowl_hosts", "hair_chat")
 READ = {"youcook2": 40, "clips": 10, "made": 50}  # swaps that a person reads
 Encode = Callable[[Sequence[str]], Matrix]
 
@@ -64,37 +67,55 @@ def remembering() -> Encode:
 
 
 def calibrated(encode: Encode) -> dict[str, object]:
-    """Return the thresholds with the best F1 on the hand-made pairs, for both sieves, and the whole table."""
+    """Return the thresholds with the best F1 on the hand-made pairs, for both sieves, and the whole
+    table."""
     pairs = read_pairs()
     said = encode([pair.said for pair in pairs])
     cosine = (said * encode([pair.step for pair in pairs])).sum(axis=1)
     heard = are_instructions([pair.said for pair in pairs], 0.5, said)
     table = [pair_rates(pairs, cosine, heard, threshold) for threshold in GRID]
-    best = {sieve: max(table, key=lambda row: row[f"{sieve} f1"])["threshold"] for sieve in ("similarity", "wording")}
+    best = {
+        sieve: max(table, key=lambda row: row[f"{sieve} f1"])["threshold"]
+        for sieve in ("similarity", "wording")
+    }
     spread = {
-        kind: [round(float(v), 2) for v in np.percentile(cosine[[pair.kind == kind for pair in pairs]], [5, 50, 95])]
+        kind: [
+            round(float(v), 2)
+            for v in np.percentile(cosine[[pair.kind == kind for pair in pairs]], [5, 50, 95])
+        ]
         for kind in dict.fromkeys(pair.kind for pair in pairs)
     }
     checked = refused(pairs, [change(pair.said, pair.step) for pair in pairs])
-    return {"best": best, "cosines, 5 50 95 %": spread, "refused by the check": checked, "table": table}
+    return {
+        "best": best,
+        "cosines, 5 50 95 %": spread,
+        "refused by the check": checked,
+        "table": table,
+    }
 
 
 def hardness(videos: Sequence[MadeVideo], encode: Encode) -> dict[str, list[float]]:
-    """Return quantiles of the cosine of spoken and written step, and of idle line and its recipe's likest step."""
+    """Return quantiles of the cosine of spoken and written step, and of idle line and its recipe's
+    likest step."""
     steps, idle = [], []
     for video in videos:
         cosine = encode(sentences(video.record)) @ encode(video.recipe.steps).T
         for row, truth in zip(cosine, video.truth, strict=True):
             (steps if truth else idle).append(row[list(truth)].max() if truth else row.max())
     both = {"step and its source": steps, "idle and its recipe's likest step": idle}
-    return {name: [round(float(v), 2) for v in np.percentile(c, [5, 25, 50, 75, 95])] for name, c in both.items()}
+    return {
+        name: [round(float(v), 2) for v in np.percentile(c, [5, 25, 50, 75, 95])]
+        for name, c in both.items()
+    }
 
 
 def sentences(record: Record) -> list[str]:
     return [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
 
 
-def paired_documents(videos: Sequence[MadeVideo], base: TextBase, encode: Encode) -> dict[str, np.ndarray]:
+def paired_documents(
+    videos: Sequence[MadeVideo], base: TextBase, encode: Encode
+) -> dict[str, np.ndarray]:
     """Return the documents that pairing (eq. 5) gives each video, the likeliest first."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "videos.parquet"
@@ -106,12 +127,21 @@ def paired_documents(videos: Sequence[MadeVideo], base: TextBase, encode: Encode
 
 
 def measured(
-    videos: Sequence[MadeVideo], base: TextBase, settings: SwapSettings, encode: Encode, paired: Sequence[np.ndarray]
+    videos: Sequence[MadeVideo],
+    base: TextBase,
+    settings: SwapSettings,
+    encode: Encode,
+    paired: Sequence[np.ndarray],
 ) -> dict[str, object]:
     """Return the scores of one half under one setting."""
-    made = sieve_and_swap([video.record for video in videos], base, settings, paired=paired, embed=encode)
+    made = sieve_and_swap(
+        [video.record for video in videos], base, settings, paired=paired, embed=encode
+    )
     both = list(zip(videos, made, strict=True))
-    result: dict[str, object] = {"sieve": sieve_scores(videos, made), "contradictions": len(violations(made))}
+    result: dict[str, object] = {
+        "sieve": sieve_scores(videos, made),
+        "contradictions": len(violations(made)),
+    }
     result["sentences in their own words"] = own_words(made)
     for name, inside in (("source in the base", True), ("source not in the base", False)):
         some = [(video, record) for video, record in both if video.in_base == inside]
@@ -122,7 +152,8 @@ def measured(
 
 
 def plans(best: dict[str, float]) -> dict[str, SwapSettings]:
-    """Return what is compared: the paper's rule at its own and at the calibrated threshold, and what goes beyond."""
+    """Return what is compared: the paper's rule at its own and at the calibrated threshold, and
+    what goes beyond."""
     paper = {"sieve": "similarity", "similarity": best["similarity"], "swap_similarity": 0.0}
     wording = {"similarity": best["wording"], "swap_similarity": 0.0}
     given = {
@@ -135,34 +166,59 @@ def plans(best: dict[str, float]) -> dict[str, SwapSettings]:
         "the same, 20 candidates": wording | {"unswapped": "drop", "candidates": 20},
         "by wording, check, own words": wording,
         "the same, swapped from 0.60": {"similarity": best["wording"]},
-        "the same, swapped from 0.60, paired documents only": {"similarity": best["wording"], "scope": "paired"},
-        "the same, swapped from 0.60, in a document's order": {"similarity": best["wording"], "method": "monotone"},
+        "the same, swapped from 0.60, paired documents only": {
+            "similarity": best["wording"],
+            "scope": "paired",
+        },
+        "the same, swapped from 0.60, in a document's order": {
+            "similarity": best["wording"],
+            "method": "monotone",
+        },
         "the defaults": {},
     }
-    return {name: SwapSettings.model_validate({"scope": "all"} | fields) for name, fields in given.items()}
+    return {
+        name: SwapSettings.model_validate({"scope": "all"} | fields)
+        for name, fields in given.items()
+    }
 
 
 def told(identity: str, texts: Sequence[str], times: Sequence[tuple[float, float]]) -> Record:
-    spoken = [Sentence(text=text, span=Span(start, end)) for text, (start, end) in zip(texts, times, strict=True)]
-    transcript = Transcript(language="en", sentences=tuple(sorted(spoken, key=lambda one: one.span.start)))
+    spoken = [
+        Sentence(text=text, span=Span(start, end))
+        for text, (start, end) in zip(texts, times, strict=True)
+    ]
+    transcript = Transcript(
+        language="en", sentences=tuple(sorted(spoken, key=lambda one: one.span.start))
+    )
     return Record(id=identity, video=Video(id=identity), transcript=transcript)
 
 
 def tutorials() -> list[Record]:
     """Return TutorialVQA's transcripts, which tell no times: a second a sentence."""
     table = json.loads(gzip.decompress((DATA / "tutorialvqa" / "tutorials.json.gz").read_bytes()))
-    texts = {name: [line for line in table[name]["transcript"] if line.strip()] for name in sorted(table)}
-    return [told(name, lines, [(float(n), n + 1.0) for n in range(len(lines))]) for name, lines in texts.items()]
+    texts = {
+        name: [line for line in table[name]["transcript"] if line.strip()] for name in sorted(table)
+    }
+    return [
+        told(name, lines, [(float(n), n + 1.0) for n in range(len(lines))])
+        for name, lines in texts.items()
+    ]
 
 
 def youcook2() -> list[Record]:
     """Return YouCook2's validation sentences at their times, as if they were narration."""
     table = json.loads(gzip.decompress((DATA / "youcook2" / "val.json.gz").read_bytes()))
     rows = {name: table[name] for name in sorted(table)}
-    good = {name: [(t, s) for t, s in zip(r["timestamps"], r["sentences"], strict=True) if 0 <= t[0] < t[1]]
-            for name, r in rows.items()}  # fmt: skip
-    return [told(name, [s for _, s in found], [(float(a), float(b)) for (a, b), _ in found])
-            for name, found in good.items()]  # fmt: skip
+    good = {
+        name: [
+            (t, s) for t, s in zip(r["timestamps"], r["sentences"], strict=True) if 0 <= t[0] < t[1]
+        ]
+        for name, r in rows.items()
+    }
+    return [
+        told(name, [s for _, s in found], [(float(a), float(b)) for (a, b), _ in found])
+        for name, found in good.items()
+    ]
 
 
 def clips() -> list[Record]:
@@ -171,57 +227,96 @@ def clips() -> list[Record]:
 
 
 def elsewhere(base: TextBase, chosen: dict[str, SwapSettings], encode: Encode) -> dict[str, object]:
-    """Return the share of sentences sieved out of other texts, by each plan, and the swaps of the last plan."""
+    """Return the share of sentences sieved out of other texts, by each plan, and the swaps of the
+    last plan."""
     shares: dict[str, object] = {}
-    for name, records in (("tutorialvqa", tutorials()), ("youcook2", youcook2()), ("clips", clips())):
+    for name, records in (
+        ("tutorialvqa", tutorials()),
+        ("youcook2", youcook2()),
+        ("clips", clips()),
+    ):
         count = sum(len(sentences(record)) for record in records)
         found: dict[str, object] = {"sentences": count}
         for plan, settings in chosen.items():
             made = sieve_and_swap(records, base, settings, embed=encode)
             kept = sum(len(step.sources) for record in made for step in record.steps)
-            found[plan] = {"sieved out": round(1 - kept / count, 4), "in their own words": own_words(made),
-                           "contradictions": len(violations(made))}  # fmt: skip
+            found[plan] = {
+                "sieved out": round(1 - kept / count, 4),
+                "in their own words": own_words(made),
+                "contradictions": len(violations(made)),
+            }
         found["swaps"] = [
-            (r.id, s.alternatives[0], s.text, s.source_text, s.score) for r in made for s in swapped_steps(r)
+            (r.id, s.alternatives[0], s.text, s.source_text, s.score)
+            for r in made
+            for s in swapped_steps(r)
         ]
         shares[name] = found
     return shares
 
 
 def to_read(
-    videos: Sequence[MadeVideo], base: TextBase, settings: SwapSettings, encode: Encode, others: dict[str, object]
+    videos: Sequence[MadeVideo],
+    base: TextBase,
+    settings: SwapSettings,
+    encode: Encode,
+    others: dict[str, object],
 ) -> list[dict[str, object]]:
     """Return the swaps that a person judges, drawn by seed; others: the swaps of `elsewhere`."""
     outside = [video for video in videos if not video.in_base]
     made = sieve_and_swap([video.record for video in outside], base, settings, embed=encode)
-    drawn = {name: Random(0).sample(found["swaps"], min(READ[name], len(found["swaps"])))
-             for name, found in others.items() if name in READ}  # fmt: skip
-    rows = [{"from": name, "said": s, "step": t, "source": o, "cosine": round(c, 2)}
-            for name, found in drawn.items() for _, s, t, o, c in found]  # fmt: skip
+    drawn = {
+        name: Random(0).sample(found["swaps"], min(READ[name], len(found["swaps"])))
+        for name, found in others.items()
+        if name in READ
+    }
+    rows = [
+        {"from": name, "said": s, "step": t, "source": o, "cosine": round(c, 2)}
+        for name, found in drawn.items()
+        for _, s, t, o, c in found
+    ]
     own = Random(0).sample(swaps(outside, made), READ["made"])
-    return rows + [{"from": "made", "said": said, "step": text, "truth": lines} for said, text, lines in own]
+    return rows + [
+        {"from": "made", "said": said, "step": text, "truth": lines} for said, text, lines in own
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, default=CACHE, help="where the text base is built and kept")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=CACHE, help="where the text base is built and kept"
+    )
     parser.add_argument("--others", type=int, help="recipes of no video in the base; default: all")
     parser.add_argument("--read", type=Path, help="write the swaps for a person to read here")
     options = parser.parse_args()
     encode, recipes = remembering(), read_recipes()
     videos = make_videos(recipes)
     base = made_base(kept_recipes(recipes, videos, options.others), options.cache)
-    result: dict[str, object] = {"base": {"documents": base.document_count, "steps": base.step_count}}
-    result |= {"hand-made pairs": (calibration := calibrated(encode)), "hardness": hardness(videos, encode)}
+    result: dict[str, object] = {
+        "base": {"documents": base.document_count, "steps": base.step_count}
+    }
+    result |= {
+        "hand-made pairs": (calibration := calibrated(encode)),
+        "hardness": hardness(videos, encode),
+    }
     chosen = plans(calibration["best"])
     paired = paired_documents(videos, base, encode)
-    result["videos with a paired document"] = sum(len(documents) > 0 for documents in paired.values())
+    result["videos with a paired document"] = sum(
+        len(documents) > 0 for documents in paired.values()
+    )
     none = np.empty(0, dtype=np.int64)
     for half in ("development", "test"):
         some = [video for video in videos if video.half == half]
         documents = [paired.get(video.record.id, none) for video in some]
-        result[half] = {name: measured(some, base, plan, encode, documents) for name, plan in chosen.items()}
-    whole = {name: plan for name, plan in chosen.items() if plan.scope == "all" and plan.method == "nearest"}
+        result[half] = {
+            name: measured(some, base, plan, encode, documents) for name, plan in chosen.items()
+        }
+    whole = {
+        name: plan
+        for name, plan in chosen.items()
+        if plan.scope == "all" and plan.method == "nearest"
+    }
     others = elsewhere(base, whole, encode)
     test = [video for video in videos if video.half == "test"]
     if options.read:
@@ -231,7 +326,11 @@ def main() -> None:
         del found["swaps"]
     result["other texts"] = others
     RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({key: value for key, value in result.items() if key != "hand-made pairs"}, indent=1))
+    print(
+        json.dumps(
+            {key: value for key, value in result.items() if key != "hand-made pairs"}, indent=1
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
-"""Measures the slope of every stage of Sieve & Swap, and projects the paper's full scale from the slopes.
+"""Measures the slope of every stage of Sieve & Swap, and projects the paper's full scale from the
+slopes.
 
     python benchmarks/sieve_swap_scale.py
 
-Each stage runs at three sizes; the slope is that of the straight line through CPU seconds against size (one thread,
-minimum of two rounds), so that loading a model is not counted as work. Pairing's slopes are read from
-results/pairing.json (benchmarks/pairing.py). The scale is the paper's: 241,000 videos go into pairing, 2 M recipes
-stand against them, 52,000 videos with 2.75 M segments are swapped. Words a recipe, steps a recipe and words a segment
-are those of ../shared/data/recipes_json, cut into single steps; a transcript's words are 310 s at 2.5 words a second
-(the paper's mean video, and an ordinary rate of speech: the one number here that was not measured).
+Each stage runs at three sizes; the slope is that of the straight line through CPU seconds against
+size (one thread, minimum of two rounds), so that loading a model is not counted as work. Pairing's
+slopes are read from results/pairing.json (benchmarks/pairing.py). The scale is the paper's: 241,000
+videos go into pairing, 2 M recipes stand against them, 52,000 videos with 2.75 M segments are
+swapped. Words a recipe, steps a recipe and words a segment are those of
+../shared/data/recipes_json, cut into single steps; a transcript's words are 310 s at 2.5 words a
+second (the paper's mean video, and an ordinary rate of speech: the one number here that was not
+measured).
 """
 
 import gzip
@@ -49,7 +52,8 @@ class Scale:
 
 @dataclass(frozen=True)
 class Slopes:
-    """CPU seconds of one more: word tagged, step embedded, video and document, video paired, cosine, swap checked."""
+    """CPU seconds of one more: word tagged, step embedded, video and document, video paired,
+    cosine, swap checked."""
 
     word: float
     step: float
@@ -104,8 +108,13 @@ def main() -> None:
         step=slope(lambda size: embed(steps[:size]), SIZES),
         pair=paired["growth"]["ns a video and document"] / 1e9,
         video=max(0.0, paired["growth"]["us a video"]) / 1e6,
-        cosine=slope(lambda size: (queries @ vectors[:size].T).argmax(axis=1), (5_000, 10_000, 20_000)) / len(queries),
-        checked=slope(lambda size: [change(a, b) for a, b in itertools.pairwise(steps[: size + 1])], SIZES),
+        cosine=slope(
+            lambda size: (queries @ vectors[:size].T).argmax(axis=1), (5_000, 10_000, 20_000)
+        )
+        / len(queries),
+        checked=slope(
+            lambda size: [change(a, b) for a, b in itertools.pairwise(steps[: size + 1])], SIZES
+        ),
     )
     scale = Scale(
         words_a_recipe=words,

@@ -1,4 +1,5 @@
-"""Scores of a sieve and of swaps against the truth of made videos; thresholds against the hand-made pairs."""
+"""Scores of a sieve and of swaps against the truth of made videos; thresholds against the hand-made
+pairs."""
 
 import re
 from collections import Counter
@@ -11,16 +12,23 @@ from made_transcripts.violations import contradictions
 
 from stepline.records import Matrix, Record, Step
 
-SAME = 0.8  # Jaccard likeness of words from which two written lines are one (the base merges near-duplicates)
+# Jaccard likeness of words from which two written lines are one (the base merges near-duplicates)
+SAME = 0.8
 ALIKE = 0.85  # cosine from which another recipe's line says nearly the same
 
 
-def pair_rates(pairs: Sequence[Pair], cosine: Matrix, instructs: Sequence[bool], threshold: float) -> dict[str, float]:
-    """Return precision and recall of swapping "same" pairs, against idle talk and unrelated steps, by each sieve."""
+def pair_rates(
+    pairs: Sequence[Pair], cosine: Matrix, instructs: Sequence[bool], threshold: float
+) -> dict[str, float]:
+    """Return precision and recall of swapping "same" pairs, against idle talk and unrelated steps,
+    by each sieve."""
     kinds = np.array([pair.kind for pair in pairs])
     same, other = kinds == "same", np.isin(kinds, ["idle", "unrelated"])
     rates = {"threshold": round(threshold, 2)}
-    for sieve, kept in (("similarity", cosine >= threshold), ("wording", (cosine >= threshold) & np.array(instructs))):
+    for sieve, kept in (
+        ("similarity", cosine >= threshold),
+        ("wording", (cosine >= threshold) & np.array(instructs)),
+    ):
         right = (kept & same).sum()
         precision, recall = right / max(1, (kept & (same | other)).sum()), right / same.sum()
         rates |= {f"{sieve} precision": precision, f"{sieve} recall": recall}
@@ -30,7 +38,9 @@ def pair_rates(pairs: Sequence[Pair], cosine: Matrix, instructs: Sequence[bool],
 
 def refused(pairs: Sequence[Pair], refusals: Sequence[str | None]) -> dict[str, str]:
     """Return how many pairs of each kind the check of numbers and negations refuses: "12 of 15"."""
-    counts = Counter(pair.kind for pair, reason in zip(pairs, refusals, strict=True) if reason is not None)
+    counts = Counter(
+        pair.kind for pair, reason in zip(pairs, refusals, strict=True) if reason is not None
+    )
     return {kind: f"{counts[kind]} of {sum(pair.kind == kind for pair in pairs)}" for kind in KINDS}
 
 
@@ -41,11 +51,19 @@ def sieve_scores(videos: Sequence[MadeVideo], swapped: Sequence[Record]) -> dict
         sources = {index for step in record.steps for index in step.sources}
         truth = {index for index, steps in enumerate(video.truth) if steps}
         kept, right, told = kept + len(sources), right + len(sources & truth), told + len(truth)
-    return {"precision": round(right / max(1, kept), 4), "recall": round(right / told, 4), "kept": kept, "told": told}
+    return {
+        "precision": round(right / max(1, kept), 4),
+        "recall": round(right / told, 4),
+        "kept": kept,
+        "told": told,
+    }
 
 
-def swap_scores(videos: Sequence[MadeVideo], swapped: Sequence[Record], alike: Matrix) -> dict[str, float]:
-    """Return the share of swaps of step-telling sentences that are the source's own line, or one nearly alike.
+def swap_scores(
+    videos: Sequence[MadeVideo], swapped: Sequence[Record], alike: Matrix
+) -> dict[str, float]:
+    """Return the share of swaps of step-telling sentences that are the source's own line, or one
+    nearly alike.
 
     alike: the cosine of each swap's text and the likest of its true steps, in the order of `swaps`.
     """
@@ -56,14 +74,19 @@ def swap_scores(videos: Sequence[MadeVideo], swapped: Sequence[Record], alike: M
     return {"swaps": len(found)} | {name: round(float(value), 4) for name, value in share.items()}
 
 
-def swaps(videos: Sequence[MadeVideo], swapped: Sequence[Record]) -> list[tuple[str, str, list[str]]]:
-    """Return, for each swap of sentences that tell steps, what was said, the step and the true steps."""
+def swaps(
+    videos: Sequence[MadeVideo], swapped: Sequence[Record]
+) -> list[tuple[str, str, list[str]]]:
+    """Return, for each swap of sentences that tell steps, what was said, the step and the true
+    steps."""
     found = []
     for video, record in zip(videos, swapped, strict=True):
         for step in swapped_steps(record):
             told = sorted({place for index in step.sources for place in video.truth[index]})
             if told:
-                found.append((step.alternatives[0], step.text, [video.recipe.steps[place] for place in told]))
+                found.append(
+                    (step.alternatives[0], step.text, [video.recipe.steps[place] for place in told])
+                )
     return found
 
 
@@ -74,11 +97,14 @@ def swapped_steps(record: Record) -> list[Step]:
 
 def own_words(swapped: Sequence[Record]) -> int:
     """Return how many sentences were kept in their own words."""
-    return sum(len(step.sources) for record in swapped for step in record.steps if not step.source_text)
+    return sum(
+        len(step.sources) for record in swapped for step in record.steps if not step.source_text
+    )
 
 
 def violations(swapped: Sequence[Record]) -> list[tuple[str, str, str]]:
-    """Return every swap that contradicts a number or a negation of what was said: (kind, said, step)."""
+    """Return every swap that contradicts a number or a negation of what was said: (kind, said,
+    step)."""
     return [
         (kind, step.alternatives[0], step.text)
         for record in swapped

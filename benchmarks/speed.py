@@ -1,16 +1,16 @@
 """Measures the main job as a whole: cold, warm, and how memory grows with duration.
 
-    python benchmarks/speed.py CLIP.mp4 [--quick | --memory]
-    python benchmarks/speed.py VIDEO... --against OTHER [--cold VIDEO] [--rounds 3] [--python PYTHON]
+    python benchmarks/speed.py CLIP.mp4 [--quick | --memory] python benchmarks/speed.py VIDEO...
+    --against OTHER [--cold VIDEO] [--rounds 3] [--python PYTHON]
 
-The clip is scaled to 720p and 360p with film grain (so that its bit rate is that of real footage), and looped without
-re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes, ours and benchmarks/straightforward.py in turn. Warm: one
-process whose models are loaded. --quick leaves out the hour, --memory all but memory, which is added to the file.
-Writes benchmarks/results/speed.json.
+The clip is scaled to 720p and 360p with film grain (so that its bit rate is that of real footage),
+and looped without re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes, ours and
+benchmarks/straightforward.py in turn. Warm: one process whose models are loaded. --quick leaves out
+the hour, --memory all but memory, which is added to the file. Writes benchmarks/results/speed.json.
 
---against: prints tables of this checkout beside another, in turn: all videos in one process (times real time),
-one cold process (--cold, else the first video), CPU seconds a minute of video by stage. --python: an interpreter, say
-of an environment without torch.
+--against: prints tables of this checkout beside another, in turn: all videos in one process (times
+real time), one cold process (--cold, else the first video), CPU seconds a minute of video by stage.
+--python: an interpreter, say of an environment without torch.
 """
 
 import argparse
@@ -50,15 +50,25 @@ def grainy(source: Path, target: Path, height: int) -> None:
     with av.open(str(source)) as given, av.open(str(target), "w") as out:
         seen, heard = given.streams.video[0], given.streams.audio[0]
         options = {"preset": "veryfast", "crf": "24"}
-        picture = out.add_stream("libx264", rate=Fraction(round(float(seen.average_rate))), options=options)
-        picture.height, picture.width, picture.pix_fmt = height, height * 16 // 9 // 2 * 2, "yuv420p"
+        picture = out.add_stream(
+            "libx264", rate=Fraction(round(float(seen.average_rate))), options=options
+        )
+        picture.height, picture.width, picture.pix_fmt = (
+            height,
+            height * 16 // 9 // 2 * 2,
+            "yuv420p",
+        )
         sound = out.add_stream("aac", rate=heard.rate, layout="stereo")
         resampler = av.AudioResampler(format="fltp", layout="stereo", rate=heard.rate)
         for index, frame in enumerate(given.decode(seen, heard)):
             if isinstance(frame, av.AudioFrame):
-                out.mux([packet for part in resampler.resample(frame) for packet in sound.encode(part)])
+                out.mux(
+                    [packet for part in resampler.resample(frame) for packet in sound.encode(part)]
+                )
                 continue
-            plain = frame.reformat(width=picture.width, height=height, format="yuv420p").to_ndarray()
+            plain = frame.reformat(
+                width=picture.width, height=height, format="yuv420p"
+            ).to_ndarray()
             row, column = index * 37 % 64, index * 101 % (1920 - picture.width or 1)
             light = plain[:height] + noise[row : row + height, column : column + picture.width]
             plain[:height] = np.clip(light, 0, 255)
@@ -73,7 +83,9 @@ def process(*command: object) -> dict[str, float]:
     before, began = os.times(), time.perf_counter()
     subprocess.run([sys.executable, *map(str, command)], check=True, capture_output=True)
     wall, after = time.perf_counter() - began, os.times()
-    used = after.children_user + after.children_system - before.children_user - before.children_system
+    used = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
     return {"wall_s": wall, "cpu_s": used}
 
 
@@ -100,7 +112,8 @@ def cold(video: Path, folder: Path, runs: int) -> dict[str, Any]:
 
 
 def warm(short: Path, long: Path) -> dict[str, Any]:
-    """Return how fast a long video is understood once models are loaded, and where the CPU time goes."""
+    """Return how fast a long video is understood once models are loaded, and where the CPU time
+    goes."""
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.understand import understand
     from stepline.settings import load_settings
@@ -113,7 +126,12 @@ def warm(short: Path, long: Path) -> dict[str, Any]:
         record = understand(Request(long, "long"), settings).record
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         duration = record.video.duration or 0.0
-        rows[name] = {"video_s": duration, "wall_s": wall, "cpu_s": cpu, "times_real": duration / wall}
+        rows[name] = {
+            "video_s": duration,
+            "wall_s": wall,
+            "cpu_s": cpu,
+            "times_real": duration / wall,
+        }
     return rows | {"stages": stages(long)}
 
 
@@ -121,7 +139,12 @@ def stages(video: Path) -> dict[str, float]:
     """Return the CPU seconds of each stage, run alone and in turn."""
     from stepline.media import probe
     from stepline.pipeline.request import Request, StepsSettings
-    from stepline.pipeline.understand import extract_features, ground_steps, propose_steps, recognise_speech
+    from stepline.pipeline.understand import (
+        extract_features,
+        ground_steps,
+        propose_steps,
+        recognise_speech,
+    )
 
     request, settings, used = Request(video, "stages"), StepsSettings(), {}
 
@@ -135,18 +158,27 @@ def stages(video: Path) -> dict[str, float]:
     speech = timed("sound and recognition", lambda: recognise_speech(request, info, settings))
     written = timed("writing", lambda: propose_steps(request, speech.transcript, settings))
     visual = timed("picture and vision", lambda: extract_features(request, info, settings))
-    timed("grounding", lambda: ground_steps(written.steps, info.duration, speech.transcript, visual, settings))
+    timed(
+        "grounding",
+        lambda: ground_steps(written.steps, info.duration, speech.transcript, visual, settings),
+    )
     return used
 
 
 def stage_seconds(videos: list[Path]) -> dict[str, float]:
-    """Return the CPU seconds a minute of video of each part of the main job, one after another, models loaded."""
+    """Return the CPU seconds a minute of video of each part of the main job, one after another,
+    models loaded."""
     from stepline.asr import AsrSettings
     from stepline.asr.audio_windows import AudioWindower
     from stepline.media import probe, read_frames, read_sound
     from stepline.outputs import USUAL, write_outputs
     from stepline.pipeline.request import Request, StepsSettings
-    from stepline.pipeline.understand import extract_features, ground_steps, propose_steps, understand
+    from stepline.pipeline.understand import (
+        extract_features,
+        ground_steps,
+        propose_steps,
+        understand,
+    )
     from stepline.vision import VisionSettings, encode_video, load_backbone, measure_activity
     from stepline.vision.cues import start_cues
 
@@ -165,7 +197,8 @@ def stage_seconds(videos: list[Path]) -> dict[str, float]:
         for frame in frames:
             meter.add(frame)
 
-    listening = importlib.import_module("stepline.asr.transcribe")  # the package's own name for it is the function
+    # the package's own name for it is the function
+    listening = importlib.import_module("stepline.asr.transcribe")
     kept = {"models": {}} if "models" in inspect.signature(listening.transcribe).parameters else {}
     read_again = listening.read_again
     for number, video in enumerate([videos[0], *videos]):
@@ -174,11 +207,18 @@ def stage_seconds(videos: list[Path]) -> dict[str, float]:
         info, request = probe(video, settings.media), Request(video, video.stem)
         length += info.duration if number else 0.0
         blocks = timed("sound: decode", lambda video=video: list(read_sound(video)))
-        timed("sound: voice detection", lambda blocks=blocks: list(AudioWindower(AsrSettings()).windows(blocks)))
-        listening.read_again = lambda *given, **more: timed("speech: second reading", read_again, *given, **more)
+        timed(
+            "sound: voice detection",
+            lambda blocks=blocks: list(AudioWindower(AsrSettings()).windows(blocks)),
+        )
+        listening.read_again = lambda *given, **more: timed(
+            "speech: second reading", read_again, *given, **more
+        )
         heard = timed("speech: recognition, both", listening.transcribe, blocks, **kept)
         listening.read_again = read_again
-        frames = timed("picture: decode, scale", lambda video=video: list(read_frames(video, rate, 256)))
+        frames = timed(
+            "picture: decode, scale", lambda video=video: list(read_frames(video, rate, 256))
+        )
         timed("picture: motion, cuts", measure_activity, frames)
         timed("picture: features", encode_video, frames, backbone)
         timed("picture: faces", look, frames, faces=True)
@@ -186,20 +226,33 @@ def stage_seconds(videos: list[Path]) -> dict[str, float]:
         visual = extract_features(request, info, settings)
         written = timed("writing", propose_steps, request, heard.transcript, settings)
         if written.steps:
-            timed("grounding", ground_steps, written.steps, info.duration, heard.transcript, visual, settings)
+            timed(
+                "grounding",
+                ground_steps,
+                written.steps,
+                info.duration,
+                heard.transcript,
+                visual,
+                settings,
+            )
         record = understand(request, settings).record
         with tempfile.TemporaryDirectory() as folder:
             timed("outputs", write_outputs, record, Path(folder), formats=USUAL)
     return {name: 60 * seconds / length for name, seconds in used.items()}
 
 
-def compare(videos: list[Path], cold_video: Path, sides: dict[str, Path], rounds: int, python: str) -> None:
+def compare(
+    videos: list[Path], cold_video: Path, sides: dict[str, Path], rounds: int, python: str
+) -> None:
     """Print the tables of `--against`: each side's least and all, side by side, in turns."""
     from stepline.media import probe
     from stepline.media.settings import MediaSettings
 
     length = sum(probe(video, MediaSettings()).duration for video in videos)
-    jobs = {f"{len(videos)} videos, {length:.0f} s, one process": videos, f"{cold_video.name}, cold": [cold_video]}
+    jobs = {
+        f"{len(videos)} videos, {length:.0f} s, one process": videos,
+        f"{cold_video.name}, cold": [cold_video],
+    }
     print("| | side | wall s | CPU s | peak MiB | x real time |\n|---|---|---|---|---|---|")
     for name, given in jobs.items():
         rows: dict[str, list[tuple[float, float, float]]] = {side: [] for side in sides}
@@ -207,9 +260,20 @@ def compare(videos: list[Path], cold_video: Path, sides: dict[str, Path], rounds
             for side, checkout in sides.items():
                 with tempfile.TemporaryDirectory() as out:
                     environment = {**os.environ, "PYTHONPATH": str(checkout)}
-                    command = [python, "-m", "stepline", "-q", "steps", *map(str, given), "--out", out]
+                    command = [
+                        python,
+                        "-m",
+                        "stepline",
+                        "-q",
+                        "steps",
+                        *map(str, given),
+                        "--out",
+                        out,
+                    ]
                     began = time.perf_counter()
-                    child = subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.DEVNULL)
+                    child = subprocess.Popen(
+                        command, cwd=checkout, env=environment, stdout=subprocess.DEVNULL
+                    )
                     _, status, taken = os.wait4(child.pid, 0)
                     wall = time.perf_counter() - began
                 if status:
@@ -217,27 +281,44 @@ def compare(videos: list[Path], cold_video: Path, sides: dict[str, Path], rounds
                 rows[side].append((wall, taken.ru_utime + taken.ru_stime, taken.ru_maxrss / 1024))
         for side, runs in rows.items():
             columns = list(zip(*sorted(runs), strict=True))
-            cells = [f"{statistics.median(column):.1f} ({', '.join(f'{v:.1f}' for v in column)})" for column in columns]
+            cells = [
+                f"{statistics.median(column):.1f} ({', '.join(f'{v:.1f}' for v in column)})"
+                for column in columns
+            ]
             real = f"{length / statistics.median(columns[0]):.1f}" if given is videos else ""
             print(f"| {name} | {side} | {' | '.join(cells)} | {real} |", flush=True)
     stages_of = {
         side: json.loads(
             subprocess.run(
-                [python, str(Path(__file__).resolve()), *map(str, videos), "--stages"], check=True, capture_output=True,
-                cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"},
+                [python, str(Path(__file__).resolve()), *map(str, videos), "--stages"],
+                check=True,
+                capture_output=True,
+                cwd=checkout,
+                env={**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"},
             ).stdout
         )
         for side, checkout in sides.items()
-    }  # fmt: skip
-    print("\n| CPU s a minute of video, one thread | " + " | ".join(sides) + " |\n|---|" + "---|" * len(sides))
+    }
+    print(
+        "\n| CPU s a minute of video, one thread | "
+        + " | ".join(sides)
+        + " |\n|---|"
+        + "---|" * len(sides)
+    )
     for name in stages_of["now"]:
-        print(f"| {name} | " + " | ".join(f"{stages_of[side].get(name, 0.0):.2f}" for side in sides) + " |")
+        print(
+            f"| {name} | "
+            + " | ".join(f"{stages_of[side].get(name, 0.0):.2f}" for side in sides)
+            + " |"
+        )
 
 
 def memory(video: Path, folder: Path) -> dict[str, float]:
     """Return the peak memory of one process that does the whole job, all outputs written."""
     command = [sys.executable, __file__, "--memory-of", str(video), str(folder / "out")]
-    return dict(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return dict(
+        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    )
 
 
 def run_memory(video: Path, out: Path) -> None:
@@ -249,7 +330,9 @@ def run_memory(video: Path, out: Path) -> None:
     options = OutputOptions(out, ("json", "html", "vtt"), force=True)
     done = run_video(Request(video, video.stem), StepsSettings(), options)
     wall = time.perf_counter() - began
-    print(json.dumps({"video_s": done.record.video.duration, "wall_s": wall, "peak_mib": peak_mib()}))
+    print(
+        json.dumps({"video_s": done.record.video.duration, "wall_s": wall, "peak_mib": peak_mib()})
+    )
 
 
 def measure_memory(clip: Path, folder: Path) -> dict[str, Any]:
@@ -276,8 +359,12 @@ def measure(clip: Path, folder: Path, quick: bool) -> dict[str, Any]:
             if height == 360 or minutes == 10:
                 loop(folder / f"{height}.mp4", paths[height, minutes], minutes * 60.0)
     result["cold_60s_720p"] = cold(folder / "720.mp4", folder, 3)
-    result["warm_10min"] = {f"{height}p": warm(folder / f"{height}.mp4", paths[height, 10]) for height in (720, 360)}
-    result["memory_360p"] = [memory(paths[360, minutes], folder) for minutes in ((5,) if quick else (5, 60))]
+    result["warm_10min"] = {
+        f"{height}p": warm(folder / f"{height}.mp4", paths[height, 10]) for height in (720, 360)
+    }
+    result["memory_360p"] = [
+        memory(paths[360, minutes], folder) for minutes in ((5,) if quick else (5, 60))
+    ]
     return result
 
 
@@ -307,7 +394,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
-        result = measure_memory(videos[0], where) if given.memory else measure(videos[0], where, given.quick)
+        result = (
+            measure_memory(videos[0], where)
+            if given.memory
+            else measure(videos[0], where, given.quick)
+        )
     text = json.dumps(result, indent=2)
     (HERE / "results" / "speed.json").write_text(text + "\n")
     print(text)

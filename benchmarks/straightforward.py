@@ -1,9 +1,11 @@
-"""What a competent script of the same parts looks like: the libraries' own front doors, one after the other.
+"""What a competent script of the same parts looks like: the libraries' own front doors, one after
+the other.
 
     python benchmarks/straightforward.py VIDEO [--vision]
 
-It recognises speech, takes the root verb's clause of each sentence as a step, embeds both with sentence-transformers
-and prints where each step is said; with --vision it also encodes a frame a second. speed.py compares with it.
+It recognises speech, takes the root verb's clause of each sentence as a step, embeds both with
+sentence-transformers and prints where each step is said; with --vision it also encodes a frame a
+second. speed.py compares with it.
 """
 
 import sys
@@ -21,14 +23,20 @@ from stepline.weights import find_weights
 
 def main(path: str, vision: bool) -> None:
     """Print one line a step."""
-    recogniser = WhisperModel(str(find_weights("whisper-tiny.en")), device="cpu", compute_type="int8")
+    recogniser = WhisperModel(
+        str(find_weights("whisper-tiny.en")), device="cpu", compute_type="int8"
+    )
     segments, _ = recogniser.transcribe(path, word_timestamps=True, vad_filter=True, beam_size=5)
     spoken = [(segment.start, segment.text.strip()) for segment in segments]
     parser = spacy.load(find_weights("en-core-web-sm"))
     steps = []
     for doc in parser.pipe(text for _, text in spoken):
         for sentence in doc.sents:
-            verbs = [token for token in sentence if token.pos_ == "VERB" and token.dep_ in ("ROOT", "conj", "xcomp")]
+            verbs = [
+                token
+                for token in sentence
+                if token.pos_ == "VERB" and token.dep_ in ("ROOT", "conj", "xcomp")
+            ]
             steps += [" ".join(token.text for token in verb.subtree) for verb in verbs]
     encoder = SentenceTransformer(str(find_weights("minilm")))
     likeness = encoder.encode(steps) @ encoder.encode([text for _, text in spoken]).T
@@ -48,7 +56,9 @@ def look(path: str) -> torch.Tensor:
         rate = round(float(container.streams.video[0].average_rate))
         for index, frame in enumerate(container.decode(video=0)):
             if index % rate == 0:
-                image = Image.fromarray(frame.to_ndarray(format="rgb24")).resize((224, 224), Image.Resampling.BICUBIC)
+                image = Image.fromarray(frame.to_ndarray(format="rgb24")).resize(
+                    (224, 224), Image.Resampling.BICUBIC
+                )
                 scores.append(straightforward(weights, torch.from_numpy(np.array(image))[None]))
     return torch.cat(scores)
 

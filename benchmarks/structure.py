@@ -1,8 +1,9 @@
 """How hard the code is to enter, counted by a parse: python benchmarks/structure.py [FOLDER ...]
 
-Each FOLDER is a checkout; several are set side by side, as in docs/design.md. Counted is the package `stepline` alone,
-`research` where it was part of it. "Unexplained" names are those of public classes and functions that hold a word of
-RIDDLES: metaphors, and words that stood for many things.
+Each FOLDER is a checkout; several are set side by side, as in docs/design.md. Counted is the
+package `stepline` alone, `research` where it was part of it. "Unexplained" names are those of
+public classes and functions that hold a word of RIDDLES: metaphors, and words that stood for many
+things.
 """
 
 import ast
@@ -15,11 +16,47 @@ from pathlib import Path
 
 PARTICIPLE = re.compile(r"_?[A-Z][a-z]+(ed|en|pt|ld|ng)$")
 NOUNS = {  # that only look like participles, and the one word for what is left out
-    "Drawing", "Finding", "Grounding", "Pairing", "Prompt", "Ranking", "Script", "Thing", "Transcript", "Rejected",
-}  # fmt: skip
+    "Drawing",
+    "Finding",
+    "Grounding",
+    "Pairing",
+    "Prompt",
+    "Ranking",
+    "Script",
+    "Thing",
+    "Transcript",
+    "Rejected",
+}
 RIDDLES = {
-    *("told", "tell", "tells", "ear", "tape", "desk", "door", "fate", "taps", "looking", "looked", "heard", "listen"),
-    *("waiter", "seats", "seen", "bench", "twins", "beside", "chance", "chances", "belief", "beliefs", "tilt", "held"),
+    *(
+        "told",
+        "tell",
+        "tells",
+        "ear",
+        "tape",
+        "desk",
+        "door",
+        "fate",
+        "taps",
+        "looking",
+        "looked",
+        "heard",
+        "listen",
+    ),
+    *(
+        "waiter",
+        "seats",
+        "seen",
+        "bench",
+        "twins",
+        "beside",
+        "chance",
+        "chances",
+        "belief",
+        "beliefs",
+        "tilt",
+        "held",
+    ),
     *(
         "apart",
         "sure",
@@ -56,11 +93,15 @@ def trees(package: Path) -> dict[str, ast.Module]:
     found = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text(encoding="utf-8"))
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(
+            path.read_text(encoding="utf-8")
+        )
     return found
 
 
-def definitions(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+def definitions(
+    tree: ast.Module,
+) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
     """Yield every class and function."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -72,7 +113,9 @@ def called_once(tree: ast.Module) -> int:
     named = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     named += Counter(node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     private = (
-        node.name for node in definitions(tree) if not isinstance(node, ast.ClassDef) and re.match("_[^_]", node.name)
+        node.name
+        for node in definitions(tree)
+        if not isinstance(node, ast.ClassDef) and re.match("_[^_]", node.name)
     )
     return sum(named[name] == 1 for name in private)
 
@@ -83,7 +126,8 @@ def words(name: str) -> set[str]:
 
 
 def imports(tree: ast.Module, modules: Collection[str] = ()) -> Iterator[str]:
-    """Yield what a module imports when it is imported: not inside functions, nor for type checkers alone."""
+    """Yield what a module imports when it is imported: not inside functions, nor for type checkers
+    alone."""
     nodes: list[ast.AST] = list(tree.body)
     modules = set(modules)
     while nodes:
@@ -100,9 +144,11 @@ def imports(tree: ast.Module, modules: Collection[str] = ()) -> Iterator[str]:
 
 
 def circles(modules: dict[str, ast.Module]) -> list[set[str]]:
-    """Return the sets of modules that import each other in a ring (strongly connected, of two or more)."""
+    """Return the sets of modules that import each other in a ring (strongly connected, of two or
+    more)."""
     graph = {
-        name: {other for other in imports(tree, modules) if other in modules} - {name} for name, tree in modules.items()
+        name: {other for other in imports(tree, modules) if other in modules} - {name}
+        for name, tree in modules.items()
     }
     reach: dict[str, set[str]] = {}
     for name in graph:
@@ -112,13 +158,21 @@ def circles(modules: dict[str, ast.Module]) -> list[set[str]]:
                 seen.add(other)
                 waiting.append(other)
         reach[name] = seen
-    rings = {frozenset({name} | {other for other in reach[name] if name in reach[other]}) for name in graph}
+    rings = {
+        frozenset({name} | {other for other in reach[name] if name in reach[other]})
+        for name in graph
+    }
     return [set(ring) for ring in rings if len(ring) > 1]
 
 
 def participles(modules: dict[str, ast.Module]) -> set[str]:
     """Return the classes named by a bare participle."""
-    classes = {node.name for tree in modules.values() for node in definitions(tree) if isinstance(node, ast.ClassDef)}
+    classes = {
+        node.name
+        for tree in modules.values()
+        for node in definitions(tree)
+        if isinstance(node, ast.ClassDef)
+    }
     return {name for name in classes if PARTICIPLE.match(name) and name not in NOUNS}
 
 

@@ -3,12 +3,13 @@
     python benchmarks/studio.py --viewers 50 --jobs 5 --seconds 120
     python benchmarks/studio.py --scrub 5
 
-The first serves a library of copies of the demo, in a process of its own, to viewers that each hold an open line of
-events and, in turn and with a second's thought between, list the videos, load one, read a range of it, look at a
-picture, search and correct a step; meanwhile so many jobs run the whole main job on the demo, again and again. Any
-reply but 200 and 206 (and 409, two viewers who change the same) counts as an error. The second makes a sparse file of
-so many GiB in a library and asks for ranges of it at random, open-ended as a browser's player does: the time to the
-first 64 KiB.
+The first serves a library of copies of the demo, in a process of its own, to viewers that each hold
+an open line of events and, in turn and with a second's thought between, list the videos, load one,
+read a range of it, look at a picture, search and correct a step; meanwhile so many jobs run the
+whole main job on the demo, again and again. Any reply but 200 and 206 (and 409, two viewers who
+change the same) counts as an error. The second makes a sparse file of so many GiB in a library and
+asks for ranges of it at random, open-ended as a browser's player does: the time to the first 64
+KiB.
 """
 
 import argparse
@@ -45,7 +46,9 @@ class Server:
         line = next(line for line in self.process.stderr or () if line.startswith("open http"))
         address, _, self.token = line.split()[1].partition("/?token=")
         self.port = int(address.rpartition(":")[2])
-        threading.Thread(target=lambda: [None for _ in self.process.stderr or ()], daemon=True).start()
+        threading.Thread(
+            target=lambda: [None for _ in self.process.stderr or ()], daemon=True
+        ).start()
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, bytes]:
         """Return the status of a reply and up to PART bytes of it."""
@@ -54,7 +57,9 @@ class Server:
             sent = {"Authorization": f"Bearer {self.token}", "X-Stepline": "studio", **headers}
             line.request(method, path, None if body is None else json.dumps(body), sent)
             reply = line.getresponse()
-            return reply.status, reply.read(None if "json" in reply.headers["Content-Type"] else PART)
+            return reply.status, reply.read(
+                None if "json" in reply.headers["Content-Type"] else PART
+            )
         finally:
             line.close()
 
@@ -73,7 +78,13 @@ def made_library(folder: Path, count: int) -> None:
             os.link(folder / "v0.mp4", film)
         texts = ("fold the strip", "press the edge", f"turn page {number}")
         steps = tuple(
-            Step(id=f"{n}", text=text, spans=(Span(5.0 * n, 5.0 * n + 4),), at=5.0 * n + 1, status="shown")
+            Step(
+                id=f"{n}",
+                text=text,
+                spans=(Span(5.0 * n, 5.0 * n + 4),),
+                at=5.0 * n + 1,
+                status="shown",
+            )
             for n, text in enumerate(texts)
         )
         video = Video(id=f"v{number}", path=film.name, duration=30.0, title=f"Film {number}")
@@ -89,7 +100,9 @@ class Load:
         self.errors: Counter[str] = Counter()
         self.events = 0
 
-    def timed(self, kind: str, method: str, path: str, body: object = None, **headers: str) -> bytes:
+    def timed(
+        self, kind: str, method: str, path: str, body: object = None, **headers: str
+    ) -> bytes:
         """Send a request, and note how long it took and whether it went wrong."""
         begun = time.perf_counter()
         try:
@@ -108,7 +121,9 @@ class Load:
         threading.Thread(target=self._listen, daemon=True).start()
         time.sleep(rng.random() * THOUGHT)
         while time.monotonic() < self.ends:
-            cards = json.loads(self.timed("list", "GET", "/api/videos") or '{"videos": []}')["videos"]
+            cards = json.loads(self.timed("list", "GET", "/api/videos") or '{"videos": []}')[
+                "videos"
+            ]
             if not cards:
                 continue
             card = rng.choice(cards)
@@ -120,9 +135,14 @@ class Load:
                 ("range", "GET", f"{place}/media", None, {"Range": f"bytes={first}-"}),
                 ("picture", "GET", f"{place}/pictures/{rng.randrange(28)}.jpg", None, {}),
                 ("search", "GET", f"/api/search?q=turn+page+{rng.randrange(VIDEOS)}", None, {}),
-                ("correct", "POST", f"{place}/corrections",
-                 {"by": f"v{number}", "base": card["revision"], "edits": [edit]}, {}),
-            )  # fmt: skip
+                (
+                    "correct",
+                    "POST",
+                    f"{place}/corrections",
+                    {"by": f"v{number}", "base": card["revision"], "edits": [edit]},
+                    {},
+                ),
+            )
             for kind, method, path, body, headers in turns:
                 if time.monotonic() < self.ends:
                     self.timed(kind, method, path, body, **headers)
@@ -131,7 +151,9 @@ class Load:
     def _listen(self) -> None:
         line = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
         try:
-            line.request("GET", "/api/events", headers={"Authorization": f"Bearer {self.server.token}"})
+            line.request(
+                "GET", "/api/events", headers={"Authorization": f"Bearer {self.server.token}"}
+            )
             reply = line.getresponse()
             while time.monotonic() < self.ends and reply.readline():
                 self.events += 1
@@ -154,7 +176,10 @@ class Load:
             self.errors.update({f"job: {error}": 1 for error in failed})
             for _ in range(count - (begun - len(ended) - len(failed))):
                 self.timed(
-                    "begin", "POST", "/api/videos", {"path": f"job{begun % count}.mp4", "options": {"force": True}}
+                    "begin",
+                    "POST",
+                    "/api/videos",
+                    {"path": f"job{begun % count}.mp4", "options": {"force": True}},
                 )
                 begun += 1
             time.sleep(THOUGHT)
@@ -181,13 +206,18 @@ def load(viewers: int, jobs: int, seconds: float) -> dict[str, object]:
     finally:
         shutil.rmtree(folder)
     return {
-        "viewers": viewers, "jobs at once": jobs, "seconds": seconds, "jobs that ended": ended,
-        "requests": sum(map(len, run.times.values())), "events": run.events, "errors": dict(run.errors),
+        "viewers": viewers,
+        "jobs at once": jobs,
+        "seconds": seconds,
+        "jobs that ended": ended,
+        "requests": sum(map(len, run.times.values())),
+        "events": run.events,
+        "errors": dict(run.errors),
         "ms, median and 95th": {
             kind: [round(1000 * float(value)) for value in np.percentile(times, (50, 95))]
             for kind, times in run.times.items()
         },
-    }  # fmt: skip
+    }
 
 
 def scrub(size: float, count: int = 200) -> dict[str, object]:
@@ -204,7 +234,9 @@ def scrub(size: float, count: int = 200) -> dict[str, object]:
         for _ in range(count):
             first = rng.randrange(int(size * 2**30) - PART)
             begun = time.perf_counter()
-            status, data = server.ask("GET", f"/api/videos/{card['id']}/media", Range=f"bytes={first}-")
+            status, data = server.ask(
+                "GET", f"/api/videos/{card['id']}/media", Range=f"bytes={first}-"
+            )
             times.append(1000 * (time.perf_counter() - begun))
             if (status, len(data)) != (206, PART):
                 raise SystemExit(f"range {first}-: {status}, {len(data)} bytes")
@@ -212,8 +244,13 @@ def scrub(size: float, count: int = 200) -> dict[str, object]:
     finally:
         shutil.rmtree(folder)
     median, high = np.percentile(times, (50, 95))
-    return {"GiB": size, "ranges": count, "ms, median": round(float(median), 1), "95th": round(float(high), 1),
-            "slowest": round(max(times), 1)}  # fmt: skip
+    return {
+        "GiB": size,
+        "ranges": count,
+        "ms, median": round(float(median), 1),
+        "95th": round(float(high), 1),
+        "slowest": round(max(times), 1),
+    }
 
 
 def main() -> None:
@@ -224,7 +261,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--scrub", type=float, help="GiB")
     args = parser.parse_args()
-    print(json.dumps(scrub(args.scrub) if args.scrub else load(args.viewers, args.jobs, args.seconds), indent=2))
+    print(
+        json.dumps(
+            scrub(args.scrub) if args.scrub else load(args.viewers, args.jobs, args.seconds),
+            indent=2,
+        )
+    )
 
 
 if __name__ == "__main__":

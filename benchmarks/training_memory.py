@@ -1,18 +1,20 @@
-"""The memory that each trainer and `refine` need at NaSVA's 340,000 videos, all videos gone through.
+"""The memory that each trainer and `refine` need at NaSVA's 340,000 videos, all videos gone
+through.
 
     python benchmarks/training_memory.py            # two sizes, and the line through them at 340,000
     python benchmarks/training_memory.py --check 340000 --only refine "procx with speech"    # a third size, of these
 
-Records of 100 sentences and 10 steps of their own, made as they are read, and the indexes of their features, texts and
-digests as a store's would lie in memory; rows are drawn when they are read, 20 of 16 numbers a video, for what is read
-of them is gone after each batch, and networks are as small. `nasva` learns steps and narrations, `procx` steps, once
-with what is said around them, `wys2` has all videos as unlabelled clips (5 a video: the number of clips changes
-nothing, unlabelled_memory.py), `refine` labels all videos by two untrained teachers and gathers their narrations. What
-`procx` keeps of a sentence is packed, so what it is told packs as real narration does: 100 sentences of TutorialVQA cut
-to 60 characters (5.9 kB) pack to 3.2 kB, those drawn here to 3.8 kB; two words a video occur in no other. Each trainer
-has a process of its own; counted are the most that it has held (ru_maxrss, with Python, torch and all else), and CPU
-seconds.
-Results: benchmarks/results/training_memory.json.
+Records of 100 sentences and 10 steps of their own, made as they are read, and the indexes of their
+features, texts and digests as a store's would lie in memory; rows are drawn when they are read, 20
+of 16 numbers a video, for what is read of them is gone after each batch, and networks are as small.
+`nasva` learns steps and narrations, `procx` steps, once with what is said around them, `wys2` has
+all videos as unlabelled clips (5 a video: the number of clips changes nothing,
+unlabelled_memory.py), `refine` labels all videos by two untrained teachers and gathers their
+narrations. What `procx` keeps of a sentence is packed, so what it is told packs as real narration
+does: 100 sentences of TutorialVQA cut to 60 characters (5.9 kB) pack to 3.2 kB, those drawn here to
+3.8 kB; two words a video occur in no other. Each trainer has a process of its own; counted are the
+most that it has held (ru_maxrss, with Python, torch and all else), and CPU seconds. Results:
+benchmarks/results/training_memory.json.
 """
 
 import argparse
@@ -66,14 +68,27 @@ WORDS, WORDS_A_SENTENCE = 3_000, 10  # of what is said around ProcX's steps
 STEPS_TAKEN = 3  # of the trainings; every one holds one batch
 VERBS = ("chop", "fold", "whisk", "spread", "boil", "fry", "cut", "pour")
 ALIGNER = AlignerNetworkSettings(
-    video_width=WIDTH, text_width=WIDTH, width=16, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=16,
-    projection=8, text_positions=128,
-)  # fmt: skip
+    video_width=WIDTH,
+    text_width=WIDTH,
+    width=16,
+    heads=2,
+    encoder_layers=1,
+    decoder_layers=1,
+    feed_forward=16,
+    projection=8,
+    text_positions=128,
+)
 PROCX = ModelSettings(
-    features=WIDTH, attention=AttentionSettings(width=16, heads=2), encoder_layers=1, decoder_layers=1, feed_forward=16,
+    features=WIDTH,
+    attention=AttentionSettings(width=16, heads=2),
+    encoder_layers=1,
+    decoder_layers=1,
+    feed_forward=16,
     rows=32,
-    captioner=CaptionerSettings(width=16, heads=2, feed_forward=16, projection=8, longest_transcript=16),
-)  # fmt: skip
+    captioner=CaptionerSettings(
+        width=16, heads=2, feed_forward=16, projection=8, longest_transcript=16
+    ),
+)
 
 
 @cache
@@ -81,11 +96,12 @@ def spoken(sentences: int) -> Transcript:
     """Return what is said in every video; of sentences, none keeps more than digests."""
     said = tuple(
         Sentence.model_construct(
-            text=f"then we {VERBS[n % 8]} the onion number {n}", words=(),
+            text=f"then we {VERBS[n % 8]} the onion number {n}",
+            words=(),
             span=Span(ROWS / sentences * n, ROWS / sentences * (n + 1)),
         )
         for n in range(sentences)
-    )  # fmt: skip
+    )
     return Transcript.model_construct(language="en", sentences=said)
 
 
@@ -93,16 +109,23 @@ def spoken(sentences: int) -> Transcript:
 def lexicon() -> list[str]:
     """Return made-up words, of 2 to 8 letters."""
     rng = np.random.default_rng(0)
-    return ["".join(map(chr, rng.integers(ord("a"), ord("z") + 1, rng.integers(2, 9)))) for _ in range(WORDS)]
+    return [
+        "".join(map(chr, rng.integers(ord("a"), ord("z") + 1, rng.integers(2, 9))))
+        for _ in range(WORDS)
+    ]
 
 
 def drawn_speech(number: int) -> Transcript:
-    """Return what is said in one video alone: sentences of some 60 characters, at times of milliseconds."""
+    """Return what is said in one video alone: sentences of some 60 characters, at times of
+    milliseconds."""
     words, rng = lexicon(), np.random.default_rng([number, 1])
-    ranks = len(words) ** rng.random(SENTENCES * WORDS_A_SENTENCE)  # the n-th word has a share of 1 / n, as Zipf's
+    # the n-th word has a share of 1 / n, as Zipf's
+    ranks = len(words) ** rng.random(SENTENCES * WORDS_A_SENTENCE)
     drawn = [words[int(rank) - 1] for rank in ranks]
     drawn[0], drawn[-1] = f"name{number}", f"brand{number}"
-    starts = ((np.arange(SENTENCES) + rng.random(SENTENCES) / 2) * ROWS / SENTENCES).round(3).tolist()
+    starts = (
+        ((np.arange(SENTENCES) + rng.random(SENTENCES) / 2) * ROWS / SENTENCES).round(3).tolist()
+    )
     texts = (" ".join(drawn[n::SENTENCES]) for n in range(SENTENCES))
     said = tuple(
         Sentence.model_construct(text=text, words=(), span=Span(start, start + 0.09))
@@ -112,22 +135,33 @@ def drawn_speech(number: int) -> Transcript:
 
 
 def record(number: int, sentences: int = SENTENCES, transcript: Transcript | None = None) -> Record:
-    """Return a video in which somebody speaks all the time; its steps are its own. transcript: None: that of all."""
+    """Return a video in which somebody speaks all the time; its steps are its own. transcript:
+    None: that of all."""
     steps = tuple(
         Step.model_construct(
-            id=str(n), text=f"{VERBS[(n + number) % 8]} the onion of pan {number % 999} for {n} minutes, then turn",
-            spans=(Span(2.0 * n, 2.0 * n + 1.5),), said=Span(2.0 * n, 2.0 * n + 1.0), alternatives=(), status="shown",
+            id=str(n),
+            text=f"{VERBS[(n + number) % 8]} the onion of pan {number % 999} for {n} minutes, then turn",
+            spans=(Span(2.0 * n, 2.0 * n + 1.5),),
+            said=Span(2.0 * n, 2.0 * n + 1.0),
+            alternatives=(),
+            status="shown",
         )
         for n in range(STEPS)
-    )  # fmt: skip
+    )
     video = Video.model_construct(id=f"v{number:07d}", duration=float(ROWS), task=None)
     return Record.model_construct(
-        id=video.id, video=video, transcript=transcript or spoken(sentences), steps=steps, reference=(), dropped=()
+        id=video.id,
+        video=video,
+        transcript=transcript or spoken(sentences),
+        steps=steps,
+        reference=(),
+        dropped=(),
     )
 
 
 class DrawnStore(FeatureStore):
-    """The index of a store of so many videos; rows are drawn when they are read, digests made when they are asked for.
+    """The index of a store of so many videos; rows are drawn when they are read, digests made when
+    they are asked for.
 
     texts: what the rows of a video are vectors of, of a store that knows it.
     """
@@ -136,7 +170,9 @@ class DrawnStore(FeatureStore):
         self.folder, self.shown, a_shard = Path("drawn"), "drawn", 640
         ids = (f"v{number:07d}" for number in range(videos))
         self._locations = {
-            id: FeatureLocation(id, number // a_shard, number % a_shard * rows, rows, WIDTH, 1.0, "drawn")
+            id: FeatureLocation(
+                id, number // a_shard, number % a_shard * rows, rows, WIDTH, 1.0, "drawn"
+            )
             for number, id in enumerate(ids)
         }
         self._kind, self._known = kind, dict[str, Digests]()
@@ -148,12 +184,16 @@ class DrawnStore(FeatureStore):
     def matrix(self, id: str, rows: slice = slice(None)) -> Matrix:
         """Return rows that differ from video to video."""
         first, stop, _ = rows.indices(self[id].rows)
-        return np.random.default_rng([int(id[1:]), first]).standard_normal((stop - first, WIDTH), np.float32)
+        return np.random.default_rng([int(id[1:]), first]).standard_normal(
+            (stop - first, WIDTH), np.float32
+        )
 
     def texts(self, id: str) -> RowTexts | None:
         """Return what is said in a video."""
         said = record(int(id[1:]), self[id].rows).transcript
-        return None if said is None else RowTexts(tuple(sentence.text for sentence in said.sentences))
+        return (
+            None if said is None else RowTexts(tuple(sentence.text for sentence in said.sentences))
+        )
 
     def text_digests(self, id: str) -> Digests | None:
         """Return, and keep, the digests of a video's texts."""
@@ -175,22 +215,34 @@ def few_steps(told: Progress) -> None:
 
 def stores(videos: int) -> tuple[DrawnStore, DrawnStore, DrawnStore]:
     """Return the stores of videos, steps and narrations."""
-    return DrawnStore(videos, ROWS), DrawnStore(videos, STEPS, "step"), DrawnStore(videos, SENTENCES, "narration")
+    return (
+        DrawnStore(videos, ROWS),
+        DrawnStore(videos, STEPS, "step"),
+        DrawnStore(videos, SENTENCES, "narration"),
+    )
 
 
 def nasva(videos: int, folder: Path) -> None:
     """Gather steps and narrations, and take a few steps."""
     seen, steps, said = stores(videos)
-    texts = (one for kind in ("step", "narration") for one in labelled_texts(map(record, range(videos)), kind))  # type: ignore[arg-type]
+    texts = (
+        one
+        for kind in ("step", "narration")
+        for one in labelled_texts(map(record, range(videos)), kind)
+    )  # type: ignore[arg-type]
     samples = gather_samples(texts, seen, {"step": steps, "narration": said})
     assert len(samples) == 2 * videos
     train_aligner(samples, folder, model=ALIGNER, report=few_steps)
 
 
 def procx(videos: int, folder: Path, speech: float = 0.0) -> None:
-    """Gather steps, with what is said around them where it is asked for, make the vocabulary, and take a few steps."""
+    """Gather steps, with what is said around them where it is asked for, make the vocabulary, and
+    take a few steps."""
     data = DataSettings(target="steps", speech=speech)
-    told = (record(number, transcript=drawn_speech(number) if speech else None) for number in range(videos))
+    told = (
+        record(number, transcript=drawn_speech(number) if speech else None)
+        for number in range(videos)
+    )
     samples = gather_step_samples(told, DrawnStore(videos, ROWS), data)
     assert len(samples) == videos
     vocabulary = train_vocabulary(samples.texts(), VocabularySettings(size=1_000))
@@ -207,17 +259,23 @@ def wys2(videos: int, folder: Path, sentences: int = 5) -> None:
 
     records = partial(map, partial(record, sentences=sentences), range(videos))
     stream = ClipStream(records, DrawnStore(videos, ROWS), store, ClipSettings(resolve=False))
-    pairs = [ClipTextPair(str(k), np.full((3, WIDTH), k, np.float32), np.ones((1, WIDTH), np.float32)) for k in (1, 2)]
+    pairs = [
+        ClipTextPair(str(k), np.full((3, WIDTH), k, np.float32), np.ones((1, WIDTH), np.float32))
+        for k in (1, 2)
+    ]
     held = ValidationClips(pairs, np.array([False, True]))
     network = Detector(DetectorSettings(video_width=WIDTH, text_width=WIDTH))
     settings = PseudoSettings(threshold="share", share=0.9)
     _, kept = choose_clips(network, stream, held, settings, np.random.default_rng(0))
     training = TrainSettings(epochs=1, batch=128)
-    train_detector(stream.pairs(kept), folder, detector=network.settings, settings=training, report=few_steps)
+    train_detector(
+        stream.pairs(kept), folder, detector=network.settings, settings=training, report=few_steps
+    )
 
 
 def refine(videos: int, folder: Path) -> None:
-    """Gather videos and narrations, label all by two teachers, and take a few steps of the final training."""
+    """Gather videos and narrations, label all by two teachers, and take a few steps of the final
+    training."""
     seen, steps, said = stores(videos)
     settings = RefineRunSettings(said="given")
     reading = _VideoReader(seen, steps, settings)
@@ -225,11 +283,21 @@ def refine(videos: int, folder: Path) -> None:
     found = [video for one in records if (video := reading.take(one)) is not None]
     assert len(found) == videos
     narrations = gather_samples(
-        labelled_texts(map(record, range(videos)), "narration"), seen, {"narration": said}, settings.data
+        labelled_texts(map(record, range(videos)), "narration"),
+        seen,
+        {"narration": said},
+        settings.data,
     )
-    rounds = settings.rounds.model_copy(update={"refine": RefineSettings(threshold=0.0, agree=None)})
+    rounds = settings.rounds.model_copy(
+        update={"refine": RefineSettings(threshold=0.0, agree=None)}
+    )
     training = SelfTraining(
-        found, folder, narrations, ALIGNER, settings=rounds, progress=lambda _, told: few_steps(told)
+        found,
+        folder,
+        narrations,
+        ALIGNER,
+        settings=rounds,
+        progress=lambda _, told: few_steps(told),
     )
     teachers = [Aligner(ALIGNER), Aligner(ALIGNER)]
     SelfTraining._teachers = lambda *_: teachers  # type: ignore[method-assign]
@@ -238,7 +306,13 @@ def refine(videos: int, folder: Path) -> None:
 
 
 SPEECH = "procx with speech"
-TRAINERS = {"refine": refine, "nasva": nasva, "procx": procx, SPEECH: partial(procx, speech=1.0), "wys2": wys2}
+TRAINERS = {
+    "refine": refine,
+    "nasva": nasva,
+    "procx": procx,
+    SPEECH: partial(procx, speech=1.0),
+    "wys2": wys2,
+}
 
 
 def run(name: str, videos: int) -> dict[str, float]:
@@ -251,9 +325,12 @@ def run(name: str, videos: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print and keep what each trainer holds at two sizes, at the whole by the line through them, and at a third."""
+    """Print and keep what each trainer holds at two sizes, at the whole by the line through them,
+    and at a third."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", type=int, help="a third number of videos, which the line did not see")
+    parser.add_argument(
+        "--check", type=int, help="a third number of videos, which the line did not see"
+    )
     parser.add_argument("--only", nargs="+", choices=TRAINERS, default=list(TRAINERS))
     parser.add_argument("--one", choices=TRAINERS)
     chosen = parser.parse_args()
@@ -264,11 +341,17 @@ def main() -> None:
     for name in chosen.only:
         command = [sys.executable, __file__, "--one", name]
         command += [] if chosen.check is None else ["--check", str(chosen.check)]
-        rows = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        rows = json.loads(
+            subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        )
         each = (rows[1]["MiB"] - rows[0]["MiB"]) / (SIZES[1] - SIZES[0])
         line = (rows[0]["MiB"] + each * (WHOLE - SIZES[0])) / 1024
         told = json.loads(OUT.read_text()) if OUT.exists() else {}
-        told[name] = {"rows": rows, "bytes a video": round(each * 2**20), f"GiB at {WHOLE}": round(line, 2)}
+        told[name] = {
+            "rows": rows,
+            "bytes a video": round(each * 2**20),
+            f"GiB at {WHOLE}": round(line, 2),
+        }
         print(name, told[name], flush=True)
         OUT.write_text(json.dumps(told, indent=1) + "\n")
 

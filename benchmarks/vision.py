@@ -1,10 +1,12 @@
-"""Frames a second of the default backbone against a straightforward version of it, and what loading costs.
+"""Frames a second of the default backbone against a straightforward version of it, and what loading
+costs.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/vision.py
 
-The straightforward version is the network as one writes it first: planes in NCHW order, padding and BatchNorm as steps
-of their own, one picture at a time. Both get the same pictures in turns, in one process, and must give the same scores.
-Loading is measured in fresh processes, with the files in the system's cache.
+The straightforward version is the network as one writes it first: planes in NCHW order, padding and
+BatchNorm as steps of their own, one picture at a time. Both get the same pictures in turns, in one
+process, and must give the same scores. Loading is measured in fresh processes, with the files in
+the system's cache.
 """
 
 import json
@@ -17,7 +19,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch; waiting threads must not starve a busy machine
+# before torch; waiting threads must not starve a busy machine
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 import torch
@@ -56,8 +59,13 @@ def straightforward(weights: dict[str, Tensor], pictures: Tensor) -> Tensor:
             kernel, side = conv.shape[2], hidden.shape[2]
             total = max((-(-side // conv.stride) - 1) * conv.stride + kernel - side, 0)
             hidden = F.pad(hidden, (total // 2, total - total // 2) * 2)
-            hidden = F.conv2d(hidden, weights[f"{conv.name}.weight"], stride=conv.stride, groups=conv.groups)
-            norm = [weights[f"{conv.norm}.{name}"] for name in ("running_mean", "running_var", "weight", "bias")]
+            hidden = F.conv2d(
+                hidden, weights[f"{conv.name}.weight"], stride=conv.stride, groups=conv.groups
+            )
+            norm = [
+                weights[f"{conv.norm}.{name}"]
+                for name in ("running_mean", "running_var", "weight", "bias")
+            ]
             hidden = F.batch_norm(hidden, *norm, eps=EPSILON)
             hidden = F.relu6(hidden) if conv.relu6 else hidden
             hidden = hidden + before if conv.residual else hidden
@@ -73,7 +81,10 @@ def rates(sides: dict[str, Callable[[], object]], count: int) -> dict[str, dict[
             run()
             seconds[name].append(time.perf_counter() - start)
     return {
-        name: {"best": round(count / min(taken), 1), "median": round(count / statistics.median(taken), 1)}
+        name: {
+            "best": round(count / min(taken), 1),
+            "median": round(count / statistics.median(taken), 1),
+        }
         for name, taken in seconds.items()
     }
 
@@ -102,9 +113,12 @@ def frame_rates(threads: int) -> dict[str, dict[str, float]]:
     sides = {
         "straightforward, batch 1": first,
         "ours, batch 1": lambda: [network(picture[None]) for picture in pictures],
-        f"ours, batch {batch}": lambda: [network(pictures[start : start + batch]) for start in range(0, FRAMES, batch)],
+        f"ours, batch {batch}": lambda: [
+            network(pictures[start : start + batch]) for start in range(0, FRAMES, batch)
+        ],
         f"conse whole, 256 x 456, batch {batch}": lambda: [
-            backbone.encode_images(large[start : start + batch]) for start in range(0, FRAMES, batch)
+            backbone.encode_images(large[start : start + batch])
+            for start in range(0, FRAMES, batch)
         ],
     }
     return rates(sides, FRAMES)
@@ -112,7 +126,10 @@ def frame_rates(threads: int) -> dict[str, dict[str, float]]:
 
 def text_rates(threads: int) -> dict[str, dict[str, float]]:
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    texts = [f"cut piece {place} of the banana into slices and put them aside" for place in range(SENTENCES)]
+    texts = [
+        f"cut piece {place} of the banana into slices and put them aside"
+        for place in range(SENTENCES)
+    ]
     return rates({"minilm, sentences": lambda: embed(texts)}, SENTENCES)
 
 
@@ -122,17 +139,26 @@ def loading() -> dict[str, dict[str, float]]:
     report: dict[str, dict[str, float]] = {}
     for name, code in PARTS.items():
         program = [sys.executable, "-c", f"{head}{code}\nprint(time.perf_counter() - t[0])"]
-        shown = [subprocess.run(program, capture_output=True, text=True, check=True).stdout for _ in range(5)]
+        shown = [
+            subprocess.run(program, capture_output=True, text=True, check=True).stdout
+            for _ in range(5)
+        ]
         taken = [1000 * float(seconds) for seconds in shown]
         report[name] = {"best": round(min(taken)), "median": round(statistics.median(taken))}
     return report
 
 
 def main() -> None:
-    machine = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
+    machine = {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+    }
     report: dict[str, dict[str, dict[str, float]]] = {}
     for threads in (1, 2):
-        report[f"per second, {threads} thread{'s'[: threads - 1]}"] = frame_rates(threads) | text_rates(threads)
+        report[f"per second, {threads} thread{'s'[: threads - 1]}"] = frame_rates(
+            threads
+        ) | text_rates(threads)
     report["loading, ms"] = loading()
     for title, rows in report.items():
         print(f"\n| {title} | best | median |\n|---|---|---|")

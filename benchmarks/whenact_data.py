@@ -12,7 +12,14 @@ import numpy.typing as npt
 
 from stepline.records import Span
 
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "whenact" / "narrated_actions.json.gz"
+DATA = (
+    Path(__file__).resolve().parents[1]
+    / ".."
+    / "shared"
+    / "data"
+    / "whenact"
+    / "narrated_actions.json.gz"
+)
 CLIP = 60  # seconds in a clip; WhenAct's miniclips are cut there
 FOLDS = 5
 
@@ -21,7 +28,8 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Action:
-    """A phrase: `shown` is None where the clip does not show it; `source` is the video that the clip comes from."""
+    """A phrase: `shown` is None where the clip does not show it; `source` is the video that the
+    clip comes from."""
 
     text: str
     source: str
@@ -43,9 +51,12 @@ def read_actions(path: Path = DATA) -> list[Action]:
 
 
 def shown_seconds(shown: Sequence[tuple[float, float]]) -> Array:
-    """Return (N, CLIP): the shown span of each action as a distribution over seconds, uniform within the span."""
+    """Return (N, CLIP): the shown span of each action as a distribution over seconds, uniform
+    within the span."""
     t = np.arange(CLIP)
-    rows = np.array([np.clip(np.minimum(t + 1, end) - np.maximum(t, start), 0, None) for start, end in shown])
+    rows = np.array(
+        [np.clip(np.minimum(t + 1, end) - np.maximum(t, start), 0, None) for start, end in shown]
+    )
     for row, (start, _) in zip(rows, shown, strict=True):
         if row.sum() == 0:  # a moment without length: the second that holds it
             row[min(CLIP - 1, int(start))] = 1
@@ -55,5 +66,7 @@ def shown_seconds(shown: Sequence[tuple[float, float]]) -> Array:
 def folds(sources: Sequence[str], count: int = FOLDS, seed: int = 0) -> npt.NDArray[np.int64]:
     """Return the fold of each item; all items of a source video share one."""
     names = sorted(set(sources))
-    order = dict(zip(names, np.random.default_rng(seed).permutation(len(names)) % count, strict=True))
+    order = dict(
+        zip(names, np.random.default_rng(seed).permutation(len(names)) % count, strict=True)
+    )
     return np.array([order[source] for source in sources])

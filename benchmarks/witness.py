@@ -1,13 +1,15 @@
-"""A vision-language model as evidence: what its answers are worth, by how true they are and how many are asked.
+"""A vision-language model as evidence: what its answers are worth, by how true they are and how
+many are asked.
 
     python benchmarks/witness.py --cache DIR --seeds 200 230
     python benchmarks/witness.py --clips CLIPS --records DIR
 
-No model answers: a server does that knows the truth, drawn videos' or that of the labels of real clips, and says it
-with reliability r; else, and where it is of another kind, it errs. Pictures are named by their seconds, nothing is
-decoded. DIR is the cache of `benchmarks/grounding.py`, or that of `benchmarks/real_clips.py`. R@1, far and verdict as
-in `benchmarks/grounding.py`; "shown" and "unclear" both count as shown. Intervals: bootstrap over videos of the
-difference to nobody being asked.
+No model answers: a server does that knows the truth, drawn videos' or that of the labels of real
+clips, and says it with reliability r; else, and where it is of another kind, it errs. Pictures are
+named by their seconds, nothing is decoded. DIR is the cache of `benchmarks/grounding.py`, or that
+of `benchmarks/real_clips.py`. R@1, far and verdict as in `benchmarks/grounding.py`; "shown" and
+"unclear" both count as shown. Intervals: bootstrap over videos of the difference to nobody being
+asked.
 """
 
 import argparse
@@ -47,7 +49,8 @@ DRAWS = 1000  # bootstrap samples
 
 @dataclass(frozen=True)
 class Video:
-    """A grounded video and its truth: step k of the grounding is step k of `truth`, with the spans that show it."""
+    """A grounded video and its truth: step k of the grounding is step k of `truth`, with the spans
+    that show it."""
 
     name: str
     duration: float
@@ -63,7 +66,8 @@ class Video:
 
 
 class TruthServer:
-    """Answers questions about one video by its truth, with reliability r, or as a fault says; always the same alike.
+    """Answers questions about one video by its truth, with reliability r, or as a fault says;
+    always the same alike.
 
     A place shows a step where the second of its picture lies in one of the step's spans.
     """
@@ -75,7 +79,14 @@ class TruthServer:
         self.video, self.r, self.fault, self.seed = video, r, fault, seed
         self.texts = [step.text for step in video.truth]
 
-    def ask(self, question: Content, *, seed: int, until: float, schema: Schema | None = None) -> Answer:  # noqa: ARG002
+    def ask(
+        self,
+        question: Content,
+        *,
+        seed: int,  # noqa: ARG002
+        until: float,  # noqa: ARG002
+        schema: Schema | None = None,  # noqa: ARG002
+    ) -> Answer:
         """Return the reply to a question of `visual_questions`."""
         assert not isinstance(question, str)
         if "<step>" not in question[0]["text"]:
@@ -86,18 +97,25 @@ class TruthServer:
         said = {}
         for n, text in enumerate(asked, start=1):
             step = self.texts.index(text)
-            rng = np.random.default_rng(zlib.crc32(f"{self.seed} {self.video.name} {step} {seconds}".encode()))
+            rng = np.random.default_rng(
+                zlib.crc32(f"{self.seed} {self.video.name} {step} {seconds}".encode())
+            )
             said[str(n)] = {"after": "it is done", "shown": self._letter(step, seconds, rng)}
         return Answer(json.dumps(said))
 
     def _described(self, question: list[dict[str, Any]]) -> dict[str, str]:
-        """Return the words of the step that each picture shows; wrong ones are those of another step, or none."""
+        """Return the words of the step that each picture shows; wrong ones are those of another
+        step, or none."""
         urls = [part["image_url"]["url"] for part in question if part["type"] == "image_url"]
         said = {}
         for letter, url in zip(LETTERS, urls, strict=False):
             second = float(base64.b64decode(url.partition(",")[2]))
-            rng = np.random.default_rng(zlib.crc32(f"{self.seed} {self.video.name} {second}".encode()))
-            right = [text for k, text in enumerate(self.texts) if self.video.shows(k, second)] or [NONE]
+            rng = np.random.default_rng(
+                zlib.crc32(f"{self.seed} {self.video.name} {second}".encode())
+            )
+            right = [text for k, text in enumerate(self.texts) if self.video.shows(k, second)] or [
+                NONE
+            ]
             wrong = [text for text in (*self.texts, NONE) if text not in right]
             lies = self.fault == "liar" or rng.random() >= self.r
             said[letter] = {"always A": self.texts[0], "always none": NONE}.get(
@@ -140,16 +158,29 @@ class Row:
     verdict: bool
 
 
-def rows(video: Video, server: TruthServer | None, budget: int, **settings: Any) -> tuple[list[Row], int]:
-    """Return what the steps of a video come out as with so many requests, and how many were sent."""
+def rows(
+    video: Video, server: TruthServer | None, budget: int, **settings: Any
+) -> tuple[list[Row], int]:
+    """Return what the steps of a video come out as with so many requests, and how many were
+    sent."""
     steps, alignment, sent = video.grounding.steps, video.grounding.alignment, 0
     if server is not None:
         answers = ask_about_steps(
-            steps, alignment, shot_slices(video.cuts, alignment.scores.shape[1]),
-            lambda seconds: {second: str(second).encode() for second in seconds}, duration=video.duration,
-            settings=WitnessSettings(base_url="http://truth", requests=budget, cache=False, **settings), server=server,
-        )  # fmt: skip
-        steps, alignment, sent = answers.steps, answers.alignment, int(str(answers.report["requests"]))
+            steps,
+            alignment,
+            shot_slices(video.cuts, alignment.scores.shape[1]),
+            lambda seconds: {second: str(second).encode() for second in seconds},
+            duration=video.duration,
+            settings=WitnessSettings(
+                base_url="http://truth", requests=budget, cache=False, **settings
+            ),
+            server=server,
+        )
+        steps, alignment, sent = (
+            answers.steps,
+            answers.alignment,
+            int(str(answers.report["requests"])),
+        )
     out = []
     for k, (step, row, true) in enumerate(zip(steps, alignment.scores, video.truth, strict=True)):
         hit, shown = video.shows(k, int(row.argmax()) + 0.5), bool(true.spans)
@@ -168,14 +199,23 @@ def figures(found: Sequence[Row]) -> dict[str, Any]:
 
 
 def gain(found: Sequence[Row], without: Sequence[Row]) -> list[float]:
-    """Return how much R@1 rises over nobody being asked, and its 95 % interval; bootstrap over videos."""
+    """Return how much R@1 rises over nobody being asked, and its 95 % interval; bootstrap over
+    videos."""
     names = sorted({row.video for row in found})
-    pairs = {name: [(a.hit, b.hit) for a, b in zip(found, without, strict=True) if a.video == name and a.shown]
-             for name in names}  # fmt: skip
+    pairs = {
+        name: [
+            (a.hit, b.hit)
+            for a, b in zip(found, without, strict=True)
+            if a.video == name and a.shown
+        ]
+        for name in names
+    }
     rng = np.random.default_rng(0)
 
     def mean(chosen: Sequence[str]) -> float:
-        both = np.array([pair for name in chosen for pair in pairs[name]], dtype=float).reshape(-1, 2)
+        both = np.array([pair for name in chosen for pair in pairs[name]], dtype=float).reshape(
+            -1, 2
+        )
         return float((both[:, 0] - both[:, 1]).mean())
 
     draws = [mean(list(rng.choice(names, len(names)))) for _ in range(DRAWS)]
@@ -183,11 +223,18 @@ def gain(found: Sequence[Row], without: Sequence[Row]) -> list[float]:
 
 
 def table(videos: Sequence[Video], repeats: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return a row a kind of server (only: these) and budget: figures, the gain in R@1 and requests sent a video."""
+    """Return a row a kind of server (only: these) and budget: figures, the gain in R@1 and requests
+    sent a video."""
     without = [row for video in videos for row in rows(video, None, 0)[0]]
     out: list[dict[str, Any]] = [{"server": "nobody", "budget": 0, "sent": 0.0, **figures(without)}]
-    kinds = [(f"r = {r:g}", r, "") for r in RELIABILITIES] + [(fault, 0.0, fault) for fault in FAULTS]
-    kinds += [(name, float(name.removeprefix("r = ")), "") for name in only if name not in [kind for kind, *_ in kinds]]
+    kinds = [(f"r = {r:g}", r, "") for r in RELIABILITIES] + [
+        (fault, 0.0, fault) for fault in FAULTS
+    ]
+    kinds += [
+        (name, float(name.removeprefix("r = ")), "")
+        for name in only
+        if name not in [kind for kind, *_ in kinds]
+    ]
     for name, r, fault in [kind for kind in kinds if not only or kind[0] in only]:
         for budget in BUDGETS:
             found, sent = [], 0
@@ -196,7 +243,12 @@ def table(videos: Sequence[Video], repeats: int, only: Sequence[str] = ()) -> li
                     of_video, used = rows(video, TruthServer(video, r, fault, repeat), budget)
                     found += of_video
                     sent += used
-            told = {"server": name, "budget": budget, "sent": sent / len(videos) / repeats, **figures(found)}
+            told = {
+                "server": name,
+                "budget": budget,
+                "sent": sent / len(videos) / repeats,
+                **figures(found),
+            }
             out.append(told | {"gain": gain(found, without * repeats)})
             print(markdown(out[-1:]), flush=True)
     return out
@@ -211,7 +263,8 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def ways_to_ask(videos: Sequence[Video], r: float) -> list[dict[str, Any]]:
-    """Return R@1 and requests sent a video of each way to spend a budget, and what reaches 95 % of the first's gain."""
+    """Return R@1 and requests sent a video of each way to spend a budget, and what reaches 95 % of
+    the first's gain."""
     without = figures([row for video in videos for row in rows(video, None, 0)[0]])["R@1"]
     out: list[dict[str, Any]] = []
     for way, settings in WAYS.items():
@@ -232,8 +285,13 @@ def markdown(table: Sequence[dict[str, Any]]) -> str:
     lines = []
     for row in table:
         change = "" if "gain" not in row else "{:+.3f} [{:+.3f}, {:+.3f}]".format(*row["gain"])
-        shown = " | ".join(f"{row[name]:.3f}" if row[name] is not None else "" for name in ("R@1", "far", "verdict"))
-        lines.append(f"| {row['server']} | {row['budget']} | {row['sent']:.1f} | {shown} | {change} |")
+        shown = " | ".join(
+            f"{row[name]:.3f}" if row[name] is not None else ""
+            for name in ("R@1", "far", "verdict")
+        )
+        lines.append(
+            f"| {row['server']} | {row['budget']} | {row['sent']:.1f} | {shown} | {change} |"
+        )
     return "\n".join(lines)
 
 
@@ -245,16 +303,23 @@ def drawn(seeds: range, cache: Path) -> list[Video]:
         record = true_record(script)
         pictures = seen(path, [step.text for step in script.steps])
         found = ground(
-            unplaced(record.reference), duration=script.duration, transcript=record.transcript,
-            features=pictures.features, step_vectors=pictures.vectors, activity=pictures.activity,
+            unplaced(record.reference),
+            duration=script.duration,
+            transcript=record.transcript,
+            features=pictures.features,
+            step_vectors=pictures.vectors,
+            activity=pictures.activity,
             visible=[float(p) for p in predict_visibility(pictures.vectors)],
-        )  # fmt: skip
-        videos.append(Video(script.id, script.duration, pictures.activity.cuts, found, record.reference))
+        )
+        videos.append(
+            Video(script.id, script.duration, pictures.activity.cuts, found, record.reference)
+        )
     return videos
 
 
 def real(clips: Path, records: Path) -> list[Video]:
-    """Return the narrated clips, the labelled steps grounded from where the labels say that they are spoken."""
+    """Return the narrated clips, the labelled steps grounded from where the labels say that they
+    are spoken."""
     from real_clips import pictures
 
     videos = []
@@ -265,19 +330,28 @@ def real(clips: Path, records: Path) -> list[Video]:
             continue
         looked = pictures(clips / name, records)
         steps = tuple(
-            Step(id=str(k), text=f"{label['text']}", said=Span(*map(float, label["spoken"])),
-                 spans=tuple(Span(float(a), float(b)) for a, b in label.get("shown") or ()))
+            Step(
+                id=str(k),
+                text=f"{label['text']}",
+                said=Span(*map(float, label["spoken"])),
+                spans=tuple(Span(float(a), float(b)) for a, b in label.get("shown") or ()),
+            )
             for k, label in enumerate(labels)
-        )  # fmt: skip
+        )
         assert looked.activity is not None
         assert looked.cues is not None
         transcript = read_record(stored).transcript or Transcript()
         sentences = [sentence.text for sentence in transcript.sentences]
         found = ground(
-            unplaced(steps), duration=looked.end, transcript=transcript, features=looked.features,
-            step_vectors=embed([step.text for step in steps]), sentence_vectors=embed(sentences),
-            activity=looked.activity, on_screen=looked.cues.lines,
-        )  # fmt: skip
+            unplaced(steps),
+            duration=looked.end,
+            transcript=transcript,
+            features=looked.features,
+            step_vectors=embed([step.text for step in steps]),
+            sentence_vectors=embed(sentences),
+            activity=looked.activity,
+            on_screen=looked.cues.lines,
+        )
         videos.append(Video(name, looked.end, looked.activity.cuts, found, steps, slack=1.0))
     return videos
 
@@ -289,25 +363,49 @@ def unplaced(steps: Sequence[Step]) -> list[Step]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, help="folder of rendered videos, filled as needed")
-    parser.add_argument("--seeds", type=int, nargs=2, default=(200, 230), help="first seed, and one past the last")
-    parser.add_argument("--clips", type=Path, help="folder of real clips and their labels, instead of drawn videos")
+    parser.add_argument(
+        "--seeds", type=int, nargs=2, default=(200, 230), help="first seed, and one past the last"
+    )
+    parser.add_argument(
+        "--clips", type=Path, help="folder of real clips and their labels, instead of drawn videos"
+    )
     parser.add_argument("--records", type=Path, help="caches of those clips")
-    parser.add_argument("--repeats", type=int, default=3, help="servers of each kind, each with errors of its own")
-    parser.add_argument("--only", nargs="+", default=(), help="kinds of servers, as 'r = 0.7', added to what is stored")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="servers of each kind, each with errors of its own"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=(),
+        help="kinds of servers, as 'r = 0.7', added to what is stored",
+    )
     args = parser.parse_args()
     videos = real(args.clips, args.records) if args.clips else drawn(range(*args.seeds), args.cache)
-    print("| server | requests at most | sent | R@1 | far | verdict | R@1 gained |\n|---|---|---|---|---|---|---|")
+    print(
+        "| server | requests at most | sent | R@1 | far | verdict | R@1 gained |\n|---|---|---|---|---|---|---|"
+    )
     steps = sum(len(video.truth) for video in videos)
     path = RESULTS / ("witness_real.json" if args.clips else "witness.json")
     measured = table(videos, args.repeats, args.only)
     if args.only:
         result = json.loads(path.read_text())
-        result.setdefault("more servers", {}).update({f"{name}, {args.repeats} servers": [
-            row for row in measured if row["server"] == name] for name in args.only})  # fmt: skip
+        result.setdefault("more servers", {}).update(
+            {
+                f"{name}, {args.repeats} servers": [
+                    row for row in measured if row["server"] == name
+                ]
+                for name in args.only
+            }
+        )
     else:
         print(f"| asked (R@1 and requests sent, r = .9) | {' | '.join(map(str, CURVE))} | enough |")
-        result = {"videos": len(videos), "steps": steps, "repeats": args.repeats, "table": measured,
-                  "ways": ways_to_ask(videos, 0.9)}  # fmt: skip
+        result = {
+            "videos": len(videos),
+            "steps": steps,
+            "repeats": args.repeats,
+            "table": measured,
+            "ways": ways_to_ask(videos, 0.9),
+        }
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
 

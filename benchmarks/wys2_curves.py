@@ -2,7 +2,8 @@
 
     python benchmarks/wys2_curves.py --seeds 0 1 2
 
-Prints tau, mean over worlds, a row an input; benchmarks/results/wys2_curves.json is written after every world.
+Prints tau, mean over worlds, a row an input; benchmarks/results/wys2_curves.json is written after
+every world.
 """
 
 import argparse
@@ -16,15 +17,26 @@ RESULT = Path(__file__).resolve().parent / "results" / "wys2_curves.json"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--result", type=Path, default=RESULT)
     args = parser.parse_args()
-    run_curves(args.seeds, CurveSize(), args.result, "python benchmarks/wys2_curves.py --seeds 0 1 2")
+    run_curves(
+        args.seeds, CurveSize(), args.result, "python benchmarks/wys2_curves.py --seeds 0 1 2"
+    )
     worlds = json.loads(args.result.read_text())["worlds"].values()
     for name in INPUTS:
-        cells = [mean(row["tau"] for rows in worlds for row in rows if (row["input"], row["labels"]) == (name, labels))
-                 for labels in LABELS]  # fmt: skip
+        cells = [
+            mean(
+                row["tau"]
+                for rows in worlds
+                for row in rows
+                if (row["input"], row["labels"]) == (name, labels)
+            )
+            for labels in LABELS
+        ]
         print(f"{name:20}", *(f"{cell:.3f}" for cell in cells))
 
 

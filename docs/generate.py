@@ -1,7 +1,8 @@
-"""Write cli.md, api.md, settings.md, stepline.1, notebook.md, the layout in design.md, the presets in reproduce.md.
+"""Write cli.md, api.md, settings.md, stepline.1, notebook.md, the layout in design.md, the presets
+in reproduce.md.
 
-With --check, end with 1 where they are out of date. With --notebook, run notebook.ipynb before, which takes seconds,
-and keep what it prints.
+With --check, end with 1 where they are out of date. With --notebook, run notebook.ipynb before,
+which takes seconds, and keep what it prints.
 """
 
 import ast
@@ -92,10 +93,14 @@ the folder of the networks' files, instead of weights in the cache folder
 
 
 def man_page() -> str:
-    """Return stepline(1): the options of the program, then each command with the first sentence of its help."""
+    """Return stepline(1): the options of the program, then each command with the first sentence of
+    its help."""
 
     def entry(term: str, text: str) -> str:
-        plain = (" ".join(words.split()).replace("\\", r"\e").replace("-", r"\-") for words in (term, text))
+        plain = (
+            " ".join(words.split()).replace("\\", r"\e").replace("-", r"\-")
+            for words in (term, text)
+        )
         return ".TP\n.B {}\n{}\n".format(*plain)
 
     options = [
@@ -142,7 +147,8 @@ def settings() -> str:
 
 
 def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) -> list[str]:
-    """Return a row a setting; section: the default of the section that they are in, whose values they have."""
+    """Return a row a setting; section: the default of the section that they are in, whose values
+    they have."""
     rows: list[str] = []
     meanings = _comments(kind)
     for name, field in kind.model_fields.items():
@@ -151,7 +157,11 @@ def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) 
             rows.append(f"| `{prefix}{name}.*` | | {meanings.get(name, '')}: see its own table |")
             continue
         if isinstance(child, type) and issubclass(child, BaseModel):
-            rows += _rows(child, f"{prefix}{name}.", field.default if section is None else getattr(section, name))
+            rows += _rows(
+                child,
+                f"{prefix}{name}.",
+                field.default if section is None else getattr(section, name),
+            )
             continue
         value = field.default if section is None else getattr(section, name)
         default = "" if value is PydanticUndefined else f"`{value!r}`"
@@ -160,13 +170,21 @@ def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) 
 
 
 def _comments(kind: type[BaseModel]) -> dict[str, str]:
-    """Return field -> the comment at the end of its line, where the code says what a setting means."""
-    found: dict[str, str] = {}
+    """Return field -> what the code says of it: at the end of its line, or in the lines above it."""
+    meanings: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
-        if issubclass(owner, BaseModel) and owner is not BaseModel:
-            lines = re.findall(r"^    (\w+): .*?  +# (.+)$", inspect.getsource(owner), re.MULTILINE)
-            found |= {name: comment.replace("|", "\\|") for name, comment in lines}
-    return found
+        if not issubclass(owner, BaseModel) or owner is BaseModel:
+            continue
+        above: list[str] = []
+        for line in inspect.getsource(owner).splitlines():
+            field = re.match(r"^    (\w+): (?:.*?  +# (.+))?", line)
+            if re.match(r"^    # ", line):
+                above.append(line.strip("# "))
+                continue
+            if field is not None and (field[2] or above):
+                meanings[field[1]] = (field[2] or " ".join(above)).replace("|", "\\|")
+            above = []
+    return meanings
 
 
 API_HEAD = """
@@ -177,9 +195,12 @@ of the video.
 
 
 def python_api() -> str:
-    """Return the public names of the package: signatures, fields and docstrings as they stand in the code."""
+    """Return the public names of the package: signatures, fields and docstrings as they stand in
+    the code."""
     parts = [f"# Python\n\n{NOTE}{API_HEAD}"]
-    for name in sorted(set(stepline.__all__) - {"__version__"}, key=lambda name: (name[0].isupper(), name)):
+    for name in sorted(
+        set(stepline.__all__) - {"__version__"}, key=lambda name: (name[0].isupper(), name)
+    ):
         source = inspect.getsource(sys.modules[getattr(stepline, name).__module__])
         (node,) = (node for node in ast.parse(source).body if getattr(node, "name", "") == name)
         parts.append(f"## stepline.{name}\n\n{_definition(node, source.splitlines())}")
@@ -187,7 +208,8 @@ def python_api() -> str:
 
 
 def _definition(node: ast.stmt, lines: list[str]) -> str:
-    """Return how a function is called or what a class holds, then its docstring; of a class what it offers, too."""
+    """Return how a function is called or what a class holds, then its docstring; of a class what it
+    offers, too."""
     assert isinstance(node, ast.FunctionDef | ast.ClassDef)
     shown = lines[node.lineno - 1 : node.body[0].lineno - 1]
     methods = []
@@ -196,9 +218,13 @@ def _definition(node: ast.stmt, lines: list[str]) -> str:
             shown += lines[part.lineno - 1 : part.end_lineno]
         elif isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
             called = part.name if part.decorator_list else f"{part.name}({ast.unparse(part.args)})"
-            methods.append(f"- `{re.sub(r'[(]self(?:, )?', '(', called)}`: {ast.get_docstring(part)}\n")
+            methods.append(
+                f"- `{re.sub(r'[(]self(?:, )?', '(', called)}`: {ast.get_docstring(part)}\n"
+            )
     code = "\n".join(shown).rstrip(":")
-    return f"```python\n{code}\n```\n\n{ast.get_docstring(node)}\n" + "".join(methods and ["\n", *methods])
+    return f"```python\n{code}\n```\n\n{ast.get_docstring(node)}\n" + "".join(
+        methods and ["\n", *methods]
+    )
 
 
 def run_notebook(path: Path) -> list[str]:
@@ -214,23 +240,35 @@ def run_notebook(path: Path) -> list[str]:
 
 def printed(cell: dict[str, Any]) -> str:
     """Return what a cell of a notebook printed on standard output."""
-    return "".join("".join(row["text"]) for row in cell.get("outputs", []) if row.get("name") == "stdout")
+    return "".join(
+        "".join(row["text"]) for row in cell.get("outputs", []) if row.get("name") == "stdout"
+    )
 
 
 def notebook(check: bool) -> int:
-    """Run notebook.ipynb and keep what it prints, or compare that with what is kept; return the exit code."""
+    """Run notebook.ipynb and keep what it prints, or compare that with what is kept; return the
+    exit code."""
     path = DOCS / "notebook.ipynb"
     content = json.loads(path.read_text(encoding="utf-8"))
     texts = run_notebook(path)
     if check:
-        changed = [text for text, cell in zip(texts, content["cells"], strict=True) if text != printed(cell)]
+        changed = [
+            text
+            for text, cell in zip(texts, content["cells"], strict=True)
+            if text != printed(cell)
+        ]
         for text in changed:
-            print(f"docs/notebook.ipynb prints something else; run `make docs`:\n{text}", file=sys.stderr)
+            print(
+                f"docs/notebook.ipynb prints something else; run `make docs`:\n{text}",
+                file=sys.stderr,
+            )
         return 1 if changed else 0
     for text, cell in zip(texts, content["cells"], strict=True):
         if cell["cell_type"] == "code":
             lines = text.splitlines(keepends=True)
-            cell["outputs"] = [{"name": "stdout", "output_type": "stream", "text": lines}] if lines else []
+            cell["outputs"] = (
+                [{"name": "stdout", "output_type": "stream", "text": lines}] if lines else []
+            )
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0
 
@@ -242,36 +280,55 @@ def notebook_page() -> str:
     for cell in cells:
         text = "".join(cell["source"])
         if cell["cell_type"] == "code":
-            text = f"```python\n{text}\n```" + (f"\n\n```text\n{printed(cell).rstrip()}\n```" if printed(cell) else "")
+            text = f"```python\n{text}\n```" + (
+                f"\n\n```text\n{printed(cell).rstrip()}\n```" if printed(cell) else ""
+            )
         parts.append(text)
     head, *rest = parts
     opening, _, lead = head.partition("\n\n")
     return (
-        "\n\n".join((opening, NOTE.rstrip(), lead, "To run it yourself: [notebook.ipynb](notebook.ipynb).", *rest))
+        "\n\n".join(
+            (
+                opening,
+                NOTE.rstrip(),
+                lead,
+                "To run it yourself: [notebook.ipynb](notebook.ipynb).",
+                *rest,
+            )
+        )
         + "\n"
     )
 
 
 def tree() -> str:
-    """Return the layout of the package: each folder with the first line of its docstring, then its modules."""
+    """Return the layout of the package: each folder with the first line of its docstring, then its
+    modules."""
     lines = []
     for folder in sorted({path.parent for path in PACKAGE.rglob("*.py")}):
         name = folder.relative_to(PACKAGE.parent).as_posix()
-        opening = (ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "").splitlines()[0]
-        modules = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("__"))
+        docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+        opening = " ".join(docstring.split("\n\n")[0].split())
+        modules = sorted(
+            path.stem for path in folder.glob("*.py") if not path.stem.startswith("__")
+        )
         lines.append(f"{name}/\n    {opening}")
-        lines += textwrap.wrap(" ".join(modules), 112, initial_indent="    > ", subsequent_indent="      ")
+        lines += textwrap.wrap(
+            " ".join(modules), 112, initial_indent="    > ", subsequent_indent="      "
+        )
     return "```\n" + "\n".join(lines) + "\n```\n"
 
 
 def departures() -> str:
-    """Return a table a preset: each setting whose default is not the paper's, the paper's value, its source, why."""
+    """Return a table a preset: each setting whose default is not the paper's, the paper's value,
+    its source, why."""
     parts = []
     for command, kind in PRESETS.items():
         for name, path in preset_files(command).items():
             rows = []
             for key, _, comment in preset_lines(path):
-                default, value = (_value(settings, key) for settings in (kind(), load_settings(kind, preset=path)))
+                default, value = (
+                    _value(settings, key) for settings in (kind(), load_settings(kind, preset=path))
+                )
                 source, _, why = comment.partition("; ")
                 if default != value:
                     rows.append(f"| `{key}` | `{default!r}` | `{value!r}` | {source} | {why} |")

@@ -1,4 +1,5 @@
-"""Make docs/pictures/*.webp from the page of the demo, in a headless Chromium: python docs/pictures.py."""
+"""Make docs/pictures/*.webp from the page of the demo, in a headless Chromium: python
+docs/pictures.py."""
 
 import io
 import sys

@@ -1,4 +1,5 @@
-"""The steps of a video from Python, each with the words that it rests on: python examples/steps_of_a_video.py VIDEO."""
+"""The steps of a video from Python, each with the words that it rests on: python
+examples/steps_of_a_video.py VIDEO."""
 
 import sys
 

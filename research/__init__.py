@@ -1,1 +1,2 @@
-"""Whole tables of a paper, remade: what is trained, with what, and how its scores stand beside the published ones."""
+"""Whole tables of a paper, remade: what is trained, with what, and how its scores stand beside the
+published ones."""

@@ -8,15 +8,47 @@ from typing import Any, TypeVar
 
 import click
 
-from stepline.cli.common import PATH, Group, json_option, out_option, progress_bars, settings_options, together
+from stepline.cli.common import (
+    PATH,
+    Group,
+    json_option,
+    out_option,
+    progress_bars,
+    settings_options,
+    together,
+)
 
 NASVA_TABLES = (
-    "2", "3", "4", "8", "9", "beyond", "head", "dropout", "size", "version-2", "lag", "corpus", "labellers",
-    "labellers-1", "unshown",
-)  # fmt: skip
+    "2",
+    "3",
+    "4",
+    "8",
+    "9",
+    "beyond",
+    "head",
+    "dropout",
+    "size",
+    "version-2",
+    "lag",
+    "corpus",
+    "labellers",
+    "labellers-1",
+    "unshown",
+)
 PROCX_TABLES = (
-    "baselines", "1", "3", "4", "5", "2a", "2b", "contrast", "7b", "data", "decoding", "speech",
-)  # fmt: skip
+    "baselines",
+    "1",
+    "3",
+    "4",
+    "5",
+    "2a",
+    "2b",
+    "contrast",
+    "7b",
+    "data",
+    "decoding",
+    "speech",
+)
 WYS2_TABLES = ("labels", "baselines", "pseudo-labels", "options", "amount", "grid")
 WYS2_USES = ("summaries", "alignability")
 ALL = 10**9  # videos, more than there are
@@ -26,31 +58,57 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group(cls=Group)
 def research() -> None:
-    """Remake a paper's tables: every row beside its published value, with spread over seeds and CPU seconds."""
+    """Remake a paper's tables: every row beside its published value, with spread over seeds and CPU
+    seconds."""
 
 
-def study_options(tables: Sequence[str], folder: str, table_help: str = "Only this table.") -> Callable[[F], F]:
+def study_options(
+    tables: Sequence[str], folder: str, table_help: str = "Only this table."
+) -> Callable[[F], F]:
     """Return what adds the options that all studies share."""
     return together(
         out_option("Folder; what it holds already is not trained again.", folder),
-        click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True,
-                     help="Simulated worlds, each with networks of its own."),
-        click.option("--table", "tables", type=click.Choice(tables), multiple=True, help=table_help),
+        click.option(
+            "--seeds",
+            type=click.IntRange(min=1),
+            default=3,
+            show_default=True,
+            help="Simulated worlds, each with networks of its own.",
+        ),
+        click.option(
+            "--table", "tables", type=click.Choice(tables), multiple=True, help=table_help
+        ),
         json_option,
-    )  # fmt: skip
+    )
 
 
 @research.command("nasva-tables")
 @study_options(
-    NASVA_TABLES, "out/nasva-tables",
+    NASVA_TABLES,
+    "out/nasva-tables",
     "Only this table; those from version-2 on come only when they are named.",
-)  # fmt: skip
-@click.option("--small/--full", default=True, show_default=True, help="A network of seconds, or the paper's.")
-@click.option("--videos", type=click.IntRange(min=2), help="Videos to train on, instead of the form's own number.")
+)
+@click.option(
+    "--small/--full", default=True, show_default=True, help="A network of seconds, or the paper's."
+)
+@click.option(
+    "--videos",
+    type=click.IntRange(min=2),
+    help="Videos to train on, instead of the form's own number.",
+)
 @click.option("--data", type=PATH, help="Real data (docs/selftraining.md), not the world.")
-@click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the seeds, in order.")
-def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """NaSVA's tables 2, 3, 4, 8 and 9 in the simulated world, its orderings, and what goes beyond it.
+@click.option(
+    "--first-seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the seeds, in order.",
+)
+def nasva_tables(
+    out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any
+) -> None:
+    """NaSVA's tables 2, 3, 4, 8 and 9 in the simulated world, its orderings, and what goes beyond
+    it.
 
     The small form takes about an hour of one CPU core; a run that was stopped goes on where it was.
 
@@ -72,14 +130,33 @@ def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, 
 
 @research.command("procx-tables")
 @study_options(PROCX_TABLES, "out/procx-tables", "Only this table, also one that is not usual.")
-@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Of one thread each.")
-@click.option("--steps", type=click.IntRange(min=1), help="Of every training, instead of the form's own number.")
-@click.option("--train/--no-train", default=True, show_default=True, help="Or write what has been run already.")
-def procx_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """ProcX's tables 1 to 5 in the simulated world, baselines, ablations, and what goes beyond the paper.
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Of one thread each.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    help="Of every training, instead of the form's own number.",
+)
+@click.option(
+    "--train/--no-train",
+    default=True,
+    show_default=True,
+    help="Or write what has been run already.",
+)
+def procx_tables(
+    out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any
+) -> None:
+    """ProcX's tables 1 to 5 in the simulated world, baselines, ablations, and what goes beyond the
+    paper.
 
-    The usual tables (baselines, 2a, 2b, 5, contrast, decoding, speech) take half an hour of two cores; 1, 3, 4, 7b and
-    data as much again, by --table. A run that was stopped goes on where it was.
+    The usual tables (baselines, 2a, 2b, 5, contrast, decoding, speech) take half an hour of two
+    cores; 1, 3, 4, 7b and data as much again, by --table. A run that was stopped goes on where it
+    was.
 
     \b
     Example:
@@ -89,7 +166,11 @@ def procx_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, 
     from research.procx.tables import ProcxStudy
 
     steps = options["steps"]
-    size = ProcxSize() if steps is None else ProcxSize(pretraining_steps=steps, finetuning_steps=steps, steps=steps)
+    size = (
+        ProcxSize()
+        if steps is None
+        else ProcxSize(pretraining_steps=steps, finetuning_steps=steps, steps=steps)
+    )
     worlds = range(2, seeds + 2)  # sizes were chosen on worlds 0 and 1
     with training_counter() as report:
         ProcxStudy(out, worlds, tables, report, size, options["processes"], options["train"]).run()
@@ -98,15 +179,22 @@ def procx_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, 
 
 @research.command("wys2-tables")
 @study_options(
-    (*WYS2_TABLES, *WYS2_USES), "out/wys2-tables",
+    (*WYS2_TABLES, *WYS2_USES),
+    "out/wys2-tables",
     "Only this table; grid, summaries and alignability come only when they are named.",
-)  # fmt: skip
-@click.option("--labelled", type=click.IntRange(min=10), help="Videos with key-steps, instead of 400.")
+)
+@click.option(
+    "--labelled", type=click.IntRange(min=10), help="Videos with key-steps, instead of 400."
+)
 @click.option("--unlabelled", type=click.IntRange(min=1), help="Videos without, instead of 1500.")
-def wys2_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """WYS2's labels, baselines, pseudo-labels, the supplement's grid, and uses, in the simulated world.
+def wys2_tables(
+    out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any
+) -> None:
+    """WYS2's labels, baselines, pseudo-labels, the supplement's grid, and uses, in the simulated
+    world.
 
-    Without --table it takes about five minutes of one CPU core; a run that was stopped goes on where it was.
+    Without --table it takes about five minutes of one CPU core; a run that was stopped goes on
+    where it was.
 
     \b
     Example:
@@ -117,7 +205,9 @@ def wys2_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, *
     from research.wys2.uses import UsesSize, UsesStudy
 
     sizes = {name: videos for name, videos in options.items() if videos is not None}
-    detectors, uses = ([table for table in tables if table in known] for known in (WYS2_TABLES, WYS2_USES))
+    detectors, uses = (
+        [table for table in tables if table in known] for known in (WYS2_TABLES, WYS2_USES)
+    )
     if detectors or not tables:
         with training_counter() as report:
             Wys2Study(out, range(seeds), detectors, report, Wys2Size(**sizes)).run()
@@ -131,9 +221,13 @@ def wys2_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, *
 
 @research.command("writer-prompts")
 @click.argument("captions", type=PATH)
-@settings_options("A setting of the model, such as base_url=http://127.0.0.1:8000/v1 or gguf=model.gguf.")
+@settings_options(
+    "A setting of the model, such as base_url=http://127.0.0.1:8000/v1 or gguf=model.gguf."
+)
 @json_option
-def writer_prompts(captions: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+def writer_prompts(
+    captions: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
     """NaSVA's table 6 for one transcript: what a model writes by each of the three prompts.
 
     \b
@@ -145,7 +239,9 @@ def writer_prompts(captions: Path, settings_file: Path | None, overrides: tuple[
     from stepline.settings import load_settings
     from stepline.writing.settings import LlmSettings
 
-    lines = compare_prompts(read_captions(captions).transcript, load_settings(LlmSettings, settings_file, overrides))
+    lines = compare_prompts(
+        read_captions(captions).transcript, load_settings(LlmSettings, settings_file, overrides)
+    )
     if as_json:
         click.echo(json.dumps(lines))
     for name, texts in {} if as_json else lines.items():

@@ -1,11 +1,13 @@
-"""A study remakes a paper's tables: each training is run once and kept, its scores stand beside the published ones.
+"""A study remakes a paper's tables: each training is run once and kept, its scores stand beside the
+published ones.
 
     trial      one training, named by a hash of all that it does: tables share trainings, a rerun finds them done
     outcome    its scores by name and its CPU seconds, kept as FOLDER/KEY/outcome.json beside its network
     row        a line of a table: its trial with seed 0, and the paper's values
     claim      an ordering: how far one row scores above another, a seed, and what the mean over seeds must exceed
 
-`Study.run` trains what is lacking and writes tables.json and tables.md, scores as their mean, from least to most.
+`Study.run` trains what is lacking and writes tables.json and tables.md, scores as their mean, from
+least to most.
 """
 
 import hashlib
@@ -55,7 +57,8 @@ class Trial(Settings):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial gave: scores by name, CPU seconds of its own training alone, and what else was counted."""
+    """What a trial gave: scores by name, CPU seconds of its own training alone, and what else was
+    counted."""
 
     scores: Mapping[str, float]
     cpu_seconds: float
@@ -73,7 +76,8 @@ class TrialStore(ABC, Generic[T]):
         """Train and score a trial; what it keeps of itself is written in `folder`."""
 
     def outcome(self, trial: T) -> Outcome:
-        """Return what a trial gives, from disk where it has been run; its predecessors are run before it."""
+        """Return what a trial gives, from disk where it has been run; its predecessors are run
+        before it."""
         folder = self.folder / trial.key
         if not (folder / "outcome.json").exists():
             for predecessor in trial.predecessors:
@@ -88,7 +92,9 @@ class TrialStore(ABC, Generic[T]):
 
     def has_run(self, trial: T) -> bool:
         """Tell whether the outcomes of a trial and of its predecessors are there."""
-        return (self.folder / trial.key / "outcome.json").exists() and all(map(self.has_run, trial.predecessors))
+        return (self.folder / trial.key / "outcome.json").exists() and all(
+            map(self.has_run, trial.predecessors)
+        )
 
     def cpu_seconds(self, trial: T) -> float:
         """Return the CPU seconds of a trial and of all predecessors."""
@@ -112,9 +118,11 @@ class Row(Generic[T]):
     def as_json(self) -> dict[str, object]:
         """Return the row as tables.json has it."""
         return {
-            "table": self.table, "row": self.name, "published": dict(self.published),
+            "table": self.table,
+            "row": self.name,
+            "published": dict(self.published),
             "trial": self.trial.model_dump(mode="json"),
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -132,9 +140,11 @@ class RowResult(Generic[R]):
 
 @dataclass(frozen=True)
 class Claim:
-    """How far the row `more` scores above `less`; with `beyond`, how much further than its second above its first.
+    """How far the row `more` scores above `less`; with `beyond`, how much further than its second
+    above its first.
 
-    least: what the mean over seeds must exceed, None where nothing is asserted. published: the paper's difference.
+    least: what the mean over seeds must exceed, None where nothing is asserted. published: the
+    paper's difference.
     """
 
     statement: str
@@ -154,7 +164,8 @@ class Claim:
         """Return the difference, a seed. scores: of each row, by metric, a seed."""
         columns = [scores[subject][self.metric] for subject in self.subjects]
         return tuple(
-            more - less - (rest[1] - rest[0] if rest else 0.0) for more, less, *rest in zip(*columns, strict=True)
+            more - less - (rest[1] - rest[0] if rest else 0.0)
+            for more, less, *rest in zip(*columns, strict=True)
         )
 
 
@@ -173,7 +184,8 @@ class ClaimResult:
 
 @dataclass(frozen=True)
 class Study(ABC, Generic[R, T]):
-    """The tables of one paper. tables: by name (none: the usual ones). report: called with trials done and in all."""
+    """The tables of one paper. tables: by name (none: the usual ones). report: called with trials
+    done and in all."""
 
     folder: Path
     seeds: Sequence[int] = (0, 1, 2)
@@ -181,16 +193,19 @@ class Study(ABC, Generic[R, T]):
     report: Callable[[int, int], None] | None = None
 
     file_name: ClassVar[str] = "tables"
-    titles: ClassVar[Mapping[str, str]]  # by the tables' names, in the order in which they are written
+    # by the tables' names, in the order in which they are written
+    titles: ClassVar[Mapping[str, str]]
     columns: ClassVar[Sequence[str]]  # scores that tables show
     own_columns: ClassVar[Mapping[str, Sequence[str]]] = {}  # of tables that show others
     published_names: ClassVar[Sequence[str]]  # scores of which the paper gives values
     published_form: ClassVar[str] = ".1f"
     heads: ClassVar[Mapping[str, str]] = {}  # of columns whose head is not their score's name
     scale: ClassVar[float] = 1.0  # that makes scores per cent
-    forms: ClassVar[Mapping[str, tuple[float, str]]] = {}  # scale and format of scores that are no per cent
+    # scale and format of scores that are no per cent
+    forms: ClassVar[Mapping[str, tuple[float, str]]] = {}
     means_only: ClassVar[Collection[str]] = ()  # scores without their least and most
-    expected_errors: ClassVar[tuple[type[SteplineError], ...]] = ()  # that make a row fail, not the study
+    # that make a row fail, not the study
+    expected_errors: ClassVar[tuple[type[SteplineError], ...]] = ()
 
     @property
     @abstractmethod
@@ -233,7 +248,9 @@ class Study(ABC, Generic[R, T]):
 
     def trials(self) -> list[T]:
         """Return the trial of every row and seed, each once."""
-        return list(dict.fromkeys(self.sized(row.trial, seed) for seed in self.seeds for row in self.rows()))
+        return list(
+            dict.fromkeys(self.sized(row.trial, seed) for seed in self.seeds for row in self.rows())
+        )
 
     def train(self) -> dict[T, str]:
         """Run the trials, and return those that could not be trained, with the reason."""
@@ -254,28 +271,48 @@ class Study(ABC, Generic[R, T]):
         return Outcome(self.store.outcome(trial).scores, self.store.cpu_seconds(trial))
 
     def result(self, row: R, failures: Mapping[T, str]) -> RowResult[R]:
-        """Return what a row's trials gave, a seed; NaN where one of them lacks a score that others have."""
+        """Return what a row's trials gave, a seed; NaN where one of them lacks a score that others
+        have."""
         for trial in (self.sized(row.trial, seed) for seed in self.seeds):
             if trial in failures:
                 return RowResult(row, {}, (), failures[trial])
         outcomes = [self.outcome(row, seed) for seed in self.seeds]
         names = dict.fromkeys(name for outcome in outcomes for name in outcome.scores)
-        scores = {name: tuple(outcome.scores.get(name, math.nan) for outcome in outcomes) for name in names}
+        scores = {
+            name: tuple(outcome.scores.get(name, math.nan) for outcome in outcomes)
+            for name in names
+        }
         return RowResult(row, scores, tuple(outcome.cpu_seconds for outcome in outcomes))
 
     def as_json(self, results: Sequence[RowResult[R]], judged: Sequence[ClaimResult]) -> str:
         """Return all that was measured."""
         rows = [
-            {**result.row.as_json(), "scores": {name: list(values) for name, values in result.scores.items()},
-             "cpu_seconds": list(result.cpu_seconds), "failure": result.failure}
+            {
+                **result.row.as_json(),
+                "scores": {name: list(values) for name, values in result.scores.items()},
+                "cpu_seconds": list(result.cpu_seconds),
+                "failure": result.failure,
+            }
             for result in results
-        ]  # fmt: skip
+        ]
         claims = [
-            {"claim": one.claim.statement, "metric": one.claim.metric, "published": one.claim.published,
-             "must_exceed": one.claim.least, "gains": list(one.gains), "holds": one.holds}
+            {
+                "claim": one.claim.statement,
+                "metric": one.claim.metric,
+                "published": one.claim.published,
+                "must_exceed": one.claim.least,
+                "gains": list(one.gains),
+                "holds": one.holds,
+            }
             for one in judged
-        ]  # fmt: skip
-        return json.dumps({"seeds": list(self.seeds), **self.facts(), "rows": rows, "claims": claims}, indent=1) + "\n"
+        ]
+        return (
+            json.dumps(
+                {"seeds": list(self.seeds), **self.facts(), "rows": rows, "claims": claims},
+                indent=1,
+            )
+            + "\n"
+        )
 
     def as_markdown(self, results: Sequence[RowResult[R]], judged: Sequence[ClaimResult]) -> str:
         """Return one table a table of the paper, then the claims."""
@@ -287,24 +324,37 @@ class Study(ABC, Generic[R, T]):
         return "\n".join(parts)
 
     def _table(self, results: Sequence[RowResult[R]]) -> str:
-        """Return a table; the paper's column only where the paper gives a value, the CPU seconds last."""
+        """Return a table; the paper's column only where the paper gives a value, the CPU seconds
+        last."""
         table = results[0].row.table
         columns = self.own_columns.get(table, self.columns)
-        given = [name for name in self.published_names if any(name in result.row.published for result in results)]
+        given = [
+            name
+            for name in self.published_names
+            if any(name in result.row.published for result in results)
+        ]
         paper, ours = ([self.heads.get(name, name) for name in names] for names in (given, columns))
         rows = [
-            [result.row.name if result.failure is None else f"{result.row.name}: {result.failure}",
-             *([self._published(result.row)] if given else []),
-             *(self._cell(name, result) for name in columns),
-             spread(result.cpu_seconds, ".0f", whole=True)]
+            [
+                result.row.name
+                if result.failure is None
+                else f"{result.row.name}: {result.failure}",
+                *([self._published(result.row)] if given else []),
+                *(self._cell(name, result) for name in columns),
+                spread(result.cpu_seconds, ".0f", whole=True),
+            ]
             for result in results
-        ]  # fmt: skip
+        ]
         heads = ["row", *([f"paper: {', '.join(paper)}"] if given else []), *ours, "CPU s"]
         return f"### {self.titles[table]}\n\n{markdown_table(heads, rows)}"
 
     def _cell(self, name: str, result: RowResult[R]) -> str:
         scale, form = self.forms.get(name, (self.scale, ".1f"))
-        return spread([scale * score for score in result.scores.get(name, ())], form, whole=name in self.means_only)
+        return spread(
+            [scale * score for score in result.scores.get(name, ())],
+            form,
+            whole=name in self.means_only,
+        )
 
     def _published(self, row: R) -> str:
         given = [row.published[name] for name in self.published_names if name in row.published]
@@ -315,10 +365,16 @@ class Study(ABC, Generic[R, T]):
         for one in judged:
             claim, gains = one.claim, [self.scale * gain for gain in one.gains]
             rows.append(
-                [claim.statement, claim.metric, "–" if claim.published is None else f"{claim.published:+g}",
-                 ", ".join(f"{gain:+.1f}" for gain in gains), f"{mean(gains):+.1f}",
-                 "–" if claim.least is None else f"> {self.scale * claim.least:g}", VERDICTS[one.holds]]
-            )  # fmt: skip
+                [
+                    claim.statement,
+                    claim.metric,
+                    "–" if claim.published is None else f"{claim.published:+g}",
+                    ", ".join(f"{gain:+.1f}" for gain in gains),
+                    f"{mean(gains):+.1f}",
+                    "–" if claim.least is None else f"> {self.scale * claim.least:g}",
+                    VERDICTS[one.holds],
+                ]
+            )
         head = ["claim", "metric", "paper", "a seed", "mean", "must exceed", "verdict"]
         return f"### Orderings, differences in points\n\n{markdown_table(head, rows)}"
 
@@ -327,15 +383,22 @@ def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float
     """Return Student's interval of the mean of at least two values."""
     from scipy.stats import t as student_t
 
-    half = float(student_t.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    half = (
+        float(student_t.ppf((1 + level) / 2, len(values) - 1))
+        * stdev(values)
+        / math.sqrt(len(values))
+    )
     return mean(values) - half, mean(values) + half
 
 
 def spread(values: Sequence[float], form: str = ".1f", *, whole: bool = False) -> str:
-    """Return the mean, and from least to most where there are several and `whole` is not asked for."""
+    """Return the mean, and from least to most where there are several and `whole` is not asked
+    for."""
     if not values:
         return "–"
-    middle, least, most = (format(value, form) for value in (mean(values), min(values), max(values)))
+    middle, least, most = (
+        format(value, form) for value in (mean(values), min(values), max(values))
+    )
     return middle if whole or len(values) == 1 else f"{middle} ({least} to {most})"
 
 

@@ -6,8 +6,8 @@
     for step in record.steps:
         print(step.status, step.at, step.text)
 
-Each name is imported when it is first used, so that `import stepline` loads no heavy library. What is not here is
-imported from its package, for example `from stepline.features import FeatureStore`.
+Each name is imported when it is first used, so that `import stepline` loads no heavy library. What
+is not here is imported from its package, for example `from stepline.features import FeatureStore`.
 """
 
 import os
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from stepline.version import __version__
 
-# Nothing leaves the machine: what dependencies would report of their use is switched off here, before any of them is
-# imported. A value that the user has set stays.
+# Nothing leaves the machine: what dependencies would report of their use is switched off here,
+# before any of them is imported. A value that the user has set stays.
 for _variable, _off in {
     "DO_NOT_TRACK": "1",  # the common wish, https://consoledonottrack.com
-    "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime (voice detection): looks its vendor up once a process is 14 s old
+    # onnxruntime (voice detection): looks its vendor up once a process is 14 s old
+    "ORT_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",  # huggingface_hub, transformers, datasets
     "PYANNOTE_METRICS_ENABLED": "0",  # pyannote.audio, which WhisperX brings
     "RAY_USAGE_STATS_ENABLED": "0",  # ray
@@ -75,7 +76,9 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     """Import a public name from its module, once (PEP 562)."""
     if name not in _MODULES:
-        raise AttributeError(f"module 'stepline' has no attribute {name!r}; it offers {', '.join(__all__)}")
+        raise AttributeError(
+            f"module 'stepline' has no attribute {name!r}; it offers {', '.join(__all__)}"
+        )
     value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value

@@ -1,7 +1,8 @@
 """An append-only file of JSON lines that neither a kill nor a second process harms.
 
-A line is on disk before whoever gave it hears so. Each append holds an inter-process lock (`FILE.lock`), so that two
-servers on one file wait for each other, and reads first what others appended meanwhile.
+A line is on disk before whoever gave it hears so. Each append holds an inter-process lock
+(`FILE.lock`), so that two servers on one file wait for each other, and reads first what others
+appended meanwhile.
 """
 
 import json
@@ -19,11 +20,13 @@ from stepline.records import FrozenModel
 
 Entry = TypeVar("Entry", bound=FrozenModel)
 
-WAIT = 10.0  # s for another process to finish its line, which takes milliseconds unless it is stopped
+# s for another process to finish its line, which takes milliseconds unless it is stopped
+WAIT = 10.0
 
 
 class EntryStore(Protocol[Entry]):
-    """Where entries are kept, on disk before `add` returns; a later one of the same key replaces the earlier."""
+    """Where entries are kept, on disk before `add` returns; a later one of the same key replaces
+    the earlier."""
 
     def __iter__(self) -> Iterator[Entry]:
         """Yield the entries in the order first given."""
@@ -35,16 +38,23 @@ class EntryStore(Protocol[Entry]):
 
 
 class AppendLog(Generic[Entry]):
-    """The entries of a file in the order first given; a later one of the same key replaces the earlier.
+    """The entries of a file in the order first given; a later one of the same key replaces the
+    earlier.
 
-    A last line that a kill cut short is removed by the next append; nobody was told that it was kept.
-    Raises StoreError for any other line that is no `kind`; `noun` names one in errors ("an answer").
+    A last line that a kill cut short is removed by the next append; nobody was told that it was
+    kept.
+    Raises StoreError for any other line that is no `kind`; `noun` names one in errors ("an
+    answer").
     """
 
-    def __init__(self, path: Path, kind: type[Entry], key: Callable[[Entry], Hashable], noun: str) -> None:
+    def __init__(
+        self, path: Path, kind: type[Entry], key: Callable[[Entry], Hashable], noun: str
+    ) -> None:
         self._path, self._kind, self._key, self._noun = path, kind, key, noun
         self._thread_lock = Lock()
-        self._file_lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=WAIT, poll_interval=0.01)
+        self._file_lock = FileLock(
+            path.with_name(f"{path.name}.lock"), timeout=WAIT, poll_interval=0.01
+        )
         self._entries: dict[Hashable, Entry] = {}
         self._size = 0  # bytes of whole lines read so far
         self._lines = 0
@@ -56,7 +66,8 @@ class AppendLog(Generic[Entry]):
             return iter(list(self._entries.values()))
 
     def add(self, entry: Entry) -> None:
-        """Append an entry: it is on disk when this returns. Raises StoreError when it cannot be written."""
+        """Append an entry: it is on disk when this returns. Raises StoreError when it cannot be
+        written."""
         line = (json.dumps(entry.model_dump(mode="json"), ensure_ascii=False) + "\n").encode()
         with self._thread_lock:
             try:
@@ -69,13 +80,17 @@ class AppendLog(Generic[Entry]):
                 ) from error
             except OSError as error:
                 reason = error.strerror or str(error)
-                raise StoreError(f"{self._path}: cannot be written ({reason}); free some space") from error
+                raise StoreError(
+                    f"{self._path}: cannot be written ({reason}); free some space"
+                ) from error
 
     def _append(self, line: bytes) -> None:
         self._read_new_lines()
-        # Without a buffer, which would be written once more on closing, after an error that the caller was told.
+        # Without a buffer, which would be written once more on closing, after an error that the
+        # caller was told.
         with self._path.open("ab", buffering=0) as file:
-            # Under the lock nobody else writes: what stands behind the last whole line is what a kill cut short.
+            # Under the lock nobody else writes: what stands behind the last whole line is what a
+            # kill cut short.
             file.truncate(self._size)
             try:
                 rest = memoryview(line)
@@ -92,7 +107,9 @@ class AppendLog(Generic[Entry]):
         """Take in the whole lines that are new since the last reading, by whichever process."""
         size = self._path.stat().st_size if self._path.exists() else 0
         if size < self._size:
-            raise StoreError(f"{self._path}: it became shorter while it was in use; put it back, and start again")
+            raise StoreError(
+                f"{self._path}: it became shorter while it was in use; put it back, and start again"
+            )
         if size == self._size:
             return
         with self._path.open("rb") as file:
@@ -104,7 +121,9 @@ class AppendLog(Generic[Entry]):
                     entry = self._kind.model_validate_json(line)
                 except ValidationError as error:
                     where = f"{self._path}:{self._lines + 1}"
-                    raise StoreError(f"{where}: not {self._noun}; mend or remove that line") from error
+                    raise StoreError(
+                        f"{where}: not {self._noun}; mend or remove that line"
+                    ) from error
                 self._size += len(line)
                 self._lines += 1
                 self._entries[self._key(entry)] = entry

@@ -1,13 +1,15 @@
-"""Where networks run, and in which numbers: the one place that decides, for every command and every process.
+"""Where networks run, and in which numbers: the one place that decides, for every command and every
+process.
 
     choose_device("cuda:1")      what was asked for: auto, cpu, cuda, cuda:N or mps
     current_device()             where a network that is loaded now belongs; its inputs follow it
 
-"auto" is a CUDA GPU where torch is installed and sees one, else the CPU. Apple's GPU (mps) is never taken unasked: it
-lacks float64, which the matcher and the calibrations use, and recognition (CTranslate2) cannot run on it.
+"auto" is a CUDA GPU where torch is installed and sees one, else the CPU. Apple's GPU (mps) is never
+taken unasked: it lacks float64, which the matcher and the calibrations use, and recognition
+(CTranslate2) cannot run on it.
 
-Numbers are float32 unless `compute` says otherwise: a GPU then gives the CPU's results but for their last bits.
-Recognition alone is in float16 on a GPU, as its models are published.
+Numbers are float32 unless `compute` says otherwise: a GPU then gives the CPU's results but for
+their last bits. Recognition alone is in float16 on a GPU, as its models are published.
 """
 
 import ctypes
@@ -31,23 +33,31 @@ log = logging.getLogger(__name__)
 
 FORM: Final = r"^(auto|cpu|mps|cuda(:\d+)?)$"
 DeviceName: TypeAlias = Annotated[str, Field(pattern=FORM)]
-ComputeType: TypeAlias = Literal["auto", "float32", "bf16", "float16"]  # "auto": float32, of recognition float16
+# "auto": float32, of recognition float16
+ComputeType: TypeAlias = Literal["auto", "float32", "bf16", "float16"]
 
 # NVIDIA's driver; where it is not, torch need not be loaded (1 s) to know that there is no GPU.
 DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 GPU_BATCH = 16  # times as many inputs at once as fit the caches of a CPU best; for speed alone
-# How CUDA tells, through torch or CTranslate2, that memory is short or the card is gone; a faulty kernel is neither.
+# How CUDA tells, through torch or CTranslate2, that memory is short or the card is gone; a faulty
+# kernel is neither.
 GAVE_OUT = re.compile(
     r"(CUDA|cuBLAS|cuDNN|HIP|MPS).*(out of memory|ALLOC_FAILED|ECC error|no CUDA-capable device|busy or unavailable|"
     r"unknown error|GPU is lost)",
     re.IGNORECASE | re.DOTALL,
 )
-RECOGNITION: dict[ComputeType, str] = {"float32": "float32", "bf16": "bfloat16", "float16": "float16"}  # CTranslate2's
+# CTranslate2's
+RECOGNITION: dict[ComputeType, str] = {
+    "float32": "float32",
+    "bf16": "bfloat16",
+    "float16": "float16",
+}
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where a network runs. name: as torch takes it ("cpu", "cuda:0", "mps"); compute: of matrix products."""
+    """Where a network runs. name: as torch takes it ("cpu", "cuda:0", "mps"); compute: of matrix
+    products."""
 
     name: str = "cpu"
     compute: ComputeType = "auto"
@@ -64,11 +74,13 @@ class Device:
 
     @property
     def needs_torch(self) -> bool:
-        """Whether the encoders of texts and pictures run in torch; in float32 on a CPU ONNX Runtime runs them."""
+        """Whether the encoders of texts and pictures run in torch; in float32 on a CPU ONNX Runtime
+        runs them."""
         return self.kind != "cpu" or self.compute not in ("auto", "float32")
 
     def autocast(self) -> "AbstractContextManager[None]":
-        """Return the context in which a network runs forward: PyTorch's mixed precision, of no effect in float32."""
+        """Return the context in which a network runs forward: PyTorch's mixed precision, of no
+        effect in float32."""
         import torch
 
         if self.compute in ("auto", "float32"):
@@ -81,21 +93,30 @@ class Device:
         return on_cpu if self.kind == "cpu" else on_cpu * GPU_BATCH
 
     def recognition(self, on_cpu: str) -> dict[str, Any]:
-        """Return device, device_index and compute_type as CTranslate2 takes them. on_cpu: its type on a CPU.
+        """Return device, device_index and compute_type as CTranslate2 takes them. on_cpu: its type
+        on a CPU.
 
-        It knows CUDA alone: where it sees no such GPU, recognition stays on the CPU, and a warning says so.
+        It knows CUDA alone: where it sees no such GPU, recognition stays on the CPU, and a warning
+        says so.
         """
         index = int(self.name.partition(":")[2] or 0)
         if self.kind == "cuda" and _ctranslate2_gpus() > index:
-            wanted: ComputeType = "float32" if self.compute == "auto" and on_cpu == "float32" else self.compute
-            return {"device": "cuda", "device_index": index, "compute_type": RECOGNITION.get(wanted, "float16")}
+            wanted: ComputeType = (
+                "float32" if self.compute == "auto" and on_cpu == "float32" else self.compute
+            )
+            return {
+                "device": "cuda",
+                "device_index": index,
+                "compute_type": RECOGNITION.get(wanted, "float16"),
+            }
         if self.kind != "cpu":
             log.warning("recognition stays on the CPU: CTranslate2 cannot use %s here", self.name)
         return {"device": "cpu", "device_index": 0, "compute_type": on_cpu}
 
 
 def cpu_threads(beside: int = 0) -> int:
-    """Return how many threads a network on the CPU uses: OMP_NUM_THREADS, else as many as the process has cores.
+    """Return how many threads a network on the CPU uses: OMP_NUM_THREADS, else as many as the
+    process has cores.
 
     beside: threads that other work takes at the same time; at least one core is left.
     """
@@ -114,7 +135,9 @@ def choose_device(wanted: str = "auto", compute: ComputeType = "auto") -> Device
     Raises SettingsError for another word, ModelError where the device is not there.
     """
     if not re.fullmatch(FORM, wanted):
-        raise SettingsError(f"device {wanted!r}: there is no such kind; give auto, cpu, cuda, cuda:N or mps")
+        raise SettingsError(
+            f"device {wanted!r}: there is no such kind; give auto, cpu, cuda, cuda:N or mps"
+        )
     if wanted in ("auto", "cpu"):
         return Device("cuda:0" if wanted == "auto" and cuda_gpus() else "cpu", compute)
     if wanted == "mps":
@@ -128,12 +151,15 @@ def choose_device(wanted: str = "auto", compute: ComputeType = "auto") -> Device
         cure = "install torch with CUDA (pytorch.org), or use --device cpu"
         raise ModelError(f"device {wanted}: torch sees no GPU here; {cure}")
     if index >= count:
-        raise ModelError(f"device {wanted}: torch sees {count} GPUs here, from cuda:0 on; give one of them")
+        raise ModelError(
+            f"device {wanted}: torch sees {count} GPUs here, from cuda:0 on; give one of them"
+        )
     return Device(f"cuda:{index}", compute)
 
 
 def cuda_gpus() -> int:
-    """Return how many CUDA GPUs torch sees, AMD's (ROCm) among them; 0 is known without loading torch."""
+    """Return how many CUDA GPUs torch sees, AMD's (ROCm) among them; 0 is known without loading
+    torch."""
     try:
         ctypes.CDLL(DRIVER)
     except OSError:
@@ -165,7 +191,8 @@ _current: Device | None = None
 
 
 def set_device(wanted: str = "auto", compute: ComputeType = "auto") -> None:
-    """Have networks that this process loads from now on run on a device. Raises as `choose_device` does.
+    """Have networks that this process loads from now on run on a device. Raises as `choose_device`
+    does.
 
     "auto" is decided where the first network is loaded.
     """
@@ -187,7 +214,8 @@ def current_device() -> Device:
 
 
 def device_of_run(setting: str) -> Device:
-    """Return where a run belongs that names a device itself (train.device); what `--device` says wins.
+    """Return where a run belongs that names a device itself (train.device); what `--device` says
+    wins.
 
     What the run loads beside its network, such as an encoder of texts, goes there as well.
     """

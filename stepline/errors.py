@@ -10,40 +10,54 @@
     ├── DatasetError            annotations that are missing or malformed
     └── ShapeError              arrays whose shapes or values do not fit together
 
-The command line prints the message and ends with exit code 1. Whatever it prints passes `printable`.
+The command line prints the message and ends with exit code 1. Whatever it prints passes
+`printable`.
 """
 
 import re
 
-# What a terminal obeys instead of showing: C0 but tab and line feed, DEL, C1, and what turns the direction of writing.
+# What a terminal obeys instead of showing: C0 but tab and line feed, DEL, C1, and what turns the
+# direction of writing.
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """Return the text with control characters and direction overrides as JSON's escapes, \\u001b for ESC.
+    """Return the text with control characters and direction overrides as JSON's escapes, \\u001b
+    for ESC.
 
-    JSON says the same before and after, for these characters stand nowhere in it but inside strings.
+    JSON says the same before and after, for these characters stand nowhere in it but inside
+    strings.
     """
     return CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
 def error_line(text: str) -> str:
-    """Return a message as one printable line, whatever file names and other libraries' words it quotes."""
+    """Return a message as one printable line, whatever file names and other libraries' words it
+    quotes."""
     return printable(" ".join(filter(None, map(str.strip, text.splitlines()))))
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what another library says of its error, or the error's name where it says nothing."""
+    """Return the first line of what another library says of its error, or the error's name where it
+    says nothing."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 # What the main job does without, and the extra that brings it.
-EXTRAS = {"accelerate": "train", "mcp": "mcp", "pyarrow": "data", "scipy": "data", "tensorboard": "train",
-          "torch": "train", "yt_dlp": "links"}  # fmt: skip
+EXTRAS = {
+    "accelerate": "train",
+    "mcp": "mcp",
+    "pyarrow": "data",
+    "scipy": "data",
+    "tensorboard": "train",
+    "torch": "train",
+    "yt_dlp": "links",
+}
 
 
 def missing_extra(error: BaseException) -> str | None:
-    """Return in one line which package is not installed, and the extra that brings it; None for any other error."""
+    """Return in one line which package is not installed, and the extra that brings it; None for any
+    other error."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package not in EXTRAS:
         return None

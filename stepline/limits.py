@@ -1,4 +1,5 @@
-"""How large, how deep and how many: what the readers of files that others wrote allow, in one place.
+"""How large, how deep and how many: what the readers of files that others wrote allow, in one
+place.
 
 read_limited         the bytes of a file, however endless it is
 unpack_limited       what a gzip holds, however small the gzip is
@@ -8,7 +9,8 @@ parse_json           JSON to plain values, no deeper than the package can walk
 parse_toml           TOML to plain values, the same
 replace_surrogates   text that can be written: halves of surrogate pairs, which JSON can hold, become U+FFFD
 
-What goes beyond a limit raises LimitError, a ValueError as a malformed file does: a reader names the file and the cure.
+What goes beyond a limit raises LimitError, a ValueError as a malformed file does: a reader names
+the file and the cure.
 """
 
 import gzip
@@ -32,11 +34,15 @@ SETTINGS = MIB // 4  # bytes of a TOML file; all settings of all commands are so
 LINES = 64 * MIB  # bytes of a user's own lines; a million have some 40 MiB
 CAPTIONS = 256 * MIB  # bytes of a caption file
 RECORD = 256 * MIB  # bytes of one record; an hour of speech with word times is some 2 MiB
-ANNOTATIONS = 4096 * MIB  # bytes of a dataset's file, unpacked; HowTo100M's captions are read as a stream instead
-FEATURES = 4096 * MIB  # bytes of one video's features in an archive; ten hours of 2,048 float32 a second are 282 MiB
-DEVICE = 16 * MIB  # bytes after which a device, such as /dev/zero, counts as endless: nobody types more
+# bytes of a dataset's file, unpacked; HowTo100M's captions are read as a stream instead
+ANNOTATIONS = 4096 * MIB
+# bytes of one video's features in an archive; ten hours of 2,048 float32 a second are 282 MiB
+FEATURES = 4096 * MIB
+# bytes after which a device, such as /dev/zero, counts as endless: nobody types more
+DEVICE = 16 * MIB
 HEADER = 100 * MIB  # bytes of the header of a safetensors file, as its own library allows
-DEPTH = 100  # lists and objects inside each other; a record has 8, pydantic and json.dumps follow some 200
+# lists and objects inside each other; a record has 8, pydantic and json.dumps follow some 200
+DEPTH = 100
 WORDS = 1_000_000  # of one transcript; 12 hours of fast speech are 150,000
 CUE = 20_000  # characters of one cue; a minute of fast speech is 1,500
 TEXTS = 100_000  # lines that are looked for in one video
@@ -45,7 +51,8 @@ LATEST = 360_000.0  # s (100 h); no time in a video lies behind it
 KEY_PARTS = re.compile(  # of a TOML key, too many
     rf"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){{{DEPTH}}}"""
 )
-HALF = re.compile(r"\\u[dD][89a-fA-F]")  # in JSON, an escaped surrogate; two in order are one letter
+# in JSON, an escaped surrogate; two in order are one letter
+HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 NUMBER = "written with too long a number"  # thousands of digits, which take Python's square of time
@@ -56,7 +63,8 @@ class LimitError(ValueError):
 
 
 def read_limited(path: Path, most: int) -> bytes:
-    """Return the bytes of a file. Raises LimitError where it has more than `most`, OSError where it cannot be read."""
+    """Return the bytes of a file. Raises LimitError where it has more than `most`, OSError where it
+    cannot be read."""
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         within = min(most, DEVICE) if stat.S_ISCHR(status.st_mode) else most
@@ -67,7 +75,8 @@ def read_limited(path: Path, most: int) -> bytes:
 
 
 def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, likely: int) -> bytes:
-    """Return at most so many bytes. likely: how many there will be; to ask for more at once takes memory for them."""
+    """Return at most so many bytes. likely: how many there will be; to ask for more at once takes
+    memory for them."""
     blocks, left = [file.read(min(most, max(likely, 1)))], most
     while blocks[-1] and (left := left - len(blocks[-1])) > 0:
         blocks.append(file.read(min(left, MIB)))
@@ -75,7 +84,8 @@ def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, likely: int) -> bytes
 
 
 def unpack_limited(data: bytes, most: int) -> bytes:
-    """Return what a gzip holds. Raises LimitError where it has more than `most` bytes, else as gzip does."""
+    """Return what a gzip holds. Raises LimitError where it has more than `most` bytes, else as gzip
+    does."""
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         unpacked = _read_up_to(file, most + 1, MIB)
     if len(unpacked) > most:
@@ -84,7 +94,8 @@ def unpack_limited(data: bytes, most: int) -> bytes:
 
 
 def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
-    """Return the bytes of a tar's member, those of a sparse one too. Raises LimitError, or as tarfile does."""
+    """Return the bytes of a tar's member, those of a sparse one too. Raises LimitError, or as
+    tarfile does."""
     if member.size > most:
         raise LimitError(f"larger than {most / MIB:g} MiB")
     file = archive.extractfile(member)
@@ -92,7 +103,8 @@ def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) ->
 
 
 def check_zip(source: Path | bytes, most: int | None = None) -> None:
-    """Raise LimitError where a zip, as .npz and .pth are, unpacks to more than `most` bytes; any other file passes.
+    """Raise LimitError where a zip, as .npz and .pth are, unpacks to more than `most` bytes; any
+    other file passes.
 
     Without `most`: to more than the file has, for torch packs nothing. Raises zipfile.BadZipFile.
     """
@@ -101,15 +113,24 @@ def check_zip(source: Path | bytes, most: int | None = None) -> None:
         return
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(member.file_size for member in archive.infolist())
-    allowed = most if most is not None else len(source) if isinstance(source, bytes) else source.stat().st_size
+    allowed = (
+        most
+        if most is not None
+        else len(source)
+        if isinstance(source, bytes)
+        else source.stat().st_size
+    )
     if unpacked > allowed:
         raise LimitError(f"unpacks to {unpacked / MIB:.0f} MiB, more than {allowed / MIB:.0f}")
 
 
-def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Tree]]], Tree] | None = None) -> Tree:
+def parse_json(
+    text: str | bytes, pairs: Callable[[list[tuple[str, Tree]]], Tree] | None = None
+) -> Tree:
     """Return what JSON holds. pairs: makes an object of its members, as `json.loads` takes it.
 
-    Raises ValueError: JSONDecodeError, UnicodeDecodeError (halves of surrogate pairs in UTF-8 too) or LimitError.
+    Raises ValueError: JSONDecodeError, UnicodeDecodeError (halves of surrogate pairs in UTF-8 too)
+    or LimitError.
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text))
@@ -119,7 +140,8 @@ def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Tree]]], Tree
 
 
 def parse_toml(text: str) -> dict[str, Tree]:
-    """Return what TOML holds. Raises ValueError: TOMLDecodeError, a number of too many digits, or LimitError."""
+    """Return what TOML holds. Raises ValueError: TOMLDecodeError, a number of too many digits, or
+    LimitError."""
     if KEY_PARTS.search(text):  # before tomllib, whose time grows with their square
         raise LimitError(f"nested deeper than {DEPTH}")
     with _parser_limits():
@@ -144,7 +166,11 @@ def _not_too_deep(tree: Tree) -> Tree:
     """Return the tree. Raises LimitError where it nests deeper than DEPTH."""
     level = [tree]
     for _ in range(DEPTH):
-        below = [node.values() if isinstance(node, dict) else node for node in level if isinstance(node, dict | list)]
+        below = [
+            node.values() if isinstance(node, dict) else node
+            for node in level
+            if isinstance(node, dict | list)
+        ]
         level = [child for nodes in below for child in nodes if isinstance(child, dict | list)]
         if not level:
             return tree
@@ -152,7 +178,8 @@ def _not_too_deep(tree: Tree) -> Tree:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with U+FFFD for each half of a surrogate pair that stands alone; pairs become their letter."""
+    """Return the text with U+FFFD for each half of a surrogate pair that stands alone; pairs become
+    their letter."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

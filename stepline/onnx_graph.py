@@ -1,11 +1,13 @@
-"""Networks as graphs of ONNX operators, written down here and run by ONNX Runtime on the CPU: no torch, no file.
+"""Networks as graphs of ONNX operators, written down here and run by ONNX Runtime on the CPU: no
+torch, no file.
 
     graph = OnnxGraph()
     hidden = graph.add("MatMul", graph.input("rows", ("B", 384)), graph.constant(weight))
     run = graph.compile(graph.add("Softmax", hidden, axis=1))
     run(rows=rows)                        # the output as an array
 
-Source: onnx.proto, IR version 8; the few messages that a graph needs are written as protocol buffers here.
+Source: onnx.proto, IR version 8; the few messages that a graph needs are written as protocol
+buffers here.
 """
 
 from collections.abc import Callable
@@ -25,13 +27,15 @@ Array: TypeAlias = npt.NDArray[Any]
 Message: TypeAlias = list[bytes | memoryview]  # in pieces, so that weights are copied but once
 
 IR_VERSION: Final = 8
-OPERATORS: Final = (("", 17), ("com.microsoft", 1))  # ONNX's own set, and ONNX Runtime's kernels for transformers
+# ONNX's own set, and ONNX Runtime's kernels for transformers
+OPERATORS: Final = (("", 17), ("com.microsoft", 1))
 TYPES: Final = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7}  # TensorProto.DataType
 FLOAT, INT, STRING, INTS = 1, 2, 3, 7  # AttributeProto.AttributeType
 
 
 class OnnxGraph:
-    """A graph that grows by an operator at a time; values are named by what `input`, `constant` and `add` return."""
+    """A graph that grows by an operator at a time; values are named by what `input`, `constant` and
+    `add` return."""
 
     def __init__(self) -> None:
         self._inputs: Message = []
@@ -54,15 +58,28 @@ class OnnxGraph:
         name = self._name()
         tensor = [piece for size in values.shape for piece in _field(1, size)]
         tensor += _field(2, TYPES[values.dtype.name]) + _field(8, name)
-        self._constants += _field(5, tensor + _field(9, [np.ascontiguousarray(values).reshape(-1).view(np.uint8).data]))
+        self._constants += _field(
+            5, tensor + _field(9, [np.ascontiguousarray(values).reshape(-1).view(np.uint8).data])
+        )
         return name
 
-    def add(self, operator: str, *inputs: str, domain: str = "", **attributes: int | float | str | list[int]) -> str:
-        """Return the name of an operator's only output. inputs: "" where an optional one is left out."""
+    def add(
+        self,
+        operator: str,
+        *inputs: str,
+        domain: str = "",
+        **attributes: int | float | str | list[int],
+    ) -> str:
+        """Return the name of an operator's only output. inputs: "" where an optional one is left
+        out."""
         output = self._name()
         node = [piece for name in inputs for piece in _field(1, name)]
         node += _field(2, output) + _field(4, operator) + _field(7, domain)
-        node += [piece for name, value in attributes.items() for piece in _field(5, _attribute(name, value))]
+        node += [
+            piece
+            for name, value in attributes.items()
+            for piece in _field(5, _attribute(name, value))
+        ]
         self._nodes += _field(1, node)
         return output
 
@@ -74,18 +91,30 @@ class OnnxGraph:
 
     def serialize(self) -> bytes:
         """Return the model as the bytes of an ONNX file."""
-        graph = [*self._nodes, *_field(2, "stepline"), *self._constants, *self._inputs, *self._outputs]
-        sets = [piece for name, number in OPERATORS for piece in _field(8, _field(1, name) + _field(2, number))]
+        graph = [
+            *self._nodes,
+            *_field(2, "stepline"),
+            *self._constants,
+            *self._inputs,
+            *self._outputs,
+        ]
+        sets = [
+            piece
+            for name, number in OPERATORS
+            for piece in _field(8, _field(1, name) + _field(2, number))
+        ]
         return b"".join([*_field(1, IR_VERSION), *sets, *_field(7, graph)])
 
     def compile(self, output: str, *, threads: int | None = None) -> Callable[..., Array]:
-        """Return a function that takes the inputs by name and returns the output; the graph is used up.
+        """Return a function that takes the inputs by name and returns the output; the graph is used
+        up.
 
         threads: as `start_session` takes them.
         """
         self._outputs += _field(12, _value(output, "float32"))
         model = self.serialize()
-        self._constants.clear()  # they are in the model, and soon in the session: what is held twice is freed
+        # they are in the model, and soon in the session: what is held twice is freed
+        self._constants.clear()
         session = start_session(model, threads=threads)
         del model
         trim_memory()
@@ -106,12 +135,14 @@ def start_session(model: bytes | Path, *, threads: int | None = None) -> "Infere
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or cpu_threads()
-    # Threads that wait would take the core that recognition runs on; the arena keeps memory for the largest run.
+    # Threads that wait would take the core that recognition runs on; the arena keeps memory for the
+    # largest run.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.enable_cpu_mem_arena = False
     given = str(model) if isinstance(model, Path) else model
     session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
-    # It would hold the bytes for ever, to load the model anew on another device; that would be MiniLM's weights twice.
+    # It would hold the bytes for ever, to load the model anew on another device; that would be
+    # MiniLM's weights twice.
     session._model_bytes = None
     return session
 

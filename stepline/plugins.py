@@ -5,8 +5,8 @@
     [project.entry-points."stepline.recognisers"]  name -> (AsrSettings) -> an asr.recogniser.Recogniser
     [project.entry-points."stepline.backbones"]    name -> (VisionSettings) -> a vision.Backbone
 
-A plugin is named where one of Stepline's own is: writing.writer, asr.recogniser, vision.backbone, --format. Its code
-runs only when it is named. examples/plugin holds one of each.
+A plugin is named where one of Stepline's own is: writing.writer, asr.recogniser, vision.backbone,
+--format. Its code runs only when it is named. examples/plugin holds one of each.
 """
 
 import hashlib
@@ -38,35 +38,54 @@ def plugin_names(kind: Kind) -> tuple[str, ...]:
 def load_plugin(kind: Kind, name: str) -> Any:
     """Return what a plugin's entry point names.
 
-    Raises SettingsError where none is installed, two packages claim the name, or it cannot be imported.
+    Raises SettingsError where none is installed, two packages claim the name, or it cannot be
+    imported.
     """
     points = [point for point in _points(kind) if point.name == name]
     if not points:
         known = ", ".join(plugin_names(kind)) or "none is installed"
-        raise SettingsError(f"{name!r}: no plugin of stepline.{kind} has that name ({known}); install its package")
+        raise SettingsError(
+            f"{name!r}: no plugin of stepline.{kind} has that name ({known}); install its package"
+        )
     if len({point.value for point in points}) > 1:
         claims = ", ".join(sorted(point.value for point in points))
-        raise SettingsError(f"{name!r}: several packages offer it to stepline.{kind} ({claims}); uninstall all but one")
+        raise SettingsError(
+            f"{name!r}: several packages offer it to stepline.{kind} ({claims}); uninstall all but one"
+        )
     try:
         return points[0].load()
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise SettingsError(f"{name!r}: the plugin {points[0].value} cannot be imported ({reason}); mend it") from error
+        raise SettingsError(
+            f"{name!r}: the plugin {points[0].value} cannot be imported ({reason}); mend it"
+        ) from error
 
 
 def plugin_identities(named: dict[Kind, str]) -> dict[str, str]:
-    """Return what the results of the plugins among these depend on, by kind: package, version and code.
+    """Return what the results of the plugins among these depend on, by kind: package, version and
+    code.
 
-    Of the code that is the sha256 of the Python files of the module, or of the package, that the entry point names.
+    Of the code that is the sha256 of the Python files of the module, or of the package, that the
+    entry point names.
     """
     found: dict[str, str] = {}
     for kind, name in named.items():
-        points = [] if name in OWN.get(kind, ()) else [point for point in _points(kind) if point.name == name]
+        points = (
+            []
+            if name in OWN.get(kind, ())
+            else [point for point in _points(kind) if point.name == name]
+        )
         for point in points[:1]:
-            package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "no package"
+            package = (
+                f"{point.dist.name} {point.dist.version}"
+                if point.dist is not None
+                else "no package"
+            )
             digest = hashlib.sha256()
             for file in _code(point.module.partition(".")[0]):
-                digest.update(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+                digest.update(
+                    f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode()
+                )
             found[kind] = f"{package}, {point.value}, {digest.hexdigest()}"
     return found
 
@@ -90,7 +109,9 @@ def choice(kind: Kind) -> AfterValidator:
         if name in own or name in plugin_names(kind):
             return name
         offered = [repr(word) for word in (*own, *plugin_names(kind))]
-        raise PydanticCustomError("choice", f"Input should be {', '.join(offered[:-1])} or {offered[-1]}")
+        raise PydanticCustomError(
+            "choice", f"Input should be {', '.join(offered[:-1])} or {offered[-1]}"
+        )
 
     return AfterValidator(known)
 

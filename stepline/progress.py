@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import TypeAlias, TypeVar, cast
 
-Progress: TypeAlias = Callable[[str, float, float], None]  # the stage's name, the second reached, the duration
+# the stage's name, the second reached, the duration
+Progress: TypeAlias = Callable[[str, float, float], None]
 
 T = TypeVar("T")
 
@@ -20,9 +21,15 @@ class StoppedError(Exception):
 
 
 def with_progress(
-    items: Iterable[object], kind: type[T], stage: str, duration: float, progress: Progress | None, stop: Event | None
+    items: Iterable[object],
+    kind: type[T],
+    stage: str,
+    duration: float,
+    progress: Progress | None,
+    stop: Event | None,
 ) -> Iterator[T]:
-    """Yield the items of one kind, reporting how far into the video each one is. Raises StoppedError at `stop`.
+    """Yield the items of one kind, reporting how far into the video each one is. Raises
+    StoppedError at `stop`.
 
     Every TRIM_EVERY seconds of the video, memory that was freed meanwhile goes back to the system.
     """
@@ -41,7 +48,8 @@ def with_progress(
 
 
 def read_ahead(items: Iterable[T], count: int) -> Generator[T]:
-    """Yield the items, of which another thread makes up to `count` ahead; what it raises is raised here."""
+    """Yield the items, of which another thread makes up to `count` ahead; what it raises is raised
+    here."""
     iterator, end = iter(items), object()
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
         coming = deque(pool.submit(next, iterator, end) for _ in range(count))
@@ -59,12 +67,15 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
 def reuse_large_blocks() -> None:
-    """Let glibc keep blocks up to LARGE for their next use, where it is the C library; elsewhere do nothing.
+    """Let glibc keep blocks up to LARGE for their next use, where it is the C library; elsewhere do
+    nothing.
 
-    Above 32 MiB it maps each block anew, and every page of it is a fault: a third of the time of Whisper's encoder.
-    What is kept goes back with `trim_memory`, and of more than 32 MiB in one piece by itself, as before.
+    Above 32 MiB it maps each block anew, and every page of it is a fault: a third of the time of
+    Whisper's encoder. What is kept goes back with `trim_memory`, and of more than 32 MiB in one
+    piece by itself, as before.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None  # musl has none
+    # musl has none
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGE)
         mallopt(M_TRIM_THRESHOLD, LARGE // 2)  # two of them beside each other, as MKL asks for them
@@ -73,7 +84,8 @@ def reuse_large_blocks() -> None:
 def trim_memory() -> None:
     """Return freed memory to the system, where the C library can; elsewhere do nothing.
 
-    glibc keeps what several threads freed, so that a long video would hold the recogniser's memory to its end.
+    glibc keeps what several threads freed, so that a long video would hold the recogniser's memory
+    to its end.
     """
     import psutil
 

@@ -1,7 +1,9 @@
-"""What flows between the stages: spans, sentences, steps, features, alignments and the record that holds them.
+"""What flows between the stages: spans, sentences, steps, features, alignments and the record that
+holds them.
 
-Times are seconds from the start of the video. Rows exist only inside FeatureSequence and Alignment: `rows` and
-`spans` there are the only places that turn the one into the other. Everything is frozen, and validated on entry.
+Times are seconds from the start of the video. Rows exist only inside FeatureSequence and Alignment:
+`rows` and `spans` there are the only places that turn the one into the other. Everything is frozen,
+and validated on entry.
 """
 
 import math
@@ -44,7 +46,9 @@ class Span:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.start < self.end <= LATEST:  # so neither is NaN
-            raise ValueError(f"span [{self.start}, {self.end}): need finite 0 <= start < end <= {LATEST:.0f}")
+            raise ValueError(
+                f"span [{self.start}, {self.end}): need finite 0 <= start < end <= {LATEST:.0f}"
+            )
 
     @property
     def duration(self) -> float:
@@ -99,10 +103,11 @@ class LinkOrigin(FrozenModel):
 
 
 class Video(FrozenModel):
-    """A video file; `id` is the dataset's own (a YouTube id, a file stem) and keys every file about it.
+    """A video file; `id` is the dataset's own (a YouTube id, a file stem) and keys every file about
+    it.
 
-    sha256: of the file's bytes, so that a rerun knows whether it is still the same video. origin: of one that was named
-    by its address; JSON holds it there alone.
+    sha256: of the file's bytes, so that a rerun knows whether it is still the same video. origin:
+    of one that was named by its address; JSON holds it there alone.
     """
 
     id: Annotated[str, Field(min_length=1)]
@@ -148,14 +153,15 @@ class Transcript(FrozenModel):
 
 
 class Step(FrozenModel):
-    """One thing to do, or not to do. The same type serves written, swapped, described and reference steps.
+    """One thing to do, or not to do. The same type serves written, swapped, described and reference
+    steps.
 
     kind: "avoid" for a warning ("don't move the person").
     spans: where it is shown, best first, empty until placed; a reference may hold several.
     at: the most likely second. said: where it is spoken.
-    score: P(it is shown at all). sources: indices of the sentences it rests on.
-    source_text, licence: where a swapped text comes from. alternatives: other wordings. seen: what the picture holds
-    meanwhile that speaks for or against, in plain words.
+    score: P(it is shown at all). sources: indices of the sentences it rests on. source_text,
+    licence: where a swapped text comes from. alternatives: other wordings. seen: what the picture
+    holds meanwhile that speaks for or against, in plain words.
     """
 
     id: str
@@ -174,7 +180,16 @@ class Step(FrozenModel):
 
 
 RejectedKind: TypeAlias = Literal[
-    "video", "duration", "step", "span", "sentence", "narration", "annotation", "prediction", "document", "features"
+    "video",
+    "duration",
+    "step",
+    "span",
+    "sentence",
+    "narration",
+    "annotation",
+    "prediction",
+    "document",
+    "features",
 ]
 
 
@@ -182,9 +197,11 @@ RejectedKind: TypeAlias = Literal[
 class Rejected:
     """Something left out of a result, and why.
 
-    what: its kind. reason: where it is counted, one of a few fixed wordings. text: of the step or sentence, or how the
-    thing names itself. id: of the video or item it belongs to. value: what was found instead of what is asked for.
-    location: the file, and the row in it. Only what is known is stored, `what`, `text` and `reason` always.
+    what: its kind. reason: where it is counted, one of a few fixed wordings. text: of the step or
+    sentence, or how the thing names itself. id: of the video or item it belongs to. value: what was
+    found instead of what is asked for.
+    location: the file, and the row in it. Only what is known is stored, `what`, `text` and `reason`
+    always.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
@@ -213,7 +230,8 @@ class Record(FrozenModel):
     """All that is known of one item, one field a stage; no stage ever reads `reference`.
 
     id keys the item (a dataset may ask two things of one video), `video.id` keys its media.
-    settings, models: what made it (plain values). warnings: what the user should know (a truncated file).
+    settings, models: what made it (plain values). warnings: what the user should know (a truncated
+    file).
     """
 
     id: Annotated[str, Field(min_length=1)]
@@ -230,7 +248,8 @@ class Record(FrozenModel):
     version: Literal[1] = VERSION
 
     def to_text(self, output: str) -> str:
-        """Return an output that is text, by its name in docs/outputs.md. Raises SettingsError for any other."""
+        """Return an output that is text, by its name in docs/outputs.md. Raises SettingsError for
+        any other."""
         from importlib import import_module  # the outputs lie above this module, and import it
 
         text: str = import_module("stepline.outputs.registry").render(self, output)
@@ -258,7 +277,9 @@ class Record(FrozenModel):
         known = len(self.sentences)
         for step in self.steps:
             if step.sources and max(step.sources) >= known:
-                raise ValueError(f"step {step.id!r} cites sentence {max(step.sources)}; there are {known}")
+                raise ValueError(
+                    f"step {step.id!r} cites sentence {max(step.sources)}; there are {known}"
+                )
         return self
 
 
@@ -272,13 +293,19 @@ class FeatureSequence:
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.dtype != np.float32:
-            raise ShapeError(f"features must be float32 (T, D), not {self.values.dtype} {self.values.shape}")
+            raise ShapeError(
+                f"features must be float32 (T, D), not {self.values.dtype} {self.values.shape}"
+            )
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise ShapeError(f"feature rate must be rows per second > 0, not {self.rate}")
         if len(self.values) / self.rate > LATEST:
-            raise ShapeError(f"{len(self.values)} rows at {self.rate:g} a second are more than {LATEST:.0f} s of video")
+            raise ShapeError(
+                f"{len(self.values)} rows at {self.rate:g} a second are more than {LATEST:.0f} s of video"
+            )
         if not np.isfinite(self.values).all():
-            raise ShapeError(f"features of backbone {self.backbone!r} hold NaN or infinity; extract them again")
+            raise ShapeError(
+                f"features of backbone {self.backbone!r} hold NaN or infinity; extract them again"
+            )
 
     @property
     def duration(self) -> float:
@@ -286,7 +313,8 @@ class FeatureSequence:
         return len(self.values) / self.rate
 
     def rows(self, span: Span) -> slice:
-        """Return the rows that overlap the span, clipped to the sequence; empty when it lies outside."""
+        """Return the rows that overlap the span, clipped to the sequence; empty when it lies
+        outside."""
         return _rows(span, self.rate, len(self.values))
 
     def time(self, row: int) -> float:
@@ -312,7 +340,9 @@ class Alignment:
                 f"scores must be ({len(self.texts)}, T) for {len(self.texts)} texts, not {self.scores.shape}"
             )
         low = -1.0 if self.kind == "cosine" else 0.0
-        if self.scores.size and not (self.scores.min() >= low - 1e-4 and self.scores.max() <= 1 + 1e-4):
+        if self.scores.size and not (
+            self.scores.min() >= low - 1e-4 and self.scores.max() <= 1 + 1e-4
+        ):
             raise ShapeError(f"{self.kind} scores must lie in [{low}, 1] and hold no NaN")
 
     def rows(self, span: Span) -> slice:
@@ -324,7 +354,8 @@ class Alignment:
         return (row + 0.5) / self.rate
 
     def spans(self, floor: float) -> list[list[Span]]:
-        """Return, for each text, the runs of columns that score at least `floor`, the best-scoring run first."""
+        """Return, for each text, the runs of columns that score at least `floor`, the best-scoring
+        run first."""
         return [_runs(row, floor, self.rate) for row in self.scores]
 
 

@@ -1,7 +1,9 @@
-"""Settings: typed, frozen, with a default for every field; read here from files, the environment and `key=value`.
+"""Settings: typed, frozen, with a default for every field; read here from files, the environment
+and `key=value`.
 
-Each package declares its own `settings.py` from `Settings`; `pipeline` composes them into one tree. Read by hand:
-pydantic-settings imports for 0.1 s more than pydantic, and reads a misspelt section as none at all.
+Each package declares its own `settings.py` from `Settings`; `pipeline` composes them into one tree.
+Read by hand: pydantic-settings imports for 0.1 s more than pydantic, and reads a misspelt section
+as none at all.
 """
 
 import difflib
@@ -16,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stepline.errors import SettingsError
 from stepline.limits import DEPTH, SETTINGS, LimitError, parse_toml, read_limited
 
-# Every number has a range: far wider than what is of use, far short of what overflows or takes the machine.
+# Every number has a range: far wider than what is of use, far short of what overflows or takes the
+# machine.
 Count: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
 CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=10**9)]
 Bytes: TypeAlias = Annotated[int, Field(ge=1, le=2**50)]
@@ -49,22 +52,74 @@ PREFIX = "STEPLINE_"  # of environment variables; STEPLINE_ASR__BEAM=5 is asr.be
 # Of all commands: what one command does not have may be another's, what none has is a mistake.
 SECTIONS = frozenset(
     {
-        *("asr", "clean", "clips", "coarse", "contrast", "data", "detector", "engine", "export", "filter", "forecast"),
-        *("gather", "judge", "labels", "limits", "links", "loss", "match", "media", "model", "nasva", "pairing"),
-        *("place", "places", "procx", "pseudo", "refine", "report", "rounds", "run", "said", "sieve_swap", "source"),
-        *("stages", "steps", "summarizer", "text_base", "threads", "train", "vision", "visible", "vocabulary"),
+        *(
+            "asr",
+            "clean",
+            "clips",
+            "coarse",
+            "contrast",
+            "data",
+            "detector",
+            "engine",
+            "export",
+            "filter",
+            "forecast",
+        ),
+        *(
+            "gather",
+            "judge",
+            "labels",
+            "limits",
+            "links",
+            "loss",
+            "match",
+            "media",
+            "model",
+            "nasva",
+            "pairing",
+        ),
+        *(
+            "place",
+            "places",
+            "procx",
+            "pseudo",
+            "refine",
+            "report",
+            "rounds",
+            "run",
+            "said",
+            "sieve_swap",
+            "source",
+        ),
+        *(
+            "stages",
+            "steps",
+            "summarizer",
+            "text_base",
+            "threads",
+            "train",
+            "vision",
+            "visible",
+            "vocabulary",
+        ),
         "writing",
     }
 )
 
 
 def load_settings(
-    kind: type[T], path: Path | None = None, overrides: Sequence[str] = (), *, preset: Path | None = None
+    kind: type[T],
+    path: Path | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    preset: Path | None = None,
 ) -> T:
-    """Return `kind` from its defaults, the user's config file, the environment, a preset, a TOML file and overrides.
+    """Return `kind` from its defaults, the user's config file, the environment, a preset, a TOML
+    file and overrides.
 
-    Later ones win. preset: a TOML file of `cli.common.preset_files`. overrides: `section.key=value`. The config file
-    and the environment serve every command: their sections that `kind` does not have are left to the others.
+    Later ones win. preset: a TOML file of `cli.common.preset_files`. overrides:
+    `section.key=value`. The config file and the environment serve every command: their sections
+    that `kind` does not have are left to the others.
     Raises SettingsError, naming the key and the nearest known one, for anything that does not fit.
     """
     tree, names = _user_settings(kind)
@@ -81,7 +136,8 @@ def load_settings(
 
 
 def config_file() -> Path | None:
-    """Return the user's config file if there is one: STEPLINE_CONFIG (empty: none), else in the config folder."""
+    """Return the user's config file if there is one: STEPLINE_CONFIG (empty: none), else in the
+    config folder."""
     import platformdirs
 
     given = os.environ.get(f"{PREFIX}CONFIG")
@@ -92,12 +148,17 @@ def config_file() -> Path | None:
 
 
 def _user_settings(kind: type[BaseModel]) -> tuple[dict[str, Any], list[str]]:
-    """Return what the config file and the environment set of `kind`, and the names of those that set something."""
+    """Return what the config file and the environment set of `kind`, and the names of those that
+    set something."""
     tree: dict[str, Any] = {}
     names = []
     path = config_file()
     if path is not None:
-        tree = {section: value for section, value in _read_toml(path).items() if _concerns(kind, section, str(path))}
+        tree = {
+            section: value
+            for section, value in _read_toml(path).items()
+            if _concerns(kind, section, str(path))
+        }
         names += [str(path)] if tree else []
     for name in sorted(name for name in os.environ if name.startswith(PREFIX) and "__" in name):
         key = name.removeprefix(PREFIX).lower().replace("__", ".")
@@ -108,12 +169,15 @@ def _user_settings(kind: type[BaseModel]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _concerns(kind: type[BaseModel], section: str, origin: str) -> bool:
-    """Tell whether `kind` has a section. Raises SettingsError for one that the settings of no command have."""
+    """Tell whether `kind` has a section. Raises SettingsError for one that the settings of no
+    command have."""
     if section in kind.model_fields:
         return True
     if section in SECTIONS:
         return False
-    raise SettingsError(f"{origin}: unknown section {section!r}; {_nearest(section, sorted(kind.model_fields))}")
+    raise SettingsError(
+        f"{origin}: unknown section {section!r}; {_nearest(section, sorted(kind.model_fields))}"
+    )
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +190,8 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
-    """Return `kind` from plain values, as TOML and the command line give them (lists, strings for paths).
+    """Return `kind` from plain values, as TOML and the command line give them (lists, strings for
+    paths).
 
     A section whose default sets some of its fields keeps them where the tree gives only others.
     """
@@ -139,7 +204,8 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
 
 
 def _over(default: object, value: object) -> object:
-    """Return a section with what its default sets; pydantic would take the defaults of its class."""
+    """Return a section with what its default sets; pydantic would take the defaults of its
+    class."""
     if not (isinstance(default, BaseModel) and isinstance(value, Mapping)):
         return value
     own = default.model_dump(mode="json", exclude_unset=True)
@@ -150,7 +216,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return parse_toml(read_limited(path, SETTINGS).decode("utf-8"))
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror}); give a TOML file") from error
+        raise SettingsError(
+            f"{path}: cannot be read ({error.strerror}); give a TOML file"
+        ) from error
     except ValueError as error:
         raise SettingsError(f"{path}: not valid TOML ({error}); correct that line") from error
 
@@ -160,12 +228,16 @@ def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
     key, equals, value = override.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts) or len(parts) > DEPTH:
-        raise SettingsError(f"{origin[:LONGEST]}: write it as section.key=value, for example asr.beam=5")
+        raise SettingsError(
+            f"{origin[:LONGEST]}: write it as section.key=value, for example asr.beam=5"
+        )
     branch = tree
     for part in parts[:-1]:
         branch = branch.setdefault(part, {})
         if not isinstance(branch, dict):
-            raise SettingsError(f"{origin}: {part!r} is a value, not a section; write section.key=value")
+            raise SettingsError(
+                f"{origin}: {part!r} is a value, not a section; write section.key=value"
+            )
     try:
         branch[parts[-1]] = parse_toml(f"v = {value}")["v"]
     except LimitError as error:
@@ -182,32 +254,50 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
         text = repr(first.get("input"))
         given = f" (given: {text if len(text) <= LONGEST else text[:LONGEST] + '...'})"
         secret = any("key" in part or "url" in part for part in path)  # the value may be a password
-        beyond = _range(kind, path) if first["type"].startswith(("greater_than", "less_than")) else ""
+        beyond = (
+            _range(kind, path) if first["type"].startswith(("greater_than", "less_than")) else ""
+        )
         rule = f"it must be {beyond}" if beyond else first["msg"]
         return f"setting {'.'.join(path)}: {rule}{'' if secret else given}"
     return f"unknown setting {'.'.join(path)!r}; {_nearest(path[-1], _keys(kind, path[:-1]), path[:-1])}"
 
 
-BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+}
 
 
 def _range(kind: type[BaseModel], path: Sequence[str]) -> str:
-    """Return the range of the number at `path` below `kind` in words; nothing where it is no number."""
+    """Return the range of the number at `path` below `kind` in words; nothing where it is no
+    number."""
     owner = _section(kind, path[:-1])
-    schema: dict[str, Any] = owner.model_json_schema()["properties"].get(path[-1], {}) if owner else {}
+    schema: dict[str, Any] = (
+        owner.model_json_schema()["properties"].get(path[-1], {}) if owner else {}
+    )
     forms: list[dict[str, Any]] = [schema, *schema.get("anyOf", ())]
     number = next((form for form in forms if BOUNDS.keys() & form.keys()), {})
-    return " and ".join(f"{word} {number[bound]:g}" for bound, word in BOUNDS.items() if bound in number)
+    return " and ".join(
+        f"{word} {number[bound]:g}" for bound, word in BOUNDS.items() if bound in number
+    )
 
 
 def _nearest(key: str, known: Sequence[str], path: Sequence[str] = ()) -> str:
-    """Return the known key most like an unknown one, with the path to it; all of them where none is like it."""
+    """Return the known key most like an unknown one, with the path to it; all of them where none is
+    like it."""
     near = difflib.get_close_matches(key, known, n=1)
-    return f"did you mean {'.'.join((*path, near[0]))!r}?" if near else f"known here: {', '.join(known)}"
+    return (
+        f"did you mean {'.'.join((*path, near[0]))!r}?"
+        if near
+        else f"known here: {', '.join(known)}"
+    )
 
 
 def _keys(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
-    """Return the field names of the settings class at `path` below `kind`; none where no class is there."""
+    """Return the field names of the settings class at `path` below `kind`; none where no class is
+    there."""
     owner = _section(kind, path)
     return sorted(owner.model_fields) if owner else []
 

@@ -1,8 +1,10 @@
-"""A network's tensors by name, read from a PyTorch state dict as numpy arrays: nothing is unpickled, without torch.
+"""A network's tensors by name, read from a PyTorch state dict as numpy arrays: nothing is
+unpickled, without torch.
 
-Both forms that torch.save has had are read: a zip archive (since 1.6), and pickles followed by the numbers (before).
-Their pickle is not run but interpreted here, opcode by opcode, under an allow-list: containers, plain values and the
-three names by which a tensor is put together. Any other opcode or name ends in ValueError.
+Both forms that torch.save has had are read: a zip archive (since 1.6), and pickles followed by the
+numbers (before). Their pickle is not run but interpreted here, opcode by opcode, under an
+allow-list: containers, plain values and the three names by which a tensor is put together. Any
+other opcode or name ends in ValueError.
 """
 
 import io
@@ -22,16 +24,36 @@ from stepline.errors import ModelError, first_line
 Array = npt.NDArray[Any]
 
 DTYPES: Final = {
-    "DoubleStorage": "<f8", "FloatStorage": "<f4", "HalfStorage": "<f2", "BFloat16Storage": "<u2", "BoolStorage": "?",
-    "LongStorage": "<i8", "IntStorage": "<i4", "ShortStorage": "<i2", "CharStorage": "i1", "ByteStorage": "u1",
-}  # fmt: skip
+    "DoubleStorage": "<f8",
+    "FloatStorage": "<f4",
+    "HalfStorage": "<f2",
+    "BFloat16Storage": "<u2",
+    "BoolStorage": "?",
+    "LongStorage": "<i8",
+    "IntStorage": "<i4",
+    "ShortStorage": "<i2",
+    "CharStorage": "i1",
+    "ByteStorage": "u1",
+}
 TENSOR, PARAMETER = "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter"
 MAPPING: Final = "collections OrderedDict"
 NAMES: Final = {TENSOR, PARAMETER, MAPPING} | {f"torch {storage}" for storage in DTYPES}
 MAGIC: Final = 0x1950A86A20F9469CFC6C  # the first pickle of the older form
 ZIP: Final = b"PK\x03\x04"
-LITERALS: Final = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"}
-EMPTY: Final[dict[str, Callable[[], Any]]] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+LITERALS: Final = {
+    "BININT",
+    "BININT1",
+    "BININT2",
+    "LONG1",
+    "BINFLOAT",
+    "BINUNICODE",
+    "SHORT_BINUNICODE",
+}
+EMPTY: Final[dict[str, Callable[[], Any]]] = {
+    "EMPTY_DICT": dict,
+    "EMPTY_LIST": list,
+    "EMPTY_TUPLE": tuple,
+}
 CONSTANTS: Final = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 TUPLES: Final = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
@@ -54,7 +76,8 @@ class TensorView(NamedTuple):
 
 
 def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
-    """Return the tensors of a network's state dict by their names, numbers with a fraction as float32.
+    """Return the tensors of a network's state dict by their names, numbers with a fraction as
+    float32.
 
     Raises ModelError for any other file, with the cure.
     """
@@ -63,24 +86,37 @@ def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
     except (OSError, ValueError) as error:
         reason = first_line(error)[:200]
         raise ModelError(f"{path}: not {network}'s weights ({reason}); {cure}") from error
-    return {name: value.astype(np.float32) if value.dtype.kind == "f" else value for name, value in tensors.items()}
+    return {
+        name: value.astype(np.float32) if value.dtype.kind == "f" else value
+        for name, value in tensors.items()
+    }
 
 
 def read_state_dict(path: Path) -> dict[str, Array]:
     """Return every tensor of a state dict by its name; bfloat16 becomes float32.
 
-    Raises ValueError for any other content, saying what it is, and OSError where the file cannot be read.
+    Raises ValueError for any other content, saying what it is, and OSError where the file cannot be
+    read.
     """
     with path.open("rb") as file:
         zipped = file.read(len(ZIP)) == ZIP
         file.seek(0)
         try:
             views, read = _open_zip(file) if zipped else _open_pickles(file)
-            if not isinstance(views, dict) or not all(isinstance(view, TensorView) for view in views.values()):
+            if not isinstance(views, dict) or not all(
+                isinstance(view, TensorView) for view in views.values()
+            ):
                 raise ValueError(f"holds a {type(views).__name__}, no tensors by name")
             storages = {view.storage: read(view.storage) for view in views.values()}
             return {str(name): _view(view, storages[view.storage]) for name, view in views.items()}
-        except (zipfile.BadZipFile, LookupError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
+        except (
+            zipfile.BadZipFile,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RuntimeError,
+        ) as error:
             raise ValueError(f"no state dict ({type(error).__name__}: {error})") from error
 
 
@@ -89,7 +125,8 @@ def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
     archive = zipfile.ZipFile(file)
 
     def stored(name: str) -> bytes:
-        if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:  # torch packs nothing; such may unpack endlessly
+        # torch packs nothing; such may unpack endlessly
+        if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
             raise ValueError(f"{name} is compressed")
         return archive.read(name)
 
@@ -97,18 +134,23 @@ def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
     root = content.removesuffix("data.pkl")
     if f"{root}byteorder" in archive.namelist() and stored(f"{root}byteorder") != b"little":
         raise ValueError("its numbers are big-endian")
-    return interpret(io.BytesIO(stored(content))), lambda storage: stored(f"{root}data/{storage.key}")
+    return interpret(io.BytesIO(stored(content))), lambda storage: stored(
+        f"{root}data/{storage.key}"
+    )
 
 
 def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
-    """Return the content of the older form: magic number, version, machine, content, keys; then each key's numbers."""
+    """Return the content of the older form: magic number, version, machine, content, keys; then
+    each key's numbers."""
     if interpret(file) != MAGIC:
         raise ValueError("no state dict")
     _, machine, content = interpret(file), interpret(file), interpret(file)
     if not machine["little_endian"]:
         raise ValueError("its numbers are big-endian")
     places: dict[str, tuple[int, int]] = {}  # first byte and count of numbers
-    sizes = {s.key: np.dtype(DTYPES[s.kind]).itemsize for s in (view.storage for view in _views(content))}
+    sizes = {
+        s.key: np.dtype(DTYPES[s.kind]).itemsize for s in (view.storage for view in _views(content))
+    }
     for key in interpret(file):
         count = int.from_bytes(file.read(8), "little")
         places[key] = file.tell(), count
@@ -127,26 +169,40 @@ def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
 
 
 def _views(content: Any) -> list[TensorView]:
-    return [view for view in content.values() if isinstance(view, TensorView)] if isinstance(content, dict) else []
+    return (
+        [view for view in content.values() if isinstance(view, TensorView)]
+        if isinstance(content, dict)
+        else []
+    )
 
 
 def _view(view: TensorView, data: bytes) -> Array:
-    """Return a tensor's numbers, in their order. Raises ValueError where it reaches beyond its storage."""
+    """Return a tensor's numbers, in their order. Raises ValueError where it reaches beyond its
+    storage."""
     storage, offset, shape, stride = view
     kind = np.dtype(DTYPES[storage.kind])
     if len(data) != storage.length * kind.itemsize:
         raise ValueError(f"{len(data)} bytes in place of {storage.length * kind.itemsize}")
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     whole = np.frombuffer(data, kind)
-    if min((offset, *shape, *stride)) < 0 or math.prod(shape) > len(whole) or (0 not in shape and last >= len(whole)):
+    if (
+        min((offset, *shape, *stride)) < 0
+        or math.prod(shape) > len(whole)
+        or (0 not in shape and last >= len(whole))
+    ):
         raise ValueError(f"a tensor {shape} that {len(whole)} numbers cannot hold")
     steps = [step * kind.itemsize for step in stride]
     array = np.lib.stride_tricks.as_strided(whole[offset:], shape, steps).copy()
-    return (array.astype(np.uint32) << 16).view(np.float32) if storage.kind == "BFloat16Storage" else array
+    return (
+        (array.astype(np.uint32) << 16).view(np.float32)
+        if storage.kind == "BFloat16Storage"
+        else array
+    )
 
 
 def interpret(stream: IO[bytes]) -> Any:
-    """Return what a pickle describes, a TensorView for each tensor. Raises ValueError for what is not allowed."""
+    """Return what a pickle describes, a TensorView for each tensor. Raises ValueError for what is
+    not allowed."""
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[Any, Any] = {}
@@ -193,7 +249,9 @@ def interpret(stream: IO[bytes]) -> Any:
         elif name == "STOP":
             return stack.pop()
         elif name not in ("PROTO", "FRAME"):
-            raise ValueError(f"holds {value if name == 'GLOBAL' else name}, which no state dict has")
+            raise ValueError(
+                f"holds {value if name == 'GLOBAL' else name}, which no state dict has"
+            )
     raise ValueError("a pickle without an end")
 
 

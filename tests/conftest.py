@@ -50,7 +50,8 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 @pytest.fixture(scope="session")
 def shared():
-    """The folder of real clips and annotations beside the checkout; tests that need it skip without it."""
+    """The folder of real clips and annotations beside the checkout; tests that need it skip without
+    it."""
     if not SHARED.is_dir():
         pytest.skip("needs the shared clips and annotations beside the checkout")
     return SHARED
@@ -76,7 +77,8 @@ def bucket(monkeypatch):
 
 @pytest.fixture
 def google_bucket(monkeypatch, tmp_path):
-    """Google Cloud Storage of this process with one bucket, gs://bucket, that can be told to fail."""
+    """Google Cloud Storage of this process with one bucket, gs://bucket, that can be told to
+    fail."""
     pytest.importorskip("gcp_storage_emulator", reason="needs gcp-storage-emulator")
     pytest.importorskip("gcsfs", reason="needs gcsfs: pip install 'stepline[cloud]'")
     from gcs_server import gcs_server
@@ -107,7 +109,8 @@ def captions_file(tmp_path_factory):
 
 @pytest.fixture
 def stepline():
-    """Run the command line in this process: stepline("steps", ...) -> result with exit_code, stdout and stderr."""
+    """Run the command line in this process: stepline("steps", ...) -> result with exit_code, stdout
+    and stderr."""
     from stepline.cli import main
 
     def run(*arguments, **options):

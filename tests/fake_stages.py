@@ -1,4 +1,5 @@
-"""Stages that cost nothing, and videos whose text says what goes wrong with them, for tests of the engines."""
+"""Stages that cost nothing, and videos whose text says what goes wrong with them, for tests of the
+engines."""
 
 import json
 import os
@@ -9,14 +10,23 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from stepline.curate.stage import DatasetContext, LeftOutError, Recipe, Stage, VideoContext, VideoItem
+from stepline.curate.stage import (
+    DatasetContext,
+    LeftOutError,
+    Recipe,
+    Stage,
+    VideoContext,
+    VideoItem,
+)
 from stepline.errors import MediaError, ModelError
 from stepline.settings import validate
 
 
 def read(work: VideoContext) -> bytes:
     """Return what the "video" says, doing what it says first."""
-    text = work.media.read_text() if work.media else work.captions.read_text() if work.captions else ""
+    text = (
+        work.media.read_text() if work.media else work.captions.read_text() if work.captions else ""
+    )
     word = text.split()[0] if text else ""
     if word == "slow":
         time.sleep(float(text.split()[1]))
@@ -51,7 +61,8 @@ def read(work: VideoContext) -> bytes:
     elif word == "flaky" and not Path(text.split()[1]).exists():
         Path(text.split()[1]).touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    elif word == "stall" and not Path(text.split()[1]).exists():  # as on a slow node: the first try alone
+    # as on a slow node: the first try alone
+    elif word == "stall" and not Path(text.split()[1]).exists():
         Path(text.split()[1]).touch()
         time.sleep(3600)
     work.notes["letters"] = len(text)
@@ -77,7 +88,8 @@ def double_or_fail(work: VideoContext) -> bytes:
 
 
 def double_many(together: Sequence[VideoContext]) -> list[bytes]:
-    """Return twice the count of each; a bad one spoils it for all, "kill" ends the process that has several."""
+    """Return twice the count of each; a bad one spoils it for all, "kill" ends the process that has
+    several."""
     if any(work.item.id == "kill" for work in together):
         os.kill(os.getpid(), signal.SIGKILL)
     for work in together:
@@ -88,8 +100,12 @@ def double_many(together: Sequence[VideoContext]) -> list[bytes]:
 def total(gathered: DatasetContext) -> None:
     """Write the sum over all videos, and who is missing."""
     rows = [{"id": item.id, **json.loads(data)} for item, data in gathered.results("double")]
-    lost = {identity: [f.stage, f.kind, f.reason] for identity, f in sorted(gathered.failures.items())}
-    text = json.dumps({"sum": sum(row["double"] for row in rows), "rows": rows, "lost": lost}, indent=1)
+    lost = {
+        identity: [f.stage, f.kind, f.reason] for identity, f in sorted(gathered.failures.items())
+    }
+    text = json.dumps(
+        {"sum": sum(row["double"] for row in rows), "rows": rows, "lost": lost}, indent=1
+    )
     (gathered.folder / "total.json").write_text(text)
 
 
@@ -100,11 +116,14 @@ def share(work: VideoContext) -> bytes:
 
 
 def publish(gathered: DatasetContext) -> None:
-    """Write what a run is for: each video's share of all, where the recipe has it, else its count."""
+    """Write what a run is for: each video's share of all, where the recipe has it, else its
+    count."""
     last = "share" if "share" in gathered.recipe.stages else "double"
     rows = {item.id: json.loads(data) for item, data in gathered.results(last)}
     lost = {identity: failure.reason for identity, failure in sorted(gathered.failures.items())}
-    (gathered.out / "dataset/dataset.json").write(json.dumps({"videos": rows, "lost": lost}, indent=1))
+    (gathered.out / "dataset/dataset.json").write(
+        json.dumps({"videos": rows, "lost": lost}, indent=1)
+    )
 
 
 def aligner(recipe: Recipe) -> str:
@@ -122,7 +141,15 @@ STAGES = {
     for stage in (
         Stage("read", 1, "video", read, reads=("speech",)),
         Stage("count", 1, "video", count, needs=("read",)),
-        Stage("double", 1, "video", double, needs=("count",), settings=lambda recipe: aligner(recipe), gpu=on_gpu),
+        Stage(
+            "double",
+            1,
+            "video",
+            double,
+            needs=("count",),
+            settings=lambda recipe: aligner(recipe),
+            gpu=on_gpu,
+        ),
         Stage("total", 1, "dataset", total, needs=("double",)),
         Stage("share", 1, "video", share, needs=("total", "double")),
         Stage("publish", 1, "dataset", publish, needs=("total", "double"), takes=("share",)),
@@ -130,7 +157,9 @@ STAGES = {
 }
 
 
-def recipe(*, seconds: float = 60.0, memory: int = 1024, engine: str = "local", workers: int = 1, **more) -> Recipe:
+def recipe(
+    *, seconds: float = 60.0, memory: int = 1024, engine: str = "local", workers: int = 1, **more
+) -> Recipe:
     """Return a recipe of all these stages but the last over each video."""
     tree = {
         "stages": [name for name in STAGES if name != "share"],
@@ -148,5 +177,7 @@ def videos(folder: Path, texts: dict[str, str]) -> list[VideoItem]:
         path = folder / f"{identity}.txt"
         path.write_text(text)
         status = path.stat()
-        items.append(VideoItem(identity, video=str(path), stamp=f"{status.st_size}-{status.st_mtime_ns}"))
+        items.append(
+            VideoItem(identity, video=str(path), stamp=f"{status.st_size}-{status.st_mtime_ns}")
+        )
     return items

@@ -1,7 +1,9 @@
-"""Google Cloud Storage in a thread of this process, that can be told to fail: gcp-storage-emulator, and what it lacks.
+"""Google Cloud Storage in a thread of this process, that can be told to fail: gcp-storage-emulator,
+and what it lacks.
 
-It lacks conditions and pages, which are here as Google documents them: with `ifGenerationMatch=0` an object is written
-where none is, else the answer is 412; a listing has `maxResults` objects at most and names where the next one begins.
+It lacks conditions and pages, which are here as Google documents them: with `ifGenerationMatch=0`
+an object is written where none is, else the answer is 412; a listing has `maxResults` objects at
+most and names where the next one begins.
 """
 
 import contextlib
@@ -17,7 +19,8 @@ from gcp_storage_emulator.storage import Storage
 
 
 class Faults:
-    """What goes wrong: each n-th request answers a 503 (0: never), or all one status. refused: conditions not met."""
+    """What goes wrong: each n-th request answers a 503 (0: never), or all one status. refused:
+    conditions not met."""
 
     def __init__(self):
         self.requests = self.failed = self.refused = self.every = 0
@@ -86,7 +89,9 @@ class Handler(emulator.RequestHandler):
         try:
             found, _ = self.storage.get_file_list(bucket, query.get("prefix"))
         except NotFound:
-            self.reply(404, {"error": {"code": 404, "message": "The specified bucket does not exist."}})
+            self.reply(
+                404, {"error": {"code": 404, "message": "The specified bucket does not exist."}}
+            )
             return
         start = int(query.get("pageToken", 0))
         end = start + int(query.get("maxResults", 1000))
@@ -103,7 +108,8 @@ class Handler(emulator.RequestHandler):
 
 
 class Server(HTTPServer):
-    """One request at a time, so that a condition and what it lets through are one step; who goes away may."""
+    """One request at a time, so that a condition and what it lets through are one step; who goes
+    away may."""
 
     request_queue_size = 128
 
@@ -113,13 +119,15 @@ class Server(HTTPServer):
 
 @contextlib.contextmanager
 def gcs_server(monkeypatch, folder):
-    """Serve Google Cloud Storage with the bucket `bucket`, name it in the environment, and yield its `Faults`.
+    """Serve Google Cloud Storage with the bucket `bucket`, name it in the environment, and yield
+    its `Faults`.
 
     folder: where credentials are looked for, and none are.
     """
     read = emulator._read_data
 
-    def read_data(handler, query):  # the emulator takes an upload of JSON for a request, an empty one for none
+    # the emulator takes an upload of JSON for a request, an empty one for none
+    def read_data(handler, query):
         media = query.get("uploadType") == ["media"]
         return emulator._read_raw_data(handler) or b"" if media else read(handler, query)
 
@@ -128,7 +136,9 @@ def gcs_server(monkeypatch, folder):
     buckets.create_bucket("bucket", storage)
     handler = type("Handler", (Handler,), {"faults": faults})
     server = Server(("127.0.0.1", 0), lambda *rest: handler(storage, *rest))
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    ).start()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(folder))
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)

@@ -33,11 +33,12 @@ def finish(code, cache):
 
 
 def run_with_kills(code, out, cache, kills, *, between, seed, drivers=0.5, units=(0, 0)):
-    """Kill the driver, or one of its workers, at `kills` random moments `between` seconds apart; then finish.
+    """Kill the driver, or one of its workers, at `kills` random moments `between` seconds apart;
+    then finish.
 
-    drivers: how often it is the driver. Of Ray's processes, actors are killed as well as workers. units: least and most
-    that begin between two kills, however busy the machine is.
-    No driver loses so many workers that a task counts as failed, however the kills fall. Returns how often each was
+    drivers: how often it is the driver. Of Ray's processes, actors are killed as well as workers.
+    units: least and most that begin between two kills, however busy the machine is. No driver loses
+    so many workers that a task counts as failed, however the kills fall. Returns how often each was
     killed.
     """
     rng, killed, lost = random.Random(seed), Counter(), 0
@@ -102,17 +103,24 @@ def wait_for_end(process, seconds=60.0):
 def begun(out):
     """How often each task was begun: (stage, id) -> times."""
     lines = read_timings(RemotePath(str(out)))
-    return Counter((line["stage"], line["id"]) for line in lines if line["event"] == "start" and line["id"])
+    return Counter(
+        (line["stage"], line["id"]) for line in lines if line["event"] == "start" and line["id"]
+    )
 
 
 def tree(folder, but=()):
     """Every file that a dataset rests on, but how often failures were tried: name -> bytes.
 
-    but: ids whose cells are left out, for a video that fails may have some that were made ahead of the failure.
+    but: ids whose cells are left out, for a video that fails may have some that were made ahead of
+    the failure.
     """
     lines = read_timings(RemotePath(str(folder)))
     keys = {line["key"] for line in lines if line["event"] == "start" and line["id"] in but}
-    files = (path for part in ("cells", "stages", "dataset") for path in (Path(folder) / part).rglob("*"))
+    files = (
+        path for part in ("cells", "stages", "dataset") for path in (Path(folder) / part).rglob("*")
+    )
     return {
-        str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file() and path.stem not in keys
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in files
+        if path.is_file() and path.stem not in keys
     }

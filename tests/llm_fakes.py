@@ -1,4 +1,5 @@
-"""A chat-completion server on 127.0.0.1 that misbehaves as a test asks, and an embedding that needs no model."""
+"""A chat-completion server on 127.0.0.1 that misbehaves as a test asks, and an embedding that needs
+no model."""
 
 import json
 import threading
@@ -17,7 +18,8 @@ def talk(*texts: str) -> Transcript:
     """A transcript of these sentences, ten seconds each."""
     spans = [Span(10.0 * i, 10.0 * i + 10.0) for i in range(len(texts))]
     return Transcript(
-        language="en", sentences=tuple(Sentence(text=t, span=s) for t, s in zip(texts, spans, strict=True))
+        language="en",
+        sentences=tuple(Sentence(text=t, span=s) for t, s in zip(texts, spans, strict=True)),
     )
 
 
@@ -33,7 +35,11 @@ def bag_of_words(texts: Sequence[str]) -> Matrix:
 
 def completion(text: str | None, finish: str = "stop") -> bytes:
     """The JSON of a chat completion."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": finish,
+    }
     return json.dumps({"id": "x", "object": "chat.completion", "choices": [choice]}).encode()
 
 
@@ -45,7 +51,9 @@ class Answers:
         return Answers.raw(completion(text, finish))
 
     @staticmethod
-    def raw(body: bytes, status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Callable[[Any], None]:
+    def raw(
+        body: bytes, status: int = 200, headers: Sequence[tuple[str, str]] = ()
+    ) -> Callable[[Any], None]:
         def act(handler: Any) -> None:
             handler.send_response(status)
             handler.send_header("Content-Type", "application/json")
@@ -60,7 +68,9 @@ class Answers:
     @staticmethod
     def status(code: int, message: str = "no", **headers: str) -> Callable[[Any], None]:
         body = json.dumps({"error": {"message": message}}).encode()
-        return Answers.raw(body, code, [(name.replace("_", "-"), value) for name, value in headers.items()])
+        return Answers.raw(
+            body, code, [(name.replace("_", "-"), value) for name, value in headers.items()]
+        )
 
     @staticmethod
     def stalls(handler: Any) -> None:
@@ -92,11 +102,15 @@ class FakeServer:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = self.question = json.loads(
+                    self.rfile.read(int(self.headers["Content-Length"]))
+                )
                 with lock:
                     place = len(outer.asked)
                     outer.asked.append(body)
-                    outer.headers.append({name.lower(): value for name, value in self.headers.items()})
+                    outer.headers.append(
+                        {name.lower(): value for name, value in self.headers.items()}
+                    )
                 try:
                     behaviours[min(place, len(behaviours) - 1)](self)
                 except OSError:

@@ -1,4 +1,5 @@
-"""A fleet of language-model servers behind one address, that limits its rate and whose replicas die."""
+"""A fleet of language-model servers behind one address, that limits its rate and whose replicas
+die."""
 
 import itertools
 import json
@@ -12,8 +13,14 @@ from llm_fakes import Answers, FakeServer, completion
 def steps_of(question):
     """A model's list of steps: each line of the transcript that begins as an order does."""
     quoted = question.rpartition("<transcript>")[2].partition("</transcript>")[0]
-    lines = [line.partition(" ")[2] for line in quoted.splitlines() if line.startswith(("First ", "Then ", "Now "))]
-    return "\n".join(f"{number}. {line.strip('.')}" for number, line in enumerate(lines, 1)) or "none"
+    lines = [
+        line.partition(" ")[2]
+        for line in quoted.splitlines()
+        if line.startswith(("First ", "Then ", "Now "))
+    ]
+    return (
+        "\n".join(f"{number}. {line.strip('.')}" for number, line in enumerate(lines, 1)) or "none"
+    )
 
 
 def replica():
@@ -28,8 +35,9 @@ def replica():
 class Fleet:
     """The front: hands questions to replicas in turn. Use it as a context.
 
-    most: requests that it takes in a second; beyond, 429 with Retry-After. dies: after so many questions the first
-    replica dies, whose next ones the front answers with 502, as one does that has not noticed yet.
+    most: requests that it takes in a second; beyond, 429 with Retry-After. dies: after so many
+    questions the first replica dies, whose next ones the front answers with 502, as one does that
+    has not noticed yet.
     """
 
     def __init__(self, replicas=3, *, most=None, dies=None):

@@ -4,9 +4,9 @@
         network.to(GPU)                   # weights and inputs are wrapped, as `OnGpu`
         network(rows)                     # AssertionError: rows lie on the CPU
 
-As on CUDA, an operation whose tensors lie on two devices fails (single numbers and indices may lie anywhere), and
-`.numpy()` needs `.cpu()` first. The device is called "meta", the only one beside the CPU for which every build of torch
-records gradients.
+As on CUDA, an operation whose tensors lie on two devices fails (single numbers and indices may lie
+anywhere), and `.numpy()` needs `.cpu()` first. The device is called "meta", the only one beside the
+CPU for which every build of torch records gradients.
 """
 
 from contextlib import contextmanager, nullcontext
@@ -19,7 +19,14 @@ from torch.utils._pytree import tree_flatten, tree_map
 GPU = "meta"
 aten = torch.ops.aten
 # Operations that take tensors of two devices: copies, and indices beside what they index.
-MIXED = (aten._to_copy, aten.copy_, aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_)
+MIXED = (
+    aten._to_copy,
+    aten.copy_,
+    aten.index,
+    aten.index_put,
+    aten.index_put_,
+    aten._index_put_impl_,
+)
 
 
 class OnGpu(torch.Tensor):
@@ -27,9 +34,18 @@ class OnGpu(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner):
-        place = {"strides": inner.stride(), "storage_offset": inner.storage_offset(), "layout": inner.layout}
+        place = {
+            "strides": inner.stride(),
+            "storage_offset": inner.storage_offset(),
+            "layout": inner.layout,
+        }
         return torch.Tensor._make_wrapper_subclass(
-            cls, inner.size(), **place, dtype=inner.dtype, device=torch.device(GPU), requires_grad=inner.requires_grad
+            cls,
+            inner.size(),
+            **place,
+            dtype=inner.dtype,
+            device=torch.device(GPU),
+            requires_grad=inner.requires_grad,
         )
 
     def __init__(self, inner):
@@ -58,17 +74,26 @@ def _compute(operation, args, kwargs):
     if operation.overloadpacket is aten._fused_sdp_choice:
         return 0  # attention by its formula
     tensors = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, torch.Tensor)]
-    lie = {isinstance(each, OnGpu) for each in tensors if each.dim()} or {isinstance(each, OnGpu) for each in tensors}
+    lie = {isinstance(each, OnGpu) for each in tensors if each.dim()} or {
+        isinstance(each, OnGpu) for each in tensors
+    }
     if operation.overloadpacket not in MIXED:
         assert len(lie) < 2, f"{operation} is given tensors of two devices"
     told = kwargs.get("device")
-    first = isinstance(tensors[0], OnGpu) if operation.overloadpacket in MIXED and tensors else True in lie
+    first = (
+        isinstance(tensors[0], OnGpu)
+        if operation.overloadpacket in MIXED and tensors
+        else True in lie
+    )
     on_gpu = first if told is None else torch.device(told).type == GPU
     if told is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    args, kwargs = tree_map(lambda each: each.inner if isinstance(each, OnGpu) else each, (args, kwargs))
+    args, kwargs = tree_map(
+        lambda each: each.inner if isinstance(each, OnGpu) else each, (args, kwargs)
+    )
     result = operation(*args, **kwargs)
-    known = {id(each.inner): each for each in tensors if isinstance(each, OnGpu)}  # those that it wrote into
+    # those that it wrote into
+    known = {id(each.inner): each for each in tensors if isinstance(each, OnGpu)}
 
     def placed(each):
         if not isinstance(each, torch.Tensor):
@@ -85,7 +110,8 @@ def pretend_gpu():
 
     autocast, tensor, adamw = torch.autocast, torch.tensor, torch.optim.AdamW
 
-    # What the kind called "meta" cannot do: mixed precision, numbers from Python, fused steps of an optimizer.
+    # What the kind called "meta" cannot do: mixed precision, numbers from Python, fused steps of an
+    # optimizer.
     def switched(kind, *arguments, **options):
         return nullcontext() if kind == GPU else autocast(kind, *arguments, **options)
 
@@ -96,7 +122,8 @@ def pretend_gpu():
         return adamw(*arguments, **{**options, "fused": False})
 
     before = torch.__future__.get_overwrite_module_params_on_conversion()
-    torch.__future__.set_overwrite_module_params_on_conversion(True)  # a weight becomes another kind of tensor
+    # a weight becomes another kind of tensor
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
     device.set_device()
     try:
         with (
@@ -104,7 +131,8 @@ def pretend_gpu():
             mock.patch.object(torch, "autocast", switched),
             mock.patch.object(torch, "tensor", copied),
             mock.patch.object(torch.optim, "AdamW", unfused),
-            mock.patch.object(torch, "inference_mode", torch.no_grad),  # whose tensors cannot be wrapped
+            # whose tensors cannot be wrapped
+            mock.patch.object(torch, "inference_mode", torch.no_grad),
             _Dispatch(),
         ):
             yield

@@ -10,14 +10,16 @@ SECRET = "a-secret-that-nobody-may-see"
 
 
 class Faults:
-    """What goes wrong: each n-th request answers a 500 or a 503, or sends its body slowly; 0 = never."""
+    """What goes wrong: each n-th request answers a 500 or a 503, or sends its body slowly; 0 =
+    never."""
 
     def __init__(self, app):
         self.app, self.requests, self.failed, self.slowed = app, 0, 0, 0
         self.every, self.slow_every, self.slow_seconds = 0, 0, 0.0
         self.only = None
         self.lock = threading.Lock()
-        self.cut = self.restore = lambda: None  # take the server from the network, and bring it back
+        # take the server from the network, and bring it back
+        self.cut = self.restore = lambda: None
 
     def __call__(self, environment, start):
         with self.lock:
@@ -42,7 +44,8 @@ class Faults:
 
 @contextlib.contextmanager
 def s3_server(monkeypatch):
-    """Serve an empty S3 on a port of this machine, name it in the environment, and yield its `Faults`."""
+    """Serve an empty S3 on a port of this machine, name it in the environment, and yield its
+    `Faults`."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from moto.s3.models import s3_backends
 
@@ -80,7 +83,9 @@ def serve(app, port):
     from werkzeug.serving import make_server
 
     server = make_server("127.0.0.1", port, app, threaded=True)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    ).start()
     return server
 
 

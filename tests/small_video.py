@@ -21,14 +21,17 @@ Now whisk the sugar into the water until it dissolves.
 
 
 def draw_video(path, *, seconds=16, rate=10, size=(160, 120), sound=True, gop=None, **options):
-    """Write a small video of a moving square over changing colours, with a quiet hum, and return its path.
+    """Write a small video of a moving square over changing colours, with a quiet hum, and return
+    its path.
 
     gop: frames from one key frame to the next.
     """
     import av
 
     with av.open(str(path), "w", **options) as out:
-        picture = out.add_stream("libx264", rate=rate, width=size[0], height=size[1], pix_fmt="yuv420p")
+        picture = out.add_stream(
+            "libx264", rate=rate, width=size[0], height=size[1], pix_fmt="yuv420p"
+        )
         if gop is not None:
             picture.codec_context.gop_size = gop
         hum = out.add_stream("aac", rate=16_000, layout="mono") if sound else None

@@ -1,4 +1,5 @@
-"""What every summary of a real video must hold: its steps, whole words, and sound that goes with the picture."""
+"""What every summary of a real video must hold: its steps, whole words, and sound that goes with
+the picture."""
 
 from pathlib import Path
 
@@ -22,7 +23,9 @@ def check_summary(record, out):
     for word in (word for sentence in record.transcript.sentences for word in sentence.words):
         if word.span is not None:
             for second in (end for span in spans for end in (span.start, span.end)):
-                assert not word.span.start + NEAR < second < word.span.end - NEAR, f"cut inside {word.text!r}"
+                assert not word.span.start + NEAR < second < word.span.end - NEAR, (
+                    f"cut inside {word.text!r}"
+                )
     film = summary.files[0]
     check_sync(Path(path), film, spans)
     return film
@@ -57,5 +60,8 @@ def _lag(there, here, at, now, reach=0.2, window=1.0):
 
 def _seen(path, film, at, now):
     """Mean difference of the two pictures on screen, 0 to 255."""
-    one, two = (next(f.image for f in read_frames(p, 10.0) if f.time >= t) for p, t in ((path, at), (film, now)))
+    one, two = (
+        next(f.image for f in read_frames(p, 10.0) if f.time >= t)
+        for p, t in ((path, at), (film, now))
+    )
     return float(np.abs(one.astype(float) - two.astype(float)).mean())

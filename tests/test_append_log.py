@@ -56,7 +56,9 @@ def test_two_processes_at_once_keep_all_that_each_was_told_is_kept(tmp_path):
         here.add(Entry(id=f"here-{number}"))
     numbers = [running.communicate()[0].split() for running in writers]
     assert [running.returncode for running in writers] == [0, 0]
-    accepted = {f"{who}-{number}" for who, told in zip("ab", numbers, strict=True) for number in told}
+    accepted = {
+        f"{who}-{number}" for who, told in zip("ab", numbers, strict=True) for number in told
+    }
     assert len(accepted) == 50
     kept = ids(path)
     assert sorted(kept) == sorted({*accepted, *(f"here-{number}" for number in range(25))})
@@ -71,7 +73,9 @@ def test_what_was_accepted_outlives_kills_at_any_moment(tmp_path):
         time.sleep(rng.random() / 10)
         running.send_signal(signal.SIGKILL)
         accepted |= {
-            f"w{turn}-{line.strip()}" for line in running.communicate()[0].splitlines(keepends=True) if "\n" in line
+            f"w{turn}-{line.strip()}"
+            for line in running.communicate()[0].splitlines(keepends=True)
+            if "\n" in line
         }
     here = log(path)
     here.add(Entry(id="last"))
@@ -83,7 +87,9 @@ def test_a_last_line_cut_at_any_byte_is_removed_by_the_next_append(tmp_path, cut
     path = tmp_path / "log.jsonl"
     log(path).add(Entry(id="a"))
     whole = path.read_bytes()
-    path.write_bytes(whole + json.dumps({"id": "b", "text": "ä" * 20}, ensure_ascii=False).encode()[:cut])
+    path.write_bytes(
+        whole + json.dumps({"id": "b", "text": "ä" * 20}, ensure_ascii=False).encode()[:cut]
+    )
     again = log(path)
     assert [entry.id for entry in again] == ["a"]
     again.add(Entry(id="c"))
@@ -105,7 +111,10 @@ def test_a_lock_that_another_holds_too_long_is_an_error_with_its_cure(tmp_path, 
 
     monkeypatch.setattr("stepline.append_log.WAIT", 0.05)
     entries = log(tmp_path / "log.jsonl")
-    with FileLock(tmp_path / "log.jsonl.lock"), pytest.raises(StoreError, match="held its lock.*try again"):
+    with (
+        FileLock(tmp_path / "log.jsonl.lock"),
+        pytest.raises(StoreError, match="held its lock.*try again"),
+    ):
         entries.add(Entry(id="a"))
     entries.add(Entry(id="b"))
     assert ids(tmp_path / "log.jsonl") == ["b"]
@@ -146,7 +155,10 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM
 entries.add(Entry(id="c"))
 """
     done = subprocess.run(
-        [sys.executable, "-c", full, str(path)], capture_output=True, text=True, cwd=Path(__file__).parent
+        [sys.executable, "-c", full, str(path)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
     )
     assert (done.stdout, done.returncode) == ("StoreError\n", 0), done.stderr
     assert ids(path) == ["a", "c"]

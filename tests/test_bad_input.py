@@ -1,4 +1,5 @@
-"""Every way a run can be given something wrong: one line that names the cure, exit code 1, nothing left behind.
+"""Every way a run can be given something wrong: one line that names the cure, exit code 1, nothing
+left behind.
 
 `python tests/test_bad_input.py` prints the table as Markdown, as docs/errors.md shows it.
 """
@@ -15,12 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-Make = Callable[[Path, Path], list[object]]  # (scratch folder, a good video) -> the command's arguments
+# (scratch folder, a good video) -> the command's arguments
+Make = Callable[[Path, Path], list[object]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """what: shown in the table; make: writes the bad thing and returns arguments; says: words the error must hold."""
+    """what: shown in the table; make: writes the bad thing and returns arguments; says: words the
+    error must hold."""
 
     what: str
     make: Make
@@ -78,7 +81,15 @@ def features(values: object, *extra: object) -> Make:
         np.save(folder / "f.npy", np.asarray(values))
         np.savez(folder / "t.npz", text=np.array(["cut"]), features=np.ones((1, 4), np.float32))
         (folder / "l.txt").write_text("cut\n")
-        given = options("--backbone", "precomputed", "--weights", "{folder}/f.npy", "--texts", "{folder}/l.txt", *extra)
+        given = options(
+            "--backbone",
+            "precomputed",
+            "--weights",
+            "{folder}/f.npy",
+            "--texts",
+            "{folder}/l.txt",
+            *extra,
+        )
         return given(folder, video)
 
     return make
@@ -108,7 +119,16 @@ def an_empty_folder(folder: Path, video: Path) -> list[object]:
 def a_file_for_a_folder(folder: Path, video: Path) -> list[object]:
     (folder / "taken").write_text("")
     (folder / "l.txt").write_text("cut\n")
-    return ["steps", video, "--texts", folder / "l.txt", "--backbone", "none", "--out", folder / "taken"]
+    return [
+        "steps",
+        video,
+        "--texts",
+        folder / "l.txt",
+        "--backbone",
+        "none",
+        "--out",
+        folder / "taken",
+    ]
 
 
 def half_a_video(folder: Path, video: Path) -> list[object]:
@@ -119,7 +139,12 @@ def half_a_video(folder: Path, video: Path) -> list[object]:
 def two_videos(*extra: object) -> Make:
     def make(folder: Path, video: Path) -> list[object]:
         (folder / "two.mp4").write_bytes(video.read_bytes())
-        return ["steps", video, folder / "two.mp4", *(str(item).replace("{folder}", str(folder)) for item in extra)]
+        return [
+            "steps",
+            video,
+            folder / "two.mp4",
+            *(str(item).replace("{folder}", str(folder)) for item in extra),
+        ]
 
     return make
 
@@ -140,14 +165,30 @@ CASES = (
     Case("text renamed to .mp4", file("text.mp4", "hello, I am text\n" * 50), "text.mp4"),
     Case("random bytes", file("noise.mp4", bytes(range(256)) * 64), "noise.mp4"),
     Case("zeros", file("zeros.mkv", bytes(4096)), "zeros.mkv"),
-    Case("an HTML page (a failed download)", file("page.mp4", "<!doctype html><title>404</title>" * 20), "page.mp4"),
+    Case(
+        "an HTML page (a failed download)",
+        file("page.mp4", "<!doctype html><title>404</title>" * 20),
+        "page.mp4",
+    ),
     Case("a picture renamed to .mp4", file("picture.mp4", PNG), "picture.mp4"),
     Case("a video whose index is cut off", half_a_video, "half.mp4"),
     Case("a folder without videos", an_empty_folder, "no video in this folder"),
     Case("a pipe in place of a file", a_pipe, "pipe.mp4"),
-    Case("a playlist that points elsewhere", file("list.m3u8", "#EXTM3U\n#EXTINF:9,\n/etc/passwd\n"), "list.m3u8"),
-    Case("a concat script", file("list.mp4", "ffconcat version 1.0\nfile /etc/hostname\n"), "list.mp4"),
-    Case("a session description", file("s.mp4", "v=0\no=- 0 0 IN IP4 127.0.0.1\nm=audio 9 RTP/AVP 0\n"), "s.mp4"),
+    Case(
+        "a playlist that points elsewhere",
+        file("list.m3u8", "#EXTM3U\n#EXTINF:9,\n/etc/passwd\n"),
+        "list.m3u8",
+    ),
+    Case(
+        "a concat script",
+        file("list.mp4", "ffconcat version 1.0\nfile /etc/hostname\n"),
+        "list.mp4",
+    ),
+    Case(
+        "a session description",
+        file("s.mp4", "v=0\no=- 0 0 IN IP4 127.0.0.1\nm=audio 9 RTP/AVP 0\n"),
+        "s.mp4",
+    ),
     Case("a link that leads to itself", a_link_to_itself, "loop.mp4"),
     Case("a video longer than allowed", options("--set", "media.max_duration=5"), "max_duration"),
     Case("a video larger than allowed", options("--set", "media.max_bytes=1000"), "max_bytes"),
@@ -166,37 +207,73 @@ CASES = (
         "",
     ),
     Case("captions without an end", options("--captions", "/dev/zero"), "larger than 256 MiB"),
-    Case("JSON that nests without an end", captions("c.json", "[" * 100_000), "nested deeper than 100"),
-    Case("a number of too many digits", captions("c.json", '{"segments": [{"start": ' + "1" * 5000), "c.json"),
+    Case(
+        "JSON that nests without an end",
+        captions("c.json", "[" * 100_000),
+        "nested deeper than 100",
+    ),
+    Case(
+        "a number of too many digits",
+        captions("c.json", '{"segments": [{"start": ' + "1" * 5000),
+        "c.json",
+    ),
     Case("a csv without the columns", captions("c.csv", "a,b\n1,2\n"), "c.csv"),
     Case("captions of an unknown kind", captions("c.docx", "PK\x03\x04"), "c.docx"),
     # lines
     Case("no such lines", options("--texts", "{folder}/none.txt"), "none.txt"),
-    Case("empty lines", written("l.txt", "\n \n1.\n", "--texts", "{folder}/l.txt"), "no line of text"),
-    Case("lines that are no text", written("l.txt", b"\xff\xfe\x00\xd8", "--texts", "{folder}/l.txt"), "UTF-8"),
+    Case(
+        "empty lines", written("l.txt", "\n \n1.\n", "--texts", "{folder}/l.txt"), "no line of text"
+    ),
+    Case(
+        "lines that are no text",
+        written("l.txt", b"\xff\xfe\x00\xd8", "--texts", "{folder}/l.txt"),
+        "UTF-8",
+    ),
     # settings
     Case("an unknown setting", options("--set", "asr.bean=5"), "did you mean"),
     Case("an unknown section", options("--set", "asrr.beam=5"), "did you mean"),
     Case("a setting of the wrong type", options("--set", "asr.beam=many"), "asr.beam"),
     Case("a setting out of range", options("--set", "asr.beam=0"), "at least 1 and at most 20"),
-    Case("a setting that would take the machine", options("--set", "vision.frame_size=100000"), "at most 4096"),
+    Case(
+        "a setting that would take the machine",
+        options("--set", "vision.frame_size=100000"),
+        "at most 4096",
+    ),
     Case("a setting near infinity", options("--set", "asr.pause=1e300"), "asr.pause"),
-    Case("more threads than a machine has", options("--set", "media.threads=5000"), "media.threads"),
+    Case(
+        "more threads than a machine has", options("--set", "media.threads=5000"), "media.threads"
+    ),
     Case("a setting that is not a number", options("--set", "vision.rate=nan"), "vision.rate"),
     Case("an override without a value", options("--set", "asr.beam"), "section.key=value"),
     Case("no such settings file", options("--settings", "{folder}/none.toml"), "none.toml"),
-    Case("broken TOML", written("s.toml", "[asr\nbeam=1", "--settings", "{folder}/s.toml"), "not valid TOML"),
+    Case(
+        "broken TOML",
+        written("s.toml", "[asr\nbeam=1", "--settings", "{folder}/s.toml"),
+        "not valid TOML",
+    ),
     Case("settings without an end", options("--settings", "/dev/zero"), "larger than 0.25 MiB"),
     Case("TOML: an array too deep", toml("a = " + "[" * 100_000), "nested deeper than 100"),
-    Case("TOML: a table too deep", toml("[" + ".".join("a" * 100_000) + "]"), "nested deeper than 100"),
+    Case(
+        "TOML: a table too deep",
+        toml("[" + ".".join("a" * 100_000) + "]"),
+        "nested deeper than 100",
+    ),
     Case("TOML: a key too deep", toml(".".join("a" * 100_000) + " = 1"), "nested deeper than 100"),
     Case("TOML: inline tables too deep", toml("a = " + "{a=" * 60_000), "nested deeper than 100"),
-    Case("TOML: a number of too many digits", toml("[asr]\nbeam = " + "1" * 10_000), "not valid TOML"),
+    Case(
+        "TOML: a number of too many digits", toml("[asr]\nbeam = " + "1" * 10_000), "not valid TOML"
+    ),
     Case("a setting of too many digits", options("--set", "asr.beam=" + "1" * 10_000), "asr.beam"),
     Case("a setting too deep", options("--set", ".".join("a" * 5000) + "=1"), "section.key=value"),
     Case("a value too deep", options("--set", "asr.beam=" + "[" * 5000), "nested deeper than 100"),
-    Case("captions for two videos", two_videos("--captions", "{folder}/c.srt"), "--captions is for one video"),
-    Case("a device that is none", options("--device", "tpu"), "give auto, cpu, cuda, cuda:N or mps"),
+    Case(
+        "captions for two videos",
+        two_videos("--captions", "{folder}/c.srt"),
+        "--captions is for one video",
+    ),
+    Case(
+        "a device that is none", options("--device", "tpu"), "give auto, cpu, cuda, cuda:N or mps"
+    ),
     # models and features
     Case("no such recogniser", options("--model", "whisper-enormous"), "whisper-enormous"),
     Case("a folder that holds no recogniser", options("--model", "{folder}"), "model.bin"),
@@ -207,12 +284,20 @@ CASES = (
         "not a ProcX network",
     ),
     Case("no such checkpoint", options("--backbone", "clip", "--weights", "{folder}/none"), "none"),
-    Case("a checkpoint folder without one", options("--backbone", "clip", "--weights", "{folder}"), ""),
+    Case(
+        "a checkpoint folder without one",
+        options("--backbone", "clip", "--weights", "{folder}"),
+        "",
+    ),
     Case("ready features without a file", options("--backbone", "precomputed"), "vision.path"),
     Case("features with NaN", features([[np.nan] * 4] * 16), "NaN"),
     Case("features of the wrong shape", features(np.zeros(16, np.float32)), "(T, D)"),
     Case("features that are whole numbers", features(np.zeros((16, 4), np.int64)), "float"),
-    Case("features without those of the texts", features(np.ones((16, 4), np.float32)), "vision.texts"),
+    Case(
+        "features without those of the texts",
+        features(np.ones((16, 4), np.float32)),
+        "vision.texts",
+    ),
     Case(
         "texts without features",
         features(np.ones((16, 4), np.float32), "--set", "vision.texts={folder}/x.npz"),
@@ -228,13 +313,26 @@ CASES = (
     Case("a language model that is not named", options("--writer", "llm"), "llm.base_url"),
     Case(
         "a prompt without a place for the speech",
-        written("p.txt", "List the steps.", "--writer", "llm", "--set", "writing.llm.prompt_file={folder}/p.txt"),
+        written(
+            "p.txt",
+            "List the steps.",
+            "--writer",
+            "llm",
+            "--set",
+            "writing.llm.prompt_file={folder}/p.txt",
+        ),
         "{transcript}",
     ),
-    Case("no such GGUF", options("--writer", "llm", "--set", "writing.llm.gguf={folder}/none.gguf"), "none.gguf"),
+    Case(
+        "no such GGUF",
+        options("--writer", "llm", "--set", "writing.llm.gguf={folder}/none.gguf"),
+        "none.gguf",
+    ),
     Case(
         "a GGUF that is none",
-        written("m.gguf", "GGUF? no", "--writer", "llm", "--set", "writing.llm.gguf={folder}/m.gguf"),
+        written(
+            "m.gguf", "GGUF? no", "--writer", "llm", "--set", "writing.llm.gguf={folder}/m.gguf"
+        ),
         "m.gguf",
     ),
     Case(
@@ -255,10 +353,22 @@ CASES = (
         "vision.witness: name who answers",
     ),
     Case("a dry run that concerns nobody", options("--dry-run"), "vision.witness.base_url=URL"),
-    Case("captions and translation", options("--translate", "--captions", "c.srt"), "--translate is for speech"),
-    Case("translation by an English model", options("--translate", "--model", "whisper-tiny.en"), "asr.translate"),
+    Case(
+        "captions and translation",
+        options("--translate", "--captions", "c.srt"),
+        "--translate is for speech",
+    ),
+    Case(
+        "translation by an English model",
+        options("--translate", "--model", "whisper-tiny.en"),
+        "asr.translate",
+    ),
     # links; no answer is waited for
-    Case("a link to a private address", lambda folder, video: ["steps", "http://127.0.0.1:9/v.mp4"], "private address"),
+    Case(
+        "a link to a private address",
+        lambda folder, video: ["steps", "http://127.0.0.1:9/v.mp4"],
+        "private address",
+    ),
     Case(
         "a link where no server answers",
         lambda folder, video: [
@@ -274,7 +384,11 @@ CASES = (
     Case("a page's captions of a file", options("--captions", "site"), "which has no page"),
     # places
     Case("a file where the folder should be", a_file_for_a_folder, "cannot be a folder"),
-    Case("a folder whose name no disk takes", options("--out", "{folder}/" + "o" * 300), "name too long"),
+    Case(
+        "a folder whose name no disk takes",
+        options("--out", "{folder}/" + "o" * 300),
+        "name too long",
+    ),
 )
 
 
@@ -282,12 +396,18 @@ def arguments(case: Case, folder: Path, video: Path, captions_file: Path) -> lis
     """Return the case's command line, with captions so that a good video has something to say."""
     given = [str(item) for item in case.make(folder, video)]
     speechless = "--captions" in given or "--texts" in given or "--model" in given
-    spoken = [] if speechless or (len(given) > 2 and given[2].endswith(".mp4")) else ["--captions", str(captions_file)]
+    spoken = (
+        []
+        if speechless or (len(given) > 2 and given[2].endswith(".mp4"))
+        else ["--captions", str(captions_file)]
+    )
     return given + spoken + ([] if "--out" in given else ["--out", str(folder / "out")])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
-def test_a_bad_input_is_one_line_with_the_cure(case, small_video, captions_file, tmp_path, stepline):
+def test_a_bad_input_is_one_line_with_the_cure(
+    case, small_video, captions_file, tmp_path, stepline
+):
     result = stepline(*arguments(case, tmp_path, small_video, captions_file))
     assert result.exit_code == 1, result.output
     errors = [line for line in result.stderr.splitlines() if line.startswith("stepline: ")]
@@ -304,8 +424,19 @@ def test_the_table_holds_at_least_forty_bad_inputs():
     assert len(CASES) >= 40
 
 
-def test_a_full_disk_leaves_the_earlier_result_whole(small_video, captions_file, tmp_path, stepline, limited_file_size):
-    run = ("steps", small_video, "--captions", captions_file, "--out", tmp_path, "--backbone", "none")
+def test_a_full_disk_leaves_the_earlier_result_whole(
+    small_video, captions_file, tmp_path, stepline, limited_file_size
+):
+    run = (
+        "steps",
+        small_video,
+        "--captions",
+        captions_file,
+        "--out",
+        tmp_path,
+        "--backbone",
+        "none",
+    )
     assert stepline(*run).exit_code == 0
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     with limited_file_size(2000):
@@ -319,8 +450,17 @@ def test_a_full_disk_leaves_the_earlier_result_whole(small_video, captions_file,
     assert [path for path in tmp_path.iterdir() if ".partial" in path.name] == []
 
 
-def test_a_kill_at_any_write_leaves_only_whole_files_and_the_next_run_mends(small_video, captions_file, tmp_path):
-    run = ["steps", str(small_video), "--captions", str(captions_file), "--out", str(tmp_path / "out")]
+def test_a_kill_at_any_write_leaves_only_whole_files_and_the_next_run_mends(
+    small_video, captions_file, tmp_path
+):
+    run = [
+        "steps",
+        str(small_video),
+        "--captions",
+        str(captions_file),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     code = """
         import os, signal, sys
         from pathlib import Path
@@ -338,10 +478,15 @@ def test_a_kill_at_any_write_leaves_only_whole_files_and_the_next_run_mends(smal
     """
     source = "\n".join(line[8:] for line in code.splitlines())
     for nth in (1, 3, 5):
-        ended = subprocess.run([sys.executable, "-c", source, str(nth), *run], check=False, capture_output=True)
+        ended = subprocess.run(
+            [sys.executable, "-c", source, str(nth), *run], check=False, capture_output=True
+        )
         assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
-        assert not (tmp_path / "out" / "small.json").exists()  # it comes last: without it nothing counts as done
-    mended = subprocess.run([sys.executable, "-m", "stepline", *run], check=False, capture_output=True)
+        # it comes last: without it nothing counts as done
+        assert not (tmp_path / "out" / "small.json").exists()
+    mended = subprocess.run(
+        [sys.executable, "-m", "stepline", *run], check=False, capture_output=True
+    )
     assert mended.returncode == 0, mended.stderr.decode()
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert "small.json" in names
@@ -365,7 +510,14 @@ if __name__ == "__main__":
             scratch = Path(name) / str(index)
             scratch.mkdir()
             result = CliRunner().invoke(main, arguments(case, scratch, good, spoken))
-            said = " ".join(line for line in result.stderr.splitlines() if line.startswith("stepline: "))
-            for place, stands in ((f"{scratch}/", ""), (str(scratch), "folder"), (f"{name}/", ""), ("|", "\\|")):
+            said = " ".join(
+                line for line in result.stderr.splitlines() if line.startswith("stepline: ")
+            )
+            for place, stands in (
+                (f"{scratch}/", ""),
+                (str(scratch), "folder"),
+                (f"{name}/", ""),
+                ("|", "\\|"),
+            ):
                 said = said.replace(place, stands)
             print(f"| {case.what} | {said} |")

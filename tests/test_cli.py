@@ -38,7 +38,12 @@ def test_the_main_job_prints_the_steps_and_names_what_it_wrote(finished):
     assert "whisk the sugar into the water until it dissolves" in result.stdout
     assert "welcome" not in result.stdout
     assert f"wrote {out / 'small.html'}" in result.stderr
-    assert {path.name for path in out.iterdir()} >= {"small.json", "small.html", "small.vtt", "small.srt"}
+    assert {path.name for path in out.iterdir()} >= {
+        "small.json",
+        "small.html",
+        "small.vtt",
+        "small.srt",
+    }
 
 
 def test_the_json_has_the_promised_form(finished):
@@ -47,7 +52,9 @@ def test_the_json_has_the_promised_form(finished):
     assert {"video", "transcript", "steps", "dropped", "settings", "models"} <= set(tree)
     assert tree["video"]["duration"] == pytest.approx(16, abs=0.3)
     for step in tree["steps"]:
-        assert {"text", "start", "end", "at", "score", "sources", "status", "spans", "said"} <= set(step)
+        assert {"text", "start", "end", "at", "score", "sources", "status", "spans", "said"} <= set(
+            step
+        )
         assert step["status"] in ("shown", "unclear", "said", "not found")
         assert step["sources"]
         assert all(0 <= start < end <= 16.3 for start, end in step["spans"])
@@ -60,7 +67,9 @@ def test_every_step_cites_a_sentence_that_says_it(finished):
         assert step.text.split()[0] in cited
 
 
-def test_a_second_run_does_nothing_and_changed_settings_do_it_again(finished, small_video, captions_file, stepline):
+def test_a_second_run_does_nothing_and_changed_settings_do_it_again(
+    finished, small_video, captions_file, stepline
+):
     _, out = finished
     before = (out / "small.json").stat().st_mtime_ns
     again = stepline("steps", small_video, "--captions", captions_file, "--out", out)
@@ -68,14 +77,18 @@ def test_a_second_run_does_nothing_and_changed_settings_do_it_again(finished, sm
     assert "done before" in again.stderr
     assert "slice the lemons" in again.stdout
     assert (out / "small.json").stat().st_mtime_ns == before
-    changed = stepline("steps", small_video, "--captions", captions_file, "--out", out, "--backbone", "none")
+    changed = stepline(
+        "steps", small_video, "--captions", captions_file, "--out", out, "--backbone", "none"
+    )
     assert "done before" not in changed.stderr
     assert (out / "small.json").stat().st_mtime_ns > before
 
 
 def test_the_same_input_gives_the_same_bytes(small_video, captions_file, tmp_path, stepline):
     for name in ("a", "b"):
-        result = stepline("steps", small_video, "--captions", captions_file, "--out", tmp_path / name)
+        result = stepline(
+            "steps", small_video, "--captions", captions_file, "--out", tmp_path / name
+        )
         assert result.exit_code == 0, result.output
     for file in (tmp_path / "a").iterdir():
         assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file.name
@@ -84,7 +97,17 @@ def test_the_same_input_gives_the_same_bytes(small_video, captions_file, tmp_pat
 def test_your_own_lines_are_looked_for(small_video, captions_file, tmp_path, stepline):
     lines = tmp_path / "recipe.txt"
     lines.write_text("1. Slice the lemons\n\n- whisk sugar into water\n")
-    result = stepline("steps", small_video, "--captions", captions_file, "--texts", lines, "--out", tmp_path, "--json")
+    result = stepline(
+        "steps",
+        small_video,
+        "--captions",
+        captions_file,
+        "--texts",
+        lines,
+        "--out",
+        tmp_path,
+        "--json",
+    )
     assert result.exit_code == 0, result.output
     steps = json.loads(result.stdout)["steps"]
     assert [step["text"] for step in steps] == ["Slice the lemons", "whisk sugar into water"]
@@ -106,14 +129,18 @@ def test_many_videos_go_on_past_a_bad_one(small_video, tmp_path, stepline):
     (folder / "b_good.mp4").write_bytes(small_video.read_bytes())
     lines = tmp_path / "lines.txt"
     lines.write_text("move the square\n")
-    result = stepline("steps", folder, "--texts", lines, "--backbone", "none", "--out", tmp_path / "out")
+    result = stepline(
+        "steps", folder, "--texts", lines, "--backbone", "none", "--out", tmp_path / "out"
+    )
     assert result.exit_code == 1
     assert "1 of 2 videos done, 1 failed" in result.stderr
     assert (tmp_path / "out" / "b_good.json").exists()
     assert not list((tmp_path / "out").glob("*a_bad*"))
 
 
-def test_a_folder_with_a_video_without_speech_does_not_fail_and_does_not_hear_it_again(small_video, tmp_path, stepline):
+def test_a_folder_with_a_video_without_speech_does_not_fail_and_does_not_hear_it_again(
+    small_video, tmp_path, stepline
+):
     job = ("steps", small_video, "--backbone", "none", "--out", tmp_path)
     first, again = stepline(*job), stepline(*job)
     assert (first.exit_code, again.exit_code) == (0, 0)
@@ -122,15 +149,29 @@ def test_a_folder_with_a_video_without_speech_does_not_fail_and_does_not_hear_it
     assert "no step found" in again.stdout
 
 
-def test_verbose_and_quiet_are_taken_after_the_command_too(small_video, captions_file, tmp_path, stepline):
-    job = ("steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path)
+def test_verbose_and_quiet_are_taken_after_the_command_too(
+    small_video, captions_file, tmp_path, stepline
+):
+    job = (
+        "steps",
+        small_video,
+        "--captions",
+        captions_file,
+        "--backbone",
+        "none",
+        "--out",
+        tmp_path,
+    )
     quiet = stepline(*job, "-q")
     assert (quiet.exit_code, quiet.stderr) == (0, "")
     assert "slice the lemons" in quiet.stdout
     assert stepline("-q", *job).stderr == ""
     assert "done before" in stepline(*job).stderr
     assert "stepline: none.mp4: no such file" in stepline("steps", "none.mp4", "-q").stderr
-    loud = [python("-m", "stepline", *order) for order in (["-v", *job, "--force"], [*job, "--force", "-v"])]
+    loud = [
+        python("-m", "stepline", *order)
+        for order in (["-v", *job, "--force"], [*job, "--force", "-v"])
+    ]
     assert all("I stepline" in said for said in loud)
     assert "I stepline" not in python("-m", "stepline", *job, "--force")
 
@@ -139,7 +180,9 @@ def python(*arguments):
     """What a command of its own says on stderr."""
     command = [sys.executable, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stderr
 
 
 def test_where_no_bar_can_be_drawn_a_line_comes_now_and_then(monkeypatch, capsys):
@@ -149,13 +192,27 @@ def test_where_no_bar_can_be_drawn_a_line_comes_now_and_then(monkeypatch, capsys
         for second in range(0, 100, 10):
             now = float(second)
             report("listening", 2.0 * second, 200.0)
-    assert capsys.readouterr().err == "listening: 60 of 200 s\nlistening: 120 of 200 s\nlistening: 180 of 200 s\n"
+    assert (
+        capsys.readouterr().err
+        == "listening: 60 of 200 s\nlistening: 120 of 200 s\nlistening: 180 of 200 s\n"
+    )
 
 
-def test_the_page_is_opened_when_asked_for(small_video, captions_file, tmp_path, stepline, monkeypatch):
+def test_the_page_is_opened_when_asked_for(
+    small_video, captions_file, tmp_path, stepline, monkeypatch
+):
     shown = []
     monkeypatch.setattr("webbrowser.open", shown.append)
-    job = ("steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path)
+    job = (
+        "steps",
+        small_video,
+        "--captions",
+        captions_file,
+        "--backbone",
+        "none",
+        "--out",
+        tmp_path,
+    )
     assert stepline(*job, "--open").exit_code == 0
     assert shown == [(tmp_path / "small.html").as_uri()]
     refused = stepline(*job, "--open", "--format", "vtt")
@@ -163,7 +220,9 @@ def test_the_page_is_opened_when_asked_for(small_video, captions_file, tmp_path,
     assert "--open shows the page of one video" in refused.stderr
 
 
-def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(small_video, tmp_path, stepline, monkeypatch):
+def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(
+    small_video, tmp_path, stepline, monkeypatch
+):
     folder, looks = tmp_path / "in", []
     folder.mkdir()
 
@@ -177,7 +236,17 @@ def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(small_vid
             raise KeyboardInterrupt
 
     monkeypatch.setattr(sys.modules["stepline.cli.steps"], "time", SimpleNamespace(sleep=sleep))
-    result = stepline("steps", folder, "--watch", "--backbone", "none", "--format", "json", "--out", tmp_path / "out")
+    result = stepline(
+        "steps",
+        folder,
+        "--watch",
+        "--backbone",
+        "none",
+        "--format",
+        "json",
+        "--out",
+        tmp_path / "out",
+    )
     assert result.exit_code == 130
     assert result.stdout.count("a: no step found") == 1
     assert [path.name for path in (tmp_path / "out").glob("*.json")] == ["a.json"]
@@ -195,7 +264,9 @@ def test_two_videos_of_one_name_do_not_overwrite_each_other(small_video, tmp_pat
         (tmp_path / name / "v.mp4").write_bytes(small_video.read_bytes())
     assert stepline("steps", tmp_path / "a" / "v.mp4", *common).exit_code == 0
     assert stepline("steps", tmp_path / "b" / "v.mp4", *common).exit_code == 0
-    owners = {Path(read_record(file).video.path).parent.name for file in (tmp_path / "out").glob("*.json")}
+    owners = {
+        Path(read_record(file).video.path).parent.name for file in (tmp_path / "out").glob("*.json")
+    }
     assert owners == {"a", "b"}
 
 
@@ -225,10 +296,18 @@ def test_outputs_are_chosen_by_name_and_known_again(small_video, captions_file, 
     )
     result = stepline(*job)
     assert result.exit_code == 0, result.output
-    wanted = {"small.md", "small.pictures", "small.webp.animations", "small.chapters.mp4", "small.otio", "small.json"}
+    wanted = {
+        "small.md",
+        "small.pictures",
+        "small.webp.animations",
+        "small.chapters.mp4",
+        "small.otio",
+        "small.json",
+    }
     assert {path.name for path in tmp_path.iterdir() if path.name[0] != "."} == wanted
     assert "done before" in stepline(*job).stderr
-    assert "no video in this folder" in stepline("steps", tmp_path).stderr  # the copy with chapters is Stepline's own
+    # the copy with chapters is Stepline's own
+    assert "no video in this folder" in stepline("steps", tmp_path).stderr
     (tmp_path / "small.md").write_text("mine")
     refused = stepline(*job)
     assert refused.exit_code == 1
@@ -236,10 +315,13 @@ def test_outputs_are_chosen_by_name_and_known_again(small_video, captions_file, 
 
 
 def test_clips_are_cut_for_steps_that_have_a_place(small_video, captions_file, tmp_path, stepline):
-    result = stepline("steps", small_video, "--captions", captions_file, "--out", tmp_path, "--clips")
+    result = stepline(
+        "steps", small_video, "--captions", captions_file, "--out", tmp_path, "--clips"
+    )
     assert result.exit_code == 0, result.output
     steps = read_record(tmp_path / "small.json").steps
-    placed = [step for step in steps if step.status in ("shown", "unclear")]  # the words are another film's
+    # the words are another film's
+    placed = [step for step in steps if step.status in ("shown", "unclear")]
     assert placed
     assert len(list((tmp_path / "small.clips").glob("*.mp4"))) == len(placed)
 
@@ -253,13 +335,17 @@ def test_doctor_finds_what_the_main_job_needs(stepline):
     result = stepline("doctor")
     assert result.exit_code == 0
     assert "everything the main job needs is here" in result.stdout
-    names = {finding["name"] for finding in json.loads(stepline("doctor", "--json").stdout)["findings"]}
+    names = {
+        finding["name"] for finding in json.loads(stepline("doctor", "--json").stdout)["findings"]
+    }
     assert {"whisper-tiny.en", "minilm", "efficientnet-lite0"} <= names
 
 
 def test_doctor_says_how_to_get_what_is_missing(monkeypatch, stepline):
     doctor = importlib.import_module("stepline.cli.doctor")
-    lost = doctor.Finding("whisper-tiny.en", "speech to text", False, True, "", "stepline weights get x")
+    lost = doctor.Finding(
+        "whisper-tiny.en", "speech to text", False, True, "", "stepline weights get x"
+    )
     monkeypatch.setattr(doctor, "examine", lambda: (lost,))
     result = stepline("doctor")
     assert result.exit_code == 1
@@ -283,14 +369,18 @@ def test_every_help_ends_with_an_example_or_the_commands(command, stepline):
 
 def test_the_pages_made_from_the_code_are_up_to_date():
     done = subprocess.run(
-        [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture
 def broken(monkeypatch):
-    """Make `stepline doctor` fail with an error of the test's choice, and return (exit code, stderr) of a run."""
+    """Make `stepline doctor` fail with an error of the test's choice, and return (exit code,
+    stderr) of a run."""
 
     def run(capsys, error, *before):
         doctor = importlib.import_module("stepline.cli.doctor")
@@ -300,7 +390,9 @@ def broken(monkeypatch):
 
         monkeypatch.setattr(doctor, "examine", fail)
         with pytest.raises(SystemExit) as ended:
-            importlib.import_module("stepline.cli").main.main([*before, "doctor"], prog_name="stepline")
+            importlib.import_module("stepline.cli").main.main(
+                [*before, "doctor"], prog_name="stepline"
+            )
         return ended.value.code, capsys.readouterr().err
 
     return run
@@ -326,7 +418,10 @@ def test_debug_shows_the_trace_and_the_line_last(broken, capsys):
     ("error", "says"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), "the output: No space left on device"),
-        (OSError(errno.ELOOP, "Too many levels of symbolic links", "v.mp4"), "v.mp4: Too many levels"),
+        (
+            OSError(errno.ELOOP, "Too many levels of symbolic links", "v.mp4"),
+            "v.mp4: Too many levels",
+        ),
         (MemoryError(), "not enough memory"),
         (StoreError("v.json: is none;\ngive another"), "stepline: v.json: is none; give another"),
     ],
@@ -347,19 +442,28 @@ def test_limits_of_the_system_that_are_too_small_are_named(broken, capsys, monke
     monkeypatch.setattr(resource, "getrlimit", lambda kind: limits[kind])
     code, told = broken(capsys, ImportError("failed to map segment"))
     assert (code, told.count("\n")) == (1, 1)
-    assert "not enough memory (ImportError: failed to map segment); `ulimit -v` allows 800 MiB" in told
+    assert (
+        "not enough memory (ImportError: failed to map segment); `ulimit -v` allows 800 MiB" in told
+    )
     limits[resource.RLIMIT_STACK] = (2**17, -1)
     code, told = broken(capsys, KeyError("never comes"))
-    assert (code, told) == (1, "stepline: a stack of 128 KiB is too small for any network; `ulimit -s 8192`\n")
+    assert (code, told) == (
+        1,
+        "stepline: a stack of 128 KiB is too small for any network; `ulimit -s 8192`\n",
+    )
     limits[resource.RLIMIT_STACK] = (2**20, -1)
-    with pytest.raises(SettingsError, match=r"leaves -?\d+ MiB of addresses, the main job takes 800 or more"):
+    with pytest.raises(
+        SettingsError, match=r"leaves -?\d+ MiB of addresses, the main job takes 800 or more"
+    ):
         common.check_address_space()
     limits[resource.RLIMIT_AS] = (2**40, -1)
     common.check_address_space()
     assert broken(capsys, KeyError("text"))[0] == 70
 
 
-def test_a_fault_in_one_video_is_told_and_stops_no_other(small_video, captions_file, tmp_path, monkeypatch, capsys):
+def test_a_fault_in_one_video_is_told_and_stops_no_other(
+    small_video, captions_file, tmp_path, monkeypatch, capsys
+):
     from stepline.cli import main
     from stepline.pipeline import batch
 
@@ -373,7 +477,15 @@ def test_a_fault_in_one_video_is_told_and_stops_no_other(small_video, captions_f
 
     monkeypatch.setattr(batch, "run_video", fail_once)
     (tmp_path / "l.txt").write_text("cut\n")
-    run = ["steps", tmp_path / "a.mp4", small_video, "--texts", tmp_path / "l.txt", "--backbone", "none"]
+    run = [
+        "steps",
+        tmp_path / "a.mp4",
+        small_video,
+        "--texts",
+        tmp_path / "l.txt",
+        "--backbone",
+        "none",
+    ]
     with pytest.raises(SystemExit) as ended:
         main.main([*map(str, run), "--out", str(tmp_path / "out")], prog_name="stepline")
     told = capsys.readouterr().err
@@ -387,10 +499,16 @@ def test_a_fault_in_one_video_is_told_and_stops_no_other(small_video, captions_f
 def test_a_full_standard_output_is_an_error(arguments):
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "stepline", *arguments], check=False, stdout=full, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "stepline", *arguments],
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
         )
     assert ended.returncode == 1
-    assert ended.stderr.splitlines() == [line for line in ended.stderr.splitlines() if "No space left" in line]
+    assert ended.stderr.splitlines() == [
+        line for line in ended.stderr.splitlines() if "No space left" in line
+    ]
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
@@ -398,6 +516,8 @@ def test_a_terminal_that_cannot_show_a_letter_shows_its_escape(encoding):
     code = "from stepline.cli import main; import click; main.callback = None\n"
     code += "@main.command()\ndef odd(): click.echo('{\"a\": \"\\u2713 \\xe9 \\U0001f600 \\ud800\"}')\nmain(['odd'])"
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, env=environment)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, env=environment
+    )
     assert ended.returncode == 0, ended.stderr.decode()
     assert json.loads(ended.stdout.decode(encoding))["a"] == "✓ é 😀 \ud800"

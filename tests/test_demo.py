@@ -37,8 +37,13 @@ def words(text):
 
 
 def partner(found, true):
-    """The written step that is spoken within the same words as a true one, and shares most of them."""
-    near = [step for step in found.steps if step.said and step.said.overlap(true.said) > step.said.duration / 2]
+    """The written step that is spoken within the same words as a true one, and shares most of
+    them."""
+    near = [
+        step
+        for step in found.steps
+        if step.said and step.said.overlap(true.said) > step.said.duration / 2
+    ]
     return max(near, key=lambda step: len(words(step.text) & words(true.text)), default=None)
 
 

@@ -1,4 +1,5 @@
-"""What docs/design.md says of the code: its layout, where things are found, and the shape that it keeps."""
+"""What docs/design.md says of the code: its layout, where things are found, and the shape that it
+keeps."""
 
 import ast
 import importlib.util
@@ -28,7 +29,9 @@ def answers():
     """The rows of "Where do I find ...": (question, file:name)."""
     part = PAGE.split("\n## Where do I find ...\n")[1].split("\n## ")[0]
     rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("| ")
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in part.splitlines()
+        if line.startswith("| ")
     ]
     return [(row[0], place) for row in rows for place in re.findall(r"`([\w/.]+:[\w.]+)`", row[1])]
 
@@ -38,11 +41,16 @@ def names(path):
     found = set()
     for node in ast.parse(path.read_text()).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
-        found |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+        found |= {
+            name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)
+        }
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         if isinstance(node, ast.ClassDef):
-            inner = [getattr(part, "name", None) or ast.unparse(getattr(part, "target", part)) for part in node.body]
+            inner = [
+                getattr(part, "name", None) or ast.unparse(getattr(part, "target", part))
+                for part in node.body
+            ]
             found |= {f"{node.name}.{name}" for name in inner}
     return found
 
@@ -76,4 +84,6 @@ def test_a_class_name_means_one_thing(structure, modules):
 
 def test_the_package_does_not_import_its_laboratory(structure, modules):
     for name, tree in modules.items():
-        assert not {used for used in structure.imports(tree) if used.split(".")[0] == "research"}, name
+        assert not {used for used in structure.imports(tree) if used.split(".")[0] == "research"}, (
+            name
+        )

@@ -72,9 +72,17 @@ def test_a_driver_alone_is_no_gpu(monkeypatch):
 @pytest.mark.parametrize(
     ("wanted", "error", "said"),
     [
-        ("tpu", SettingsError, "device 'tpu': there is no such kind; give auto, cpu, cuda, cuda:N or mps"),
+        (
+            "tpu",
+            SettingsError,
+            "device 'tpu': there is no such kind; give auto, cpu, cuda, cuda:N or mps",
+        ),
         ("cuda:x", SettingsError, "there is no such kind"),
-        ("cuda:2", ModelError, "device cuda:2: torch sees 2 GPUs here, from cuda:0 on; give one of them"),
+        (
+            "cuda:2",
+            ModelError,
+            "device cuda:2: torch sees 2 GPUs here, from cuda:0 on; give one of them",
+        ),
         ("mps", ModelError, "device mps: torch sees no GPU of Apple's here; use --device cpu"),
     ],
 )
@@ -93,18 +101,39 @@ def networks(group, prefix=()):
 
 
 WITHOUT = {  # commands that run no network
-    *("datasets", "doctor", "evaluate", "excluded", "export-onnx", "features check", "features import"),
-    *("completion", "curate status", "text-base show", "weights check", "weights get", "weights list"),
+    *(
+        "datasets",
+        "doctor",
+        "evaluate",
+        "excluded",
+        "export-onnx",
+        "features check",
+        "features import",
+    ),
+    *(
+        "completion",
+        "curate status",
+        "text-base show",
+        "weights check",
+        "weights get",
+        "weights list",
+    ),
 }
 
 
 def test_every_command_that_runs_a_network_takes_a_device():
     commands = dict(networks(main))
-    lacking = {name for name, command in commands.items() if "device" not in {each.name for each in command.params}}
+    lacking = {
+        name
+        for name, command in commands.items()
+        if "device" not in {each.name for each in command.params}
+    }
     assert {name for name in lacking if not name.startswith("annotate")} == WITHOUT
 
 
-@pytest.mark.parametrize("command", ["steps v.mp4", "train wys2 --features f --key-steps k -o o", "predict ht-step"])
+@pytest.mark.parametrize(
+    "command", ["steps v.mp4", "train wys2 --features f --key-steps k -o o", "predict ht-step"]
+)
 def test_a_gpu_that_is_not_there_is_one_line_with_its_cure(command):
     result = CliRunner().invoke(main, [*command.split(), "--device", "cuda"])
     assert result.exit_code == 1
@@ -155,11 +184,24 @@ def test_recognition_stays_on_the_cpu_where_its_library_knows_no_gpu(caplog):
     assert "recognition stays on the CPU: CTranslate2 cannot use cuda:0 here" in caplog.text
 
 
-VERBS = ("Stir", "Chop", "Fold", "Bake", "Rinse", "Slice", "Whisk", "Pour", "Knead", "Peel", "Grate")
+VERBS = (
+    "Stir",
+    "Chop",
+    "Fold",
+    "Bake",
+    "Rinse",
+    "Slice",
+    "Whisk",
+    "Pour",
+    "Knead",
+    "Peel",
+    "Grate",
+)
 
 
 class Recorded:
-    """Stands for faster-whisper's model and its batches: what it is told; a word a window or piece."""
+    """Stands for faster-whisper's model and its batches: what it is told; a word a window or
+    piece."""
 
     def __init__(self, monkeypatch, fails=False):
         self.model, self.batches, self.alone, self.fails = {}, [], 0, fails
@@ -168,7 +210,9 @@ class Recorded:
     def WhisperModel(self, path, **told):
         self.model = told
         return SimpleNamespace(
-            supported_languages=["en"], model=SimpleNamespace(is_multilingual=False), transcribe=self.one
+            supported_languages=["en"],
+            model=SimpleNamespace(is_multilingual=False),
+            transcribe=self.one,
         )
 
     def available_models(self):
@@ -202,7 +246,8 @@ class Recorded:
 def voiced(monkeypatch):
     """Make all sound speech, as the detector sees it."""
     monkeypatch.setattr(
-        "stepline.asr.audio_windows.voice_probability", lambda samples: np.ones(-(-len(samples) // 512), np.float32)
+        "stepline.asr.audio_windows.voice_probability",
+        lambda samples: np.ones(-(-len(samples) // 512), np.float32),
     )
 
 
@@ -212,9 +257,15 @@ NOISE = [AudioBlock(0.0, np.full(16_000 * 290, 0.1, np.float32))]  # ten windows
 def test_a_gpu_reads_windows_together_and_each_word_keeps_its_time(gpus, voiced, monkeypatch):
     recorded = Recorded(monkeypatch)
     found = transcribe(NOISE, AsrSettings(model=TINY, log_probability=-9.0))
-    assert recorded.model == {"device": "cuda", "device_index": 0, "compute_type": "float16", "cpu_threads": 1}
+    assert recorded.model == {
+        "device": "cuda",
+        "device_index": 0,
+        "compute_type": "float16",
+        "cpu_threads": 1,
+    }
     (windows, at_once, beam), *_ = recorded.batches
-    assert recorded.alone >= windows - 1  # what follows a window's one word is voiced: all but the last are read again
+    # what follows a window's one word is voiced: all but the last are read again
+    assert recorded.alone >= windows - 1
     assert (windows > 1, at_once, beam) == (True, 16, 5)
     starts = [sentence.span.start for sentence in found.transcript.sentences]
     assert starts == sorted(starts)
@@ -224,7 +275,10 @@ def test_a_gpu_reads_windows_together_and_each_word_keeps_its_time(gpus, voiced,
 
 def test_a_gpu_that_fails_while_it_listens_is_told(gpus, voiced, monkeypatch):
     Recorded(monkeypatch, fails=True)
-    with pytest.raises(ModelError, match=r"recognition failed on the GPU \(CUDA failed .* memory\); use --device cpu"):
+    with pytest.raises(
+        ModelError,
+        match=r"recognition failed on the GPU \(CUDA failed .* memory\); use --device cpu",
+    ):
         transcribe(NOISE, AsrSettings(model=TINY))
 
 
@@ -243,7 +297,8 @@ def test_windows_read_together_give_the_sentences_of_windows_read_one_by_one(mon
 
 
 def test_sounds_read_together_give_what_each_gives_alone(monkeypatch):
-    """The real model, on the CPU, in a GPU's batches: other windows beside one change the last bits of its numbers."""
+    """The real model, on the CPU, in a GPU's batches: other windows beside one change the last bits
+    of its numbers."""
     from faster_whisper import BatchedInferencePipeline
 
     monkeypatch.setattr(Whisper, "__init__", _reads_four(Whisper.__init__))
@@ -255,17 +310,24 @@ def test_sounds_read_together_give_what_each_gives_alone(monkeypatch):
 
     monkeypatch.setattr(BatchedInferencePipeline, "forward", counted)
     demo, models = list(read_sound(DEMO)), {}
-    sounds = [[each for each in demo if first <= each.start < last] for first, last in ((0, 20), (0, 0), (26, 44))]
+    sounds = [
+        [each for each in demo if first <= each.start < last]
+        for first, last in ((0, 20), (0, 0), (26, 44))
+    ]
     short = AsrSettings(model=TINY, window=8.0)
     alone = [transcribe(sound, short, models=models) for sound in sounds]
     separate, sizes[:] = list(sizes), []
     together = transcribe_many(sounds, short, models=models)
     for one, other in zip(alone, together, strict=True):
         assert (other.dropped, other.warnings) == (one.dropped, one.warnings)
-        for sentence, same in zip(one.transcript.sentences, other.transcript.sentences, strict=True):
+        for sentence, same in zip(
+            one.transcript.sentences, other.transcript.sentences, strict=True
+        ):
             for word, again in zip(sentence.words, same.words, strict=True):
                 assert again.text == word.text
-                assert (again.span.start, again.span.end) == pytest.approx((word.span.start, word.span.end), abs=0.05)
+                assert (again.span.start, again.span.end) == pytest.approx(
+                    (word.span.start, word.span.end), abs=0.05
+                )
                 assert again.confidence == pytest.approx(word.confidence, abs=0.02)
     assert (separate, sizes) == ([2, 2], [4])
     assert [len(found.transcript.sentences) > 1 for found in together] == [True, False, True]
@@ -291,7 +353,12 @@ def test_sounds_in_two_languages_share_no_batch(monkeypatch):
         asked.append((switch, [object()] * 3))
     read = read_together(asked)
     assert batches == [("en", 6), ("de", 3), (None, 3)]
-    assert [[each.language for each in found] for found in read] == [["en"] * 3, ["de"] * 3, ["en"] * 3, [None] * 3]
+    assert [[each.language for each in found] for found in read] == [
+        ["en"] * 3,
+        ["de"] * 3,
+        ["en"] * 3,
+        [None] * 3,
+    ]
 
 
 def _reads_four(init):
@@ -321,7 +388,9 @@ def test_as_many_workers_have_a_gpu_as_there_are_shares(gpus, wanted, share, dev
 
 
 def test_more_gpus_than_there_are_is_one_line(gpus):
-    with pytest.raises(SettingsError, match="engine.gpus=3: 2 GPUs are here; set engine.gpus=0, or --device cpu"):
+    with pytest.raises(
+        SettingsError, match="engine.gpus=3: 2 GPUs are here; set engine.gpus=0, or --device cpu"
+    ):
         worker_devices(3.0)
 
 
@@ -334,17 +403,18 @@ def test_workers_take_no_gpu_where_none_is_asked_for(gpus):
 
 def test_stages_without_a_network_run_on_the_cpu():
     given = Recipe()
-    assert {name for name, stage in STAGES.items() if stage.gpu(given) and stage.kind == "video"} == {
-        "transcribe",
-        "encode",
+    assert {
+        name for name, stage in STAGES.items() if stage.gpu(given) and stage.kind == "video"
+    } == {"transcribe", "encode"}
+    networks = {
+        "nasva": {"aligner": {"path": "a"}},
+        "judge": {"detector": "d"},
+        "vision": {"backbone": "none"},
     }
-    networks = {"nasva": {"aligner": {"path": "a"}}, "judge": {"detector": "d"}, "vision": {"backbone": "none"}}
     given = validate(Recipe, {"steps": networks})
-    assert {name for name, stage in STAGES.items() if stage.gpu(given) and stage.kind == "video"} == {
-        "transcribe",
-        "ground",
-        "judge",
-    }
+    assert {
+        name for name, stage in STAGES.items() if stage.gpu(given) and stage.kind == "video"
+    } == {"transcribe", "ground", "judge"}
 
 
 def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
@@ -364,7 +434,9 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
         (request,) = scheduler._requests_for(worker, ahead=False)
         return request.task.item.id, request.task.stage, request.gpu
 
-    on_cpu = SimpleNamespace(has_gpu=False, stages_run={"double"}, can_do=lambda request: not request.gpu)
+    on_cpu = SimpleNamespace(
+        has_gpu=False, stages_run={"double"}, can_do=lambda request: not request.gpu
+    )
     on_gpu = SimpleNamespace(has_gpu=True, stages_run={"read"}, can_do=lambda request: True)
     assert task_for(on_cpu) == ("a", "read", False)
     assert task_for(on_gpu) == ("b", "double", True)
@@ -382,23 +454,35 @@ def test_a_worker_gives_its_gpu_to_the_stages_that_use_one(gpus, tmp_path, gpu, 
     stage = Stage("see", 1, "video", tell_device)
     setup = WorkerSetup(fake_stages.recipe(), {"see": stage}, str(tmp_path), device="cuda:1")
     key = "ab" * 32
-    (reply,) = TaskRunner(setup).run([TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu)])
+    (reply,) = TaskRunner(setup).run(
+        [TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu)]
+    )
     assert reply.kind == "done"
     assert ResultStore(RemotePath(str(tmp_path))).read(stage, key) == device
 
 
 def test_only_stages_that_use_a_gpu_are_billed_for_it():
     def spent(seconds):
-        rows = {name: np.full(6, seconds) for name in ("cpu", "wall", "bytes", "tokens", "requests")}
+        rows = {
+            name: np.full(6, seconds) for name in ("cpu", "wall", "bytes", "tokens", "requests")
+        }
         return StageCosts(rows, dict.fromkeys(rows, 0.0), 6)
 
     costs = SampleCosts(
-        {"transcribe": spent(36.0), "write": spent(72.0)}, {"train": [(6, 0.0, 3600.0, 0.0)]}, lead=0.0, gap=0.0
+        {"transcribe": spent(36.0), "write": spent(72.0)},
+        {"train": [(6, 0.0, 3600.0, 0.0)]},
+        lead=0.0,
+        gap=0.0,
     )
-    prices = ForecastSettings(sample=6, core_hour=0.0, gpu_hour=2.0, million_tokens=0.0, gigabyte_month=0.0)
+    prices = ForecastSettings(
+        sample=6, core_hour=0.0, gpu_hour=2.0, million_tokens=0.0, gigabyte_month=0.0
+    )
     sizes = np.ones(6)
-    told = forecast(costs, sizes, np.ones(600), prices, workers=4, gpus={"transcribe": 0.5, "train": 1.0})
-    # 600 videos of 36 s on half a GPU are 3 hours, whoever else works; training 100 times as many videos takes 100
+    told = forecast(
+        costs, sizes, np.ones(600), prices, workers=4, gpus={"transcribe": 0.5, "train": 1.0}
+    )
+    # 600 videos of 36 s on half a GPU are 3 hours, whoever else works; training 100 times as many
+    # videos takes 100
     assert told.gpu_hours.value == pytest.approx(3.0 + 100.0)
     assert told.money.value == pytest.approx(2.0 * 103.0)
     assert forecast(costs, sizes, np.ones(600), prices, workers=4).gpu_hours.value == 0.0

@@ -20,7 +20,9 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglo
 def command_lines(page):
     """Return the `$ stepline ...` lines of a page, without comments and prompts."""
     lines = re.findall(
-        r"^\s*\$ (?:\S*/)?(?:stepline |python -m (?=research ))([^\n]*)$", page.read_text(), re.MULTILINE
+        r"^\s*\$ (?:\S*/)?(?:stepline |python -m (?=research ))([^\n]*)$",
+        page.read_text(),
+        re.MULTILINE,
     )
     return [shlex.split(line, comments=True) for line in lines]
 
@@ -38,7 +40,11 @@ def check(words, place):
     assert name in known, f"{place}: no such command: stepline {name}"
     command = known[name]
     while isinstance(command, click.Group) and arguments and arguments[0] in command.commands:
-        name, command, arguments = f"{name} {arguments[0]}", command.commands[arguments[0]], arguments[1:]
+        name, command, arguments = (
+            f"{name} {arguments[0]}",
+            command.commands[arguments[0]],
+            arguments[1:],
+        )
     try:
         command.make_context(name, list(arguments))
     except click.UsageError as error:
@@ -47,34 +53,53 @@ def check(words, place):
 
 def paper_items():
     """Return the rows of the three tables of `docs/reproduce.md`: (paper, its six cells)."""
-    tables = (ROOT / "docs" / "reproduce.md").read_text().split("## Paper items")[1].split("\n## ")[0]
+    tables = (
+        (ROOT / "docs" / "reproduce.md").read_text().split("## Paper items")[1].split("\n## ")[0]
+    )
     papers = re.split(r"^### ", tables, flags=re.MULTILINE)[1:]
     rows = [
-        (text[0], line.strip("| ").split(" | ")) for text in papers for line in text.splitlines() if line[:2] == "| "
+        (text[0], line.strip("| ").split(" | "))
+        for text in papers
+        for line in text.splitlines()
+        if line[:2] == "| "
     ]
     return [(paper, cells) for paper, cells in rows if cells[0] != "item"]
 
 
 ITEMS = {
-    "A": [f"Table {number}" for number in range(1, 10)] + [f"Figure {number}" for number in range(1, 9)],
+    "A": [f"Table {number}" for number in range(1, 10)]
+    + [f"Figure {number}" for number in range(1, 9)],
     "B": [f"Table {name}" for name in ("1", "2a", "2b", "3", "4", "5")]
     + [f"Figure {name}" for name in ("1", "2", "3", "4", "5", "6", "7a", "7b", "8")]
     + ["Figures 9 to 12", "Figures 13 to 17"],
-    "C": [f"Table {number}" for number in (1, 2, 3)] + [f"Figure {number}" for number in range(1, 6)]
+    "C": [f"Table {number}" for number in (1, 2, 3)]
+    + [f"Figure {number}" for number in range(1, 6)]
     + ["Section 4.1", "Supplement, table 1", "Supplement, figure 1"],
-}  # fmt: skip
-VERIFIED = {"scorer", "layout", "annotations", "world", "drawn", "shape", "the paper's own transcript"}
+}
+VERIFIED = {
+    "scorer",
+    "layout",
+    "annotations",
+    "world",
+    "drawn",
+    "shape",
+    "the paper's own transcript",
+}
 
 
 def test_every_table_and_figure_of_the_papers_has_its_row():
     rows = paper_items()
     for paper, names in ITEMS.items():
-        assert {cells[0].partition(":")[0] for letter, cells in rows if letter == paper} == set(names)
+        assert {cells[0].partition(":")[0] for letter, cells in rows if letter == paper} == set(
+            names
+        )
 
 
 @pytest.mark.parametrize("paper", ITEMS)
 def test_a_row_of_a_paper_names_commands_that_parse_and_tests_that_exist(paper):
-    for _, (item, command, tests, verified, _, _) in (row for row in paper_items() if row[0] == paper):
+    for _, (item, command, tests, verified, _, _) in (
+        row for row in paper_items() if row[0] == paper
+    ):
         lines = re.findall(r"`(?:stepline |python -m (?=research ))([^`]+)`", command)
         for line in lines:
             check(shlex.split(line), item)
@@ -82,9 +107,13 @@ def test_a_row_of_a_paper_names_commands_that_parse_and_tests_that_exist(paper):
             assert (ROOT / script).is_file(), f"{item}: {script}"
         named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", tests)
         for file, name in named:
-            assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{item}: {file}::{name}"
+            assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.MULTILINE), (
+                f"{item}: {file}::{name}"
+            )
         assert lines or command.startswith("none: "), item
-        assert bool(lines) == bool(named), f"{item}: a command has its test, and no row has one without the other"
+        assert bool(lines) == bool(named), (
+            f"{item}: a command has its test, and no row has one without the other"
+        )
         kinds = {part.strip() for part in re.sub(r"\([^)]*\)", "", verified).split(",")}
         assert kinds <= (VERIFIED if lines else {"–"}), f"{item}: {verified}"
 
@@ -103,15 +132,27 @@ def test_a_row_says_no_more_than_its_tests_hold():
 def run(*command, **environment):
     """Run a program of this environment on the checkout; fail with what it said."""
     known = os.environ | {"PYTHONPATH": str(ROOT), **environment}
-    done = subprocess.run([*map(str, command)], cwd=ROOT, env=known, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*map(str, command)], cwd=ROOT, env=known, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site of docs/, built strictly: a page outside of its menu and a link into nothing end the build."""
+    """The site of docs/, built strictly: a page outside of its menu and a link into nothing end the
+    build."""
     folder = tmp_path_factory.mktemp("site")
-    run(sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder, NO_MKDOCS_2_WARNING="1")
+    run(
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--site-dir",
+        folder,
+        NO_MKDOCS_2_WARNING="1",
+    )
     return folder
 
 
@@ -135,7 +176,9 @@ def test_the_site_shows_its_lists_as_lists(site):
 
 def test_the_notebook_prints_what_it_shows(tmp_path):
     """Run in a fresh kernel."""
-    places = {name: str(tmp_path) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
+    places = {
+        name: str(tmp_path) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")
+    }
     run(sys.executable, ROOT / "docs" / "generate.py", "--notebook", "--check", **places)
 
 
@@ -157,22 +200,29 @@ def test_make_knows_what_the_readme_names():
 
 def test_no_page_names_a_place_of_one_machine():
     for page in PAGES:
-        assert not re.search(r"(?:^|[\s(`])/(?:home|root|work|tmp|Users)/", page.read_text()), page.name
+        assert not re.search(r"(?:^|[\s(`])/(?:home|root|work|tmp|Users)/", page.read_text()), (
+            page.name
+        )
 
 
 def test_what_the_walk_from_the_command_to_the_page_names_is_there():
     """Under ten files, each `file:name` of the numbered list is in the package."""
-    walk = (ROOT / "docs" / "design.md").read_text().split("## From the command to the page")[1].split("\n## ")[0]
+    walk = (
+        (ROOT / "docs" / "design.md")
+        .read_text()
+        .split("## From the command to the page")[1]
+        .split("\n## ")[0]
+    )
     for file, name in re.findall(r"`([\w/]+\.py):(\w+)`", walk):
-        assert re.search(rf"^(?:def|class) {name}\b", (ROOT / "stepline" / file).read_text(), re.MULTILINE), (
-            file,
-            name,
-        )
+        assert re.search(
+            rf"^(?:def|class) {name}\b", (ROOT / "stepline" / file).read_text(), re.MULTILINE
+        ), (file, name)
     assert 5 < len(re.findall(r"^\d\. `[\w/]+\.py:\w+`", walk, re.MULTILINE)) < 10
 
 
 def test_a_benchmark_runs_as_the_pages_type_it():
-    """From the root of a checkout whose environment `make setup-dev` made: what it imports is found."""
+    """From the root of a checkout whose environment `make setup-dev` made: what it imports is
+    found."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     run = [sys.executable, "benchmarks/search.py", "--help"]
     done = subprocess.run(run, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120)

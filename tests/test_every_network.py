@@ -1,4 +1,5 @@
-"""Every network runs on the device that it is given, its inputs with it, and gives what it gives on the CPU."""
+"""Every network runs on the device that it is given, its inputs with it, and gives what it gives on
+the CPU."""
 
 import sys
 from pathlib import Path
@@ -47,7 +48,10 @@ def s3d(folder):
     torch.manual_seed(0)
     video, words = S3D().eval(), TextTower(4).eval()
     backbone = S3DBackbone(
-        FoldedS3D(video.to(place())), words.to(place()), WordDictionary(["cut", "the", "fold"]), "tan"
+        FoldedS3D(video.to(place())),
+        words.to(place()),
+        WordDictionary(["cut", "the", "fold"]),
+        "tan",
     )
     still = RNG.__class__(np.random.PCG64(1)).integers(0, 256, (1, 2, 64, 64, 3), dtype=np.uint8)
     return np.concatenate([backbone.encode_clips(still), backbone.encode_texts(TEXTS)])
@@ -76,10 +80,17 @@ def nasva(folder, **loss):
     samples = [sample(seed, seconds=20 + seed) for seed in range(4)]
     settings = AlignerLossSettings(**loss)
     network = train_aligner(
-        samples[:3], folder, model=tiny(alignability=True), loss=settings, settings=SHORT, device=start_processes(),
+        samples[:3],
+        folder,
+        model=tiny(alignability=True),
+        loss=settings,
+        settings=SHORT,
+        device=start_processes(),
         scorer=aligner_scorer(samples[3:], "recall", settings, lambda _: None),
-    )  # fmt: skip
-    features = FeatureSequence(RNG.__class__(np.random.PCG64(2)).normal(size=(30, WIDTH)).astype(np.float32), 1.0, "x")
+    )
+    features = FeatureSequence(
+        RNG.__class__(np.random.PCG64(2)).normal(size=(30, WIDTH)).astype(np.float32), 1.0, "x"
+    )
     fit = score_texts(network, features, samples[0].text)
     labels = alignment_matrices(network, samples), alignable_logits(network, samples)
     return np.concatenate([fit.scores.ravel(), fit.alignable, labels[0][1].ravel(), labels[1][0]])
@@ -93,14 +104,29 @@ def procx(folder, form, kind, beam):
     from stepline.procx.train import soda_scorer, train_procx
     from stepline.training.distributed import start_processes
 
-    samples = [sample("a"), sample("b", rows=20), sample("c", rows=9, steps=2, said=kind == "transformer")]
+    samples = [
+        sample("a"),
+        sample("b", rows=20),
+        sample("c", rows=9, steps=2, said=kind == "transformer"),
+    ]
     network = train_procx(
-        samples, folder, vocabulary=VOCABULARY, model=tiny(form, kind), settings=SHORT, device=start_processes(),
+        samples,
+        folder,
+        vocabulary=VOCABULARY,
+        model=tiny(form, kind),
+        settings=SHORT,
+        device=start_processes(),
         scorer=soda_scorer(samples[:1], lambda _: None),
-    )  # fmt: skip
-    settings = DescribeSettings(count=3, caption_weight=0.5, search=SearchSettings(beam=beam, longest=6))
+    )
+    settings = DescribeSettings(
+        count=3, caption_weight=0.5, search=SearchSettings(beam=beam, longest=6)
+    )
     videos = [VideoToDescribe(each.values, each.duration, each.duration) for each in samples]
-    steps = [step for found in describe_many(network, VOCABULARY, videos, settings) for step in found.steps]
+    steps = [
+        step
+        for found in describe_many(network, VOCABULARY, videos, settings)
+        for step in found.steps
+    ]
     return np.array([(step.spans[0].start, step.spans[0].end, step.score) for step in steps])
 
 
@@ -112,8 +138,12 @@ def wys2(folder, score="cosine", **contrast):
     from stepline.wys2.train import train_detector
 
     text = "frozen" if score == "dot" else "head"
-    settings = DetectorSettings(video_width=6, text_width=6, width=8, hidden=8, score=score, text=text, dropout=0.0)
-    network = train_detector(pairs(7), folder, detector=settings, contrast=ContrastSettings(**contrast), settings=SHORT)
+    settings = DetectorSettings(
+        video_width=6, text_width=6, width=8, hidden=8, score=score, text=text, dropout=0.0
+    )
+    network = train_detector(
+        pairs(7), folder, detector=settings, contrast=ContrastSettings(**contrast), settings=SHORT
+    )
     return score_pairs(network, pairs(5, seed=1))
 
 
@@ -123,7 +153,10 @@ def summarizer(folder):
 
     matters = np.array([0, 1, 0, 1, 0], np.float32)
     rows = np.random.default_rng(3).normal(size=(3, 5, 6)).astype(np.float32)
-    samples = [SegmentedVideo(str(k), row, np.zeros((5, 0), np.float32), matters) for k, row in enumerate(rows)]
+    samples = [
+        SegmentedVideo(str(k), row, np.zeros((5, 0), np.float32), matters)
+        for k, row in enumerate(rows)
+    ]
     settings = SummarizerSettings(video_width=6, width=16, heads=2, layers=1, dropout=0.0)
     network = train_summarizer(samples, folder, summarizer=settings, settings=SHORT)
     return predict_importance(network, samples[0])
@@ -176,7 +209,10 @@ def test_a_network_from_a_file_lies_on_the_device(tmp_path):
     write_aligner(Aligner(tiny()), own)
     torch.save(released_layout(Aligner(tiny(width=64, heads=8))), released)
     with pretend_gpu():
-        assert [device_of(load_aligner(path).aligner).type for path in (own, released)] == [GPU, GPU]
+        assert [device_of(load_aligner(path).aligner).type for path in (own, released)] == [
+            GPU,
+            GPU,
+        ]
 
 
 def test_a_device_that_is_made_believe_tells_what_is_mixed():

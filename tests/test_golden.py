@@ -1,8 +1,10 @@
-"""What users see, held through every change of the code inside: files, commands, settings, predictions, scores.
+"""What users see, held through every change of the code inside: files, commands, settings,
+predictions, scores.
 
-Each case runs commands in a folder with the inputs of tests/golden/inputs, and what they write is compared with
-tests/golden/expected: text, names and structure exactly, numbers to 1e-4, for another processor adds up otherwise. With
-STEPLINE_GOLDEN_EXACT=1, for the machine that wrote them, every sha256 of the manifest must be the same.
+Each case runs commands in a folder with the inputs of tests/golden/inputs, and what they write is
+compared with tests/golden/expected: text, names and structure exactly, numbers to 1e-4, for another
+processor adds up otherwise. With STEPLINE_GOLDEN_EXACT=1, for the machine that wrote them, every
+sha256 of the manifest must be the same.
 
     python -m pytest tests/test_golden.py
     python tests/test_golden.py --write [CASE ...]    # expect from now on what is written today
@@ -28,14 +30,17 @@ ROOT = Path(__file__).resolve().parents[1]
 DEMO = ROOT / "stepline" / "demo" / "demo.mp4"
 GENERATE = ROOT / "docs" / "generate.py"  # has `settings()`, the page of all settings
 PACKAGE = "stepline"
-LEAVING = ("experiment",)  # commands that are about to go; kept apart, and no fault where they are gone
+# commands that are about to go; kept apart, and no fault where they are gone
+LEAVING = ("experiment",)
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 EXPECTED, MANIFEST = GOLDEN / "expected", GOLDEN / "expected" / "manifest.json"
 NEAR = 1e-4  # by which a number may differ, or by that share of its size where it is more than 1
 NEARER = 1e-6  # the same with STEPLINE_GOLDEN_EXACT
-EXACT = "exact "  # begins the name of what only its bytes tell, so only STEPLINE_GOLDEN_EXACT looks at it
-LONG_AGO = 1_704_067_200  # s since 1970; the time of change of all inputs, which decides the keys of `curate`
+# begins the name of what only its bytes tell, so only STEPLINE_GOLDEN_EXACT looks at it
+EXACT = "exact "
+# s since 1970; the time of change of all inputs, which decides the keys of `curate`
+LONG_AGO = 1_704_067_200
 RUNS = 4  # of each case when it is written: what differs among them is not held to the byte
 NUMBER = re.compile(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?(?:e-?\d+)?")
 IMAGE = re.compile(r"data:image/jpeg;base64,([A-Za-z0-9+/=]+)")
@@ -79,13 +84,15 @@ def fresh(folder):
 
 
 def plain(text, folder):
-    """Return text without what differs from place to place: folders, this package's version, pictures' bytes."""
+    """Return text without what differs from place to place: folders, this package's version,
+    pictures' bytes."""
     from stepline import __version__
 
     text = text.replace(str(folder.resolve()), "FOLDER").replace(str(folder), "FOLDER")
     text = text.replace(str(ROOT), "ROOT")
     text = re.sub(rf"(?<![\d.]){re.escape(__version__)}(?![\d.])", "VERSION", text)
-    text = re.sub(r'(name="stepline-record" content=")[0-9a-f]{64}', r"\1SHA256", text)  # of a record with its path
+    # of a record with its path
+    text = re.sub(r'(name="stepline-record" content=")[0-9a-f]{64}', r"\1SHA256", text)
     return IMAGE.sub("data:image/jpeg;base64,PICTURE", text)
 
 
@@ -97,16 +104,24 @@ def keep(made, name, text, folder):
 
 def files_below(folder):
     """Return the names of all files below a folder."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
 
 
 def tensors(path):
-    """Return the header of a safetensors file: what it says of itself, and each tensor's type and shape."""
+    """Return the header of a safetensors file: what it says of itself, and each tensor's type and
+    shape."""
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
-    about = {name: _maybe_json(value) for name, value in sorted(header.pop("__metadata__", {}).items())}
-    return {"about": about, "tensors": {name: [each["dtype"], each["shape"]] for name, each in sorted(header.items())}}
+    about = {
+        name: _maybe_json(value) for name, value in sorted(header.pop("__metadata__", {}).items())
+    }
+    return {
+        "about": about,
+        "tensors": {name: [each["dtype"], each["shape"]] for name, each in sorted(header.items())},
+    }
 
 
 def table(path):
@@ -134,12 +149,15 @@ def demo(folder):
     """The demo's record, page and other outputs."""
     shutil.copy(DEMO, folder / "demo.mp4")
     made = {}
-    steady = ("--set", "asr.compute=float32")  # int8 rounds by the processor, and by it hears "flour" or "flower"
+    # int8 rounds by the processor, and by it hears "flour" or "flower"
+    steady = ("--set", "asr.compute=float32")
     keep(made, "table.txt", run(folder, "steps", "demo.mp4", "--out", "out", *steady), folder)
     for path in sorted((folder / "out").iterdir()):
         keep(made, path.name, path.read_text(encoding="utf-8"), folder)
     pictures = IMAGE.findall((folder / "out" / "demo.html").read_text(encoding="utf-8"))
-    made[f"{EXACT}pictures"] = [hashlib.sha256(base64.b64decode(picture)).hexdigest() for picture in pictures]
+    made[f"{EXACT}pictures"] = [
+        hashlib.sha256(base64.b64decode(picture)).hexdigest() for picture in pictures
+    ]
     made["files.json"] = sorted(path.name for path in (folder / "out").iterdir())
     return made
 
@@ -175,17 +193,22 @@ def _option(option):
         "names": [*option.opts, *option.secondary_opts],
         "type": kind.name,
         "choices": list(map(str, kind.choices)) if isinstance(kind, click.Choice) else None,
-        "range": [kind.min, kind.max] if isinstance(kind, click.IntRange | click.FloatRange) else None,
+        "range": [kind.min, kind.max]
+        if isinstance(kind, click.IntRange | click.FloatRange)
+        else None,
         "required": option.required,
         "multiple": getattr(option, "multiple", False) or option.nargs != 1,
         "flag": getattr(option, "is_flag", False),
-        "default": None if default is None or callable(default) or "UNSET" in repr(default).upper() else str(default),
+        "default": None
+        if default is None or callable(default) or "UNSET" in repr(default).upper()
+        else str(default),
     }
     return {name: value for name, value in found.items() if value not in (None, False)}
 
 
 def settings(folder):
-    """Every key of the settings with its default, by the command that takes them; what they mean may be reworded."""
+    """Every key of the settings with its default, by the command that takes them; what they mean
+    may be reworded."""
     page, found, title = runpy.run_path(str(GENERATE))["settings"](), {}, ""
     for line in page.splitlines():
         if line.startswith("#"):
@@ -196,10 +219,22 @@ def settings(folder):
 
 
 def curate(folder, engine):
-    """A dataset of twelve videos: names of all files, which are keys of what decides them, and what it holds."""
+    """A dataset of twelve videos: names of all files, which are keys of what decides them, and what
+    it holds."""
     out, made = folder / engine, {}
-    run_apart(folder, "curate", "videos.csv", "--recipe", "recipe.toml", "--out", engine, "--engine", engine,
-              "--workers", "2")  # fmt: skip
+    run_apart(
+        folder,
+        "curate",
+        "videos.csv",
+        "--recipe",
+        "recipe.toml",
+        "--out",
+        engine,
+        "--engine",
+        engine,
+        "--workers",
+        "2",
+    )
     made["files.json"] = _names(out)
     for name in ("README.md", "dataset.json", "croissant.json"):
         text = (out / "dataset" / name).read_text(encoding="utf-8")
@@ -215,22 +250,32 @@ def curate(folder, engine):
         made[f"{EXACT}{path.name}"] = hashlib.sha256(path.read_bytes()).hexdigest()
     (refined,) = (out / "stages" / "refine").glob("*/run/aligner.safetensors")
     made["network.json"] = tensors(refined)
-    keep(made, "left_out.txt", next((out / "stages" / "clean").glob("*/left_out.jsonl")).read_text(), folder)
+    keep(
+        made,
+        "left_out.txt",
+        next((out / "stages" / "clean").glob("*/left_out.jsonl")).read_text(),
+        folder,
+    )
     for name in ("run.json", "items.jsonl", "refused.jsonl"):
         text = (out / name).read_text(encoding="utf-8")
         text = text.replace(f'"name": "{engine}"', '"name": "ENGINE"')
         keep(made, name if name == "run.json" else f"{name}.txt", text, folder)
     status = json.loads(run_apart(folder, "curate", "status", engine, "--json"))
-    made["status.json"] = [{key: stage[key] for key in ("name", "done", "failed", "waiting")}
-                           for stage in status["stages"]]  # fmt: skip
+    made["status.json"] = [
+        {key: stage[key] for key in ("name", "done", "failed", "waiting")}
+        for stage in status["stages"]
+    ]
     return made
 
 
 def _names(out):
-    """Return the names of a run's files, without what says where it ran: of `export` the key, which holds addresses."""
+    """Return the names of a run's files, without what says where it ran: of `export` the key, which
+    holds addresses."""
     names = (re.sub(r"^(stages/export/)[0-9a-f]{64}", r"\1KEY", name) for name in files_below(out))
     names = (re.sub(r"^timings/.*", "timings/JOURNAL", _shards(name)) for name in names)
-    return sorted({re.sub(r"^manifests/log-.*", "manifests/log-JOURNAL.json", name) for name in names})
+    return sorted(
+        {re.sub(r"^manifests/log-.*", "manifests/log-JOURNAL.json", name) for name in names}
+    )
 
 
 def _shards(text):
@@ -251,42 +296,103 @@ def predict(folder):
     given = ("--features", "features")
     placing = ("--aligner", "networks/aligner.safetensors", *given)
     asked = (
-        ("htm-align", "htm_align.json", "htm_align.json"), ("ht-step", "htstep", "htstep.json"),
-        ("ht-step", "htstep", "htstep.csv"), ("crosstask", "crosstask", "crosstask.json"),
+        ("htm-align", "htm_align.json", "htm_align.json"),
+        ("ht-step", "htstep", "htstep.json"),
+        ("ht-step", "htstep", "htstep.csv"),
+        ("crosstask", "crosstask", "crosstask.json"),
         ("crosstask", "crosstask", "crosstask-given.json"),
-    )  # fmt: skip
+    )
     for benchmark, reference, name in asked:
         order = ("--order", "given") if "given" in name else ()
-        run(folder, "predict", benchmark, *placing, "--reference", f"references/{reference}", "--out", name, *order)
+        run(
+            folder,
+            "predict",
+            benchmark,
+            *placing,
+            "--reference",
+            f"references/{reference}",
+            "--out",
+            name,
+            *order,
+        )
         keep(made, name.replace(".csv", ".csv.txt"), (folder / name).read_text(), folder)
-    run(folder, "predict", "youcook2", "--model", "networks/procx.safetensors", *given, "--reference",
-        "references/youcook2.json", "--out", "youcook2.json")  # fmt: skip
+    run(
+        folder,
+        "predict",
+        "youcook2",
+        "--model",
+        "networks/procx.safetensors",
+        *given,
+        "--reference",
+        "references/youcook2.json",
+        "--out",
+        "youcook2.json",
+    )
     keep(made, "youcook2.json", (folder / "youcook2.json").read_text(), folder)
     lines = json.loads((folder / "references" / "youcook2.json").read_text())["a2"]["sentences"]
     (folder / "lines.txt").write_text("\n".join(lines) + "\n")
     for mode in ("step", "narration"):
-        told = run(folder, "ground", "features/a2.npy", "--texts", "lines.txt", *placing[:2], "--mode", mode, "--json")
+        told = run(
+            folder,
+            "ground",
+            "features/a2.npy",
+            "--texts",
+            "lines.txt",
+            *placing[:2],
+            "--mode",
+            mode,
+            "--json",
+        )
         keep(made, f"ground-{mode}.json", told, folder)
     describing = ("--model", "networks/procx.safetensors", "--json", "--out", "described")
     keep(made, "describe.json", run(folder, "describe", "features/a1.npy", *describing), folder)
-    keep(made, "describe-apart.json", run(folder, "describe", "features/a3.npy", *describing, "--count", "3", "--set",
-         "procx.choose=apart", "--set", "procx.search.beam=3"), folder)  # fmt: skip
+    keep(
+        made,
+        "describe-apart.json",
+        run(
+            folder,
+            "describe",
+            "features/a3.npy",
+            *describing,
+            "--count",
+            "3",
+            "--set",
+            "procx.choose=apart",
+            "--set",
+            "procx.search.beam=3",
+        ),
+        folder,
+    )
     video = ("media/small.mp4", "--captions", "captions/small.srt", "--json", "--out")
-    keep(made, "judge.json", run(folder, "judge", *video, "judged", "--detector", "networks/detector.safetensors"),
-         folder)  # fmt: skip
+    keep(
+        made,
+        "judge.json",
+        run(folder, "judge", *video, "judged", "--detector", "networks/detector.safetensors"),
+        folder,
+    )
     keep(made, "judge-untrained.json", run(folder, "judge", *video, "plain"), folder)
     summarizing = ("--summarizer", "networks/summarizer.safetensors", "--length", "50%")
     keep(made, "summary.json", run(folder, "summarize", *video, "plain", *summarizing), folder)
-    keep(made, "storyboard.html", (folder / "plain" / "small.summary.html").read_text(encoding="utf-8"), folder)
-    keep(made, "steps.json", run(folder, "steps", *video, "aligned", "--aligner", "networks/aligner.safetensors"),
-         folder)  # fmt: skip
+    keep(
+        made,
+        "storyboard.html",
+        (folder / "plain" / "small.summary.html").read_text(encoding="utf-8"),
+        folder,
+    )
+    keep(
+        made,
+        "steps.json",
+        run(folder, "steps", *video, "aligned", "--aligner", "networks/aligner.safetensors"),
+        folder,
+    )
     for name in ("aligner", "procx", "detector", "summarizer"):
         made[f"network-{name}.json"] = tensors(folder / "networks" / f"{name}.safetensors")
     return made
 
 
 def evaluate(folder):
-    """Scores of fixed predictions, under every convention of a benchmark that needs no other program."""
+    """Scores of fixed predictions, under every convention of a benchmark that needs no other
+    program."""
     made = {}
     conventions = {
         "htm-align": ("htm_align.json", "tan", "tan-windows", "nasva"),
@@ -298,13 +404,27 @@ def evaluate(folder):
         "ivsum": ("ivsum.json", "frames", "official"),
     }
     for benchmark, (reference, *names) in conventions.items():
-        files = ("--predictions", f"predictions/{reference.removesuffix('.json')}.json", "--reference",
-                 f"references/{reference}")  # fmt: skip
+        files = (
+            "--predictions",
+            f"predictions/{reference.removesuffix('.json')}.json",
+            "--reference",
+            f"references/{reference}",
+        )
         for name in names:
-            told = run(folder, "evaluate", benchmark, *files, "--convention", name, "--draws", 50, "--json")
+            told = run(
+                folder, "evaluate", benchmark, *files, "--convention", name, "--draws", 50, "--json"
+            )
             keep(made, f"{benchmark}-{name}.json", told, folder)
-    against = ("--predictions", "predictions/vnd.json", "--against", "references/vnd.json", "--reference",
-               "references/vnd.json", "--per-video", "rows.parquet")  # fmt: skip
+    against = (
+        "--predictions",
+        "predictions/vnd.json",
+        "--against",
+        "references/vnd.json",
+        "--reference",
+        "references/vnd.json",
+        "--per-video",
+        "rows.parquet",
+    )
     keep(made, "table.txt", run(folder, "evaluate", "vnd", *against, "--draws", 50), folder)
     made["rows.json"] = table(folder / "rows.parquet")
     for benchmark in conventions:
@@ -313,22 +433,71 @@ def evaluate(folder):
 
 
 def train(folder):
-    """A short run of NaSVA, ProcX and the summarizer: its files, its run.json, and the keys of its network."""
-    made, sizes = {}, ("width=16", "heads=2", "encoder_layers=1", "decoder_layers=1", "feed_forward=24", "projection=8")
+    """A short run of NaSVA, ProcX and the summarizer: its files, its run.json, and the keys of its
+    network."""
+    made, sizes = (
+        {},
+        (
+            "width=16",
+            "heads=2",
+            "encoder_layers=1",
+            "decoder_layers=1",
+            "feed_forward=24",
+            "projection=8",
+        ),
+    )
     run(folder, "features", "import", "features", "--out", "store", "--backbone", "conse")
     keep(made, "features.json", run(folder, "features", "check", "store", "--json"), folder)
     steps = ("--features", "store", "--steps", "youcook2:references/youcook2.json")
-    marked = ("--features", "store", "--key-steps", "youcook2:references/youcook2.json", "--narrations", "narrations")
+    marked = (
+        "--features",
+        "store",
+        "--key-steps",
+        "youcook2:references/youcook2.json",
+        "--narrations",
+        "narrations",
+    )
     runs = {
         "nasva": (*steps, "--step-vectors", "minilm", *_sets(sizes, "model.")),
-        "procx": (*steps, *_sets(("rows=16", "attention.width=16", "attention.heads=2", "attention.levels=2",
-                  "encoder_layers=1", "decoder_layers=1", "feed_forward=24", "queries=4", "captioner.width=16",
-                  "captioner.heads=2", "captioner.text_layers=1", "captioner.joint_layers=1",
-                  "captioner.feed_forward=24", "captioner.projection=8"), "model."), "--set", "vocabulary.size=300"),
+        "procx": (
+            *steps,
+            *_sets(
+                (
+                    "rows=16",
+                    "attention.width=16",
+                    "attention.heads=2",
+                    "attention.levels=2",
+                    "encoder_layers=1",
+                    "decoder_layers=1",
+                    "feed_forward=24",
+                    "queries=4",
+                    "captioner.width=16",
+                    "captioner.heads=2",
+                    "captioner.text_layers=1",
+                    "captioner.joint_layers=1",
+                    "captioner.feed_forward=24",
+                    "captioner.projection=8",
+                ),
+                "model.",
+            ),
+            "--set",
+            "vocabulary.size=300",
+        ),
         "summarizer": (*marked[:4], "--set", "summarizer.width=16", "--set", "summarizer.heads=2"),
-    }  # fmt: skip
+    }
     for name, given in runs.items():
-        run(folder, "train", name, *given, "--out", name, "--set", "train.epochs=1", "--set", "train.device=cpu")
+        run(
+            folder,
+            "train",
+            name,
+            *given,
+            "--out",
+            name,
+            "--set",
+            "train.epochs=1",
+            "--set",
+            "train.device=cpu",
+        )
         out = folder / name
         told = json.loads(plain((out / "run.json").read_text(), folder))
         told.pop("versions", None)
@@ -345,13 +514,24 @@ def sieve_swap(folder):
     """A text base of a few steps, what it answers, and narration swapped for its steps."""
     made = {}
     videos = json.loads((folder / "references" / "youcook2.json").read_text())
-    recipes = [{"id": id, "title": f"Salad {id}", "steps": video["sentences"]} for id, video in videos.items()]
+    recipes = [
+        {"id": id, "title": f"Salad {id}", "steps": video["sentences"]}
+        for id, video in videos.items()
+    ]
     (folder / "recipes.json").write_text(json.dumps(recipes))
     run(folder, "text-base", "build", "recipes.json", "--out", "base", "--licence", "MIT")
     base = json.loads(run(folder, "text-base", "show", "base", "--json"))
-    made["base.json"] = {**base, "parts": [{**part, "files": sorted(part["files"])} for part in base["parts"]]}
+    made["base.json"] = {
+        **base,
+        "parts": [{**part, "files": sorted(part["files"])} for part in base["parts"]],
+    }
     made[f"{EXACT}base"] = base
-    keep(made, "ask.txt", run(folder, "text-base", "ask", "base", "slice the lemons", "boil the potatoes"), folder)
+    keep(
+        made,
+        "ask.txt",
+        run(folder, "text-base", "ask", "base", "slice the lemons", "boil the potatoes"),
+        folder,
+    )
     swapping = (
         "--text-base",
         "base",
@@ -366,10 +546,17 @@ def sieve_swap(folder):
         "--set",
         "match.swap_similarity=0.5",
     )
-    keep(made, "counts.json", run(folder, "sieve-swap", "narrations", "--out", "swapped", *swapping, "--json"), folder)
+    keep(
+        made,
+        "counts.json",
+        run(folder, "sieve-swap", "narrations", "--out", "swapped", *swapping, "--json"),
+        folder,
+    )
     for part in ("base", "swapped"):
         names = files_below(folder / part)
-        made[f"{part}-files.json"] = [re.sub(r"-[0-9a-f]{16}\.", "-SHA256.", name) for name in names]
+        made[f"{part}-files.json"] = [
+            re.sub(r"-[0-9a-f]{16}\.", "-SHA256.", name) for name in names
+        ]
     for path in sorted((folder / "swapped").rglob("*.parquet")):
         made[f"{path.parent.name}.json"] = table(path)
     for name in ("train", "validation"):
@@ -432,7 +619,8 @@ def digest(name, content):
 
 
 def differences(expected, found, within, place=""):
-    """Yield where two trees or texts differ; numbers may by `within`, and by that share of their size."""
+    """Yield where two trees or texts differ; numbers may by `within`, and by that share of their
+    size."""
     if isinstance(expected, dict) and isinstance(found, dict):
         if list(expected) != list(found):
             yield f"{place}: keys {list(expected)}, now {list(found)}"
@@ -444,7 +632,9 @@ def differences(expected, found, within, place=""):
         for number, pair in enumerate(zip(expected, found, strict=False)):
             yield from differences(*pair, within, f"{place}/{number}")
     elif _is_number(expected) and _is_number(found):
-        if type(expected) is not type(found) or not math.isclose(expected, found, rel_tol=within, abs_tol=within):
+        if type(expected) is not type(found) or not math.isclose(
+            expected, found, rel_tol=within, abs_tol=within
+        ):
             yield f"{place}: {expected!r}, now {found!r}"
     elif isinstance(expected, str) and isinstance(found, str):
         yield from _text_differences(expected, found, within, place)
@@ -468,7 +658,8 @@ def _text_differences(expected, found, within, place):
 def _same_line(line, other, within):
     values, others = (list(map(float, NUMBER.findall(each))) for each in (line, other))
     close = len(values) == len(others) and all(
-        math.isclose(a, b, rel_tol=within, abs_tol=within) for a, b in zip(values, others, strict=True)
+        math.isclose(a, b, rel_tol=within, abs_tol=within)
+        for a, b in zip(values, others, strict=True)
     )
     return close and NUMBER.sub("0", line) == NUMBER.sub("0", other)
 
@@ -476,7 +667,9 @@ def _same_line(line, other, within):
 def read_expected(name):
     files = sorted((EXPECTED / SAME_AS.get(name, name)).iterdir())
     texts = {path.name: path.read_text(encoding="utf-8") for path in files}
-    return {file: json.loads(text) if file.endswith(".json") else text for file, text in texts.items()}
+    return {
+        file: json.loads(text) if file.endswith(".json") else text for file, text in texts.items()
+    }
 
 
 def check(name, made):
@@ -490,11 +683,20 @@ def check(name, made):
     faults = [f"{file}: is not made any more" for file in expected.keys() - files.keys()]
     faults += [f"{file}: is not expected" for file in files.keys() - expected.keys()]
     for file in sorted(expected.keys() & files.keys()):
-        faults += [f"{file}{each}" for each in differences(expected[file], files[file], NEARER if exact else NEAR)]
+        faults += [
+            f"{file}{each}"
+            for each in differences(expected[file], files[file], NEARER if exact else NEAR)
+        ]
     if exact:
         gone = digests.keys() - made.keys() - {"leaving.json"}
-        wrong = [file for file in digests.keys() & made.keys() if digests[file] != digest(file, made[file])]
-        faults += [f"{file}: other bytes" for file in wrong] + [f"{file}: is not made any more" for file in gone]
+        wrong = [
+            file
+            for file in digests.keys() & made.keys()
+            if digests[file] != digest(file, made[file])
+        ]
+        faults += [f"{file}: other bytes" for file in wrong] + [
+            f"{file}: is not made any more" for file in gone
+        ]
     assert not faults, f"{name}: {len(faults)} differences\n" + "\n".join(sorted(faults)[:40])
 
 
@@ -503,7 +705,8 @@ def check(name, made):
 
 @pytest.mark.filterwarnings(*(f"ignore::{name}" for name in OF_RAY))
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if "ray" in name else name for name in CASES]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if "ray" in name else name for name in CASES],
 )
 def test_what_users_see_stays_the_same(name, tmp_path):
     if name == "curate on ray":
@@ -513,13 +716,21 @@ def test_what_users_see_stays_the_same(name, tmp_path):
 
 def test_a_number_may_differ_by_little_and_a_text_not_at_all():
     assert not list(differences({"a": [1.0, "x 0.5 y"]}, {"a": [1.00005, "x 0.50005 y"]}, NEAR))
-    for other in ({"a": [1.001, "x 0.5 y"]}, {"a": [1.0, "x 0.5 z"]}, {"a": [1, "x 0.5 y"]}, {"b": [1.0, "x 0.5 y"]},
-                  {"a": [1.0]}, {"a": [None, "x 0.5 y"]}, {"a": [1.0, "x 0.6 y"]}):  # fmt: skip
+    for other in (
+        {"a": [1.001, "x 0.5 y"]},
+        {"a": [1.0, "x 0.5 z"]},
+        {"a": [1, "x 0.5 y"]},
+        {"b": [1.0, "x 0.5 y"]},
+        {"a": [1.0]},
+        {"a": [None, "x 0.5 y"]},
+        {"a": [1.0, "x 0.6 y"]},
+    ):
         assert list(differences({"a": [1.0, "x 0.5 y"]}, other, NEAR)), other
 
 
 def write(names):
-    """Write what the named cases make today, and the sha256 of all that comes out alike every time."""
+    """Write what the named cases make today, and the sha256 of all that comes out alike every
+    time."""
     manifest = json.loads(MANIFEST.read_text()) if MANIFEST.exists() else {}
     for name in names:
         runs = [observed_apart(name) for _ in range(RUNS)]
@@ -529,23 +740,32 @@ def write(names):
             if not file.startswith(EXACT):
                 (EXPECTED / name / file).write_text(written(file, content), encoding="utf-8")
         digests = {file: {digest(file, made[file]) for made in runs} for file in runs[0]}
-        manifest[name] = {file: found.pop() for file, found in sorted(digests.items()) if len(found) == 1}
-        print(f"{name}: {len(digests)} files, {len(manifest[name])} of them alike to the byte in {RUNS} runs")
+        manifest[name] = {
+            file: found.pop() for file, found in sorted(digests.items()) if len(found) == 1
+        }
+        print(
+            f"{name}: {len(digests)} files, {len(manifest[name])} of them alike to the byte in {RUNS} runs"
+        )
         MANIFEST.write_text(json.dumps(manifest, indent=1) + "\n")
 
 
 def observed_apart(name):
-    """Return what a case makes in a process of its own: where arrays lie in memory decides the last bits of a sum."""
+    """Return what a case makes in a process of its own: where arrays lie in memory decides the last
+    bits of a sum."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        subprocess.run([sys.executable, __file__, "--observe", name, folder], env=environment, check=True)
+        subprocess.run(
+            [sys.executable, __file__, "--observe", name, folder], env=environment, check=True
+        )
         return json.loads((Path(folder) / "observed.json").read_text())
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--observe"]:
         _, _, name, folder = sys.argv
-        (Path(folder) / "observed.json").write_text(json.dumps(observed(name, Path(folder) / "work")))
+        (Path(folder) / "observed.json").write_text(
+            json.dumps(observed(name, Path(folder) / "work"))
+        )
         sys.exit()
     if sys.argv[1:2] != ["--write"]:
         sys.exit("python tests/test_golden.py --write [CASE ...]")

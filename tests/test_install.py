@@ -1,4 +1,5 @@
-"""What is published: the source distribution, the wheel built from it, and that wheel in an empty environment."""
+"""What is published: the source distribution, the wheel built from it, and that wheel in an empty
+environment."""
 
 import os
 import re
@@ -21,10 +22,20 @@ LARGEST = 900e6  # bytes of it, weights apart
 
 
 def run(*command, **options):
-    """Run a program of another environment, where nothing of this one is seen; return what it printed."""
+    """Run a program of another environment, where nothing of this one is seen; return what it
+    printed."""
     hidden = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME", "STEPLINE_CONFIG"}
-    environment = {name: value for name, value in os.environ.items() if name not in hidden} | options.pop("env", {})
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, env=environment, check=False, **options)
+    environment = {
+        name: value for name, value in os.environ.items() if name not in hidden
+    } | options.pop("env", {})
+    done = subprocess.run(
+        [*map(str, command)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        **options,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -51,9 +62,13 @@ def test_the_index_shows_the_readme_without_links_into_the_tree(readme_for_index
 def test_the_index_shows_the_readme_with_links_to_a_repository_that_is_known(readme_for_index):
     here = "https://example.org/stepline"
     assert (
-        readme_for_index("see [the format](docs/json.md)", here) == f"see [the format]({here}/blob/HEAD/docs/json.md)"
+        readme_for_index("see [the format](docs/json.md)", here)
+        == f"see [the format]({here}/blob/HEAD/docs/json.md)"
     )
-    assert readme_for_index("![page](docs/page.webp)", here) == f"![page]({here}/raw/HEAD/docs/page.webp)"
+    assert (
+        readme_for_index("![page](docs/page.webp)", here)
+        == f"![page]({here}/raw/HEAD/docs/page.webp)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,8 +84,12 @@ def test_a_shell_gets_its_completion(stepline, shell, words):
 def test_the_completion_knows_commands_options_and_weights():
     def completed(*words):
         line = {"COMP_WORDS": " ".join(["stepline", *words]), "COMP_CWORD": str(len(words))}
-        return run(sys.executable, "-c", "from stepline.cli import main; main.main(prog_name='stepline')",
-                   env=line | {"_STEPLINE_COMPLETE": "bash_complete", "PYTHONPATH": str(ROOT)})  # fmt: skip
+        return run(
+            sys.executable,
+            "-c",
+            "from stepline.cli import main; main.main(prog_name='stepline')",
+            env=line | {"_STEPLINE_COMPLETE": "bash_complete", "PYTHONPATH": str(ROOT)},
+        )
 
     assert "plain,transcribe" in completed("trans")
     assert "plain,--captions" in completed("steps", "--cap")
@@ -86,7 +105,9 @@ def published(tmp_path_factory):
     folder = tmp_path_factory.mktemp("published")
     listed = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"]
     try:
-        names = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.splitlines()
+        names = subprocess.run(
+            listed, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("needs a git checkout, whose files are to be published")
     for name in names:
@@ -99,7 +120,9 @@ def published(tmp_path_factory):
     code = f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"
     run(python, "-c", code, cwd=folder / "source")
     (sdist,) = folder.glob("*.tar.gz")
-    run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, sdist)
+    run(
+        python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, sdist
+    )
     (wheel,) = folder.glob("*.whl")
     return sdist, wheel
 
@@ -107,7 +130,11 @@ def published(tmp_path_factory):
 @pytest.mark.slow
 def test_what_is_published_is_whole(published):
     sdist, wheel = published
-    tracked = {path.relative_to(ROOT).as_posix() for path in (ROOT / "stepline").rglob("*") if path.is_file()}
+    tracked = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "stepline").rglob("*")
+        if path.is_file()
+    }
     packaged = {name for name in tracked if "__pycache__" not in name}
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -139,13 +166,18 @@ def python_of(version):
     name = f"python{version}"
     found = shutil.which(name)
     return (
-        found if found and not subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode else None
+        found
+        if found
+        and not subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode
+        else None
     )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("version", re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()))
+@pytest.mark.parametrize(
+    "version", re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+)
 def test_the_wheel_in_an_empty_environment_runs_the_demo(published, tmp_path, version):
     python = python_of(version)
     if python is None:
@@ -153,7 +185,10 @@ def test_the_wheel_in_an_empty_environment_runs_the_demo(published, tmp_path, ve
     run(python, "-m", "venv", tmp_path / "env")
     programs = tmp_path / "env" / "bin"
     run(programs / "pip", "install", "-q", "-c", ROOT / "constraints.txt", published[1])
-    home = {"STEPLINE_WEIGHTS": str(tmp_path / "weights"), "STEPLINE_CACHE": str(tmp_path / "cache")}
+    home = {
+        "STEPLINE_WEIGHTS": str(tmp_path / "weights"),
+        "STEPLINE_CACHE": str(tmp_path / "cache"),
+    }
     table = run(programs / "stepline", "demo", "--out", tmp_path / "out", cwd=tmp_path, env=home)
     assert "slice the banana" in table
     assert (tmp_path / "out" / "demo.html").stat().st_size > 10_000
@@ -165,10 +200,18 @@ def test_the_wheel_in_an_empty_environment_runs_the_demo(published, tmp_path, ve
         for path in (tmp_path / "env").glob("lib/python*/site-packages/*.dist-info")
         if not path.name.startswith(bundled)
     ]
-    files = [path for path in (tmp_path / "env").rglob("*") if path.is_file() and not path.is_symlink()]
-    own = [path for path in files if not any(part.startswith(bundled) for part in path.relative_to(tmp_path).parts)]
+    files = [
+        path for path in (tmp_path / "env").rglob("*") if path.is_file() and not path.is_symlink()
+    ]
+    own = [
+        path
+        for path in files
+        if not any(part.startswith(bundled) for part in path.relative_to(tmp_path).parts)
+    ]
     size = sum(path.stat().st_size for path in own)
     print(f"{len(packages)} packages, {size / 1e6:.0f} MB")
     assert len(packages) <= MOST_PACKAGES, sorted(path.name for path in packages)
     assert size <= LARGEST
-    assert not [path.name for path in packages if path.name.startswith(("torch-", "pyarrow-", "scipy-"))]
+    assert not [
+        path.name for path in packages if path.name.startswith(("torch-", "pyarrow-", "scipy-"))
+    ]

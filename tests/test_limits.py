@@ -50,7 +50,8 @@ def test_a_file_is_read_up_to_its_limit_however_endless_it_is(tmp_path):
 
 
 def test_an_endless_device_costs_no_more_than_it_takes_to_know_it():
-    """Where a dataset's file may have 4 GiB, /dev/zero took as much memory, twice, before it was refused."""
+    """Where a dataset's file may have 4 GiB, /dev/zero took as much memory, twice, before it was
+    refused."""
     tracemalloc.start()
     try:
         with pytest.raises(LimitError, match="larger than 256 MiB"):
@@ -99,17 +100,22 @@ def test_toml_too_deep_is_refused_before_it_costs_time(text):
 
 
 def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_pair_its_letter():
-    assert parse_json_text(r'{"\udc00": ["\ud83d\ude00", "a\ud800b", "\\ud800"]}') == {"�": ["😀", "a�b", r"\ud800"]}
+    assert parse_json_text(r'{"\udc00": ["\ud83d\ude00", "a\ud800b", "\\ud800"]}') == {
+        "�": ["😀", "a�b", r"\ud800"]
+    }
     with pytest.raises(ValueError, match="surrogates|utf-8"):
         parse_json(b'"\xed\xa0\x80"')
 
 
 def test_every_reader_of_json_has_limits():
-    """`json.loads` elsewhere is of what Stepline has just written itself, or of files of its own package."""
+    """`json.loads` elsewhere is of what Stepline has just written itself, or of files of its own
+    package."""
     own = {"limits.py", "select.py", "ray.py", "run_folder.py", "steps.py", "dataset.py"}
     packaged = {"visibility.py", "said_to_shown.py", "swap.py", "judge.py", "correspondence.py"}
     users = {
-        path.name for path in (ROOT / "stepline").rglob("*.py") if re.search(r"\bjson\.loads?\(", path.read_text())
+        path.name
+        for path in (ROOT / "stepline").rglob("*.py")
+        if re.search(r"\bjson\.loads?\(", path.read_text())
     }
     assert users <= own | packaged
 
@@ -121,15 +127,28 @@ def test_captions_with_half_a_surrogate_pair_are_read_and_written(small_video, t
     captions = tmp_path / "c.json"
     cues = [{"start": 3.5, "end": 6.0, "text": "First slice the lemons \\ud800."}]
     captions.write_text(json.dumps({"segments": cues}).replace("\\\\ud800", "\\ud800"))
-    result = stepline("steps", small_video, "--captions", captions, "--out", tmp_path / "out", "--backbone", "none")
+    result = stepline(
+        "steps",
+        small_video,
+        "--captions",
+        captions,
+        "--out",
+        tmp_path / "out",
+        "--backbone",
+        "none",
+    )
     assert result.exit_code == 0, result.output
     assert "�" in read_record(tmp_path / "out" / "small.json").transcript.sentences[0].text
 
 
-def test_a_picture_of_sixteen_by_four_thousand_is_understood_and_shown(captions_file, tmp_path, stepline):
+def test_a_picture_of_sixteen_by_four_thousand_is_understood_and_shown(
+    captions_file, tmp_path, stepline
+):
     video = draw_video(tmp_path / "tall.mp4", size=(16, 4000), seconds=8, rate=2)
     every = ("--set", "nasva.ground.shown_threshold=0")  # each step has a picture in the page
-    result = stepline("steps", video, "--captions", captions_file, "--out", tmp_path / "out", *every)
+    result = stepline(
+        "steps", video, "--captions", captions_file, "--out", tmp_path / "out", *every
+    )
     assert result.exit_code == 0, result.output
     assert "data:image/jpeg" in (tmp_path / "out" / "tall.html").read_text()
 
@@ -239,7 +258,9 @@ def sparse_tar(path, name, size):
         ("a.npy", lambda path, out: import_features(path, out)),
     ],
 )
-def test_a_file_in_a_small_archive_that_is_larger_than_allowed_is_refused_by_name(tmp_path, monkeypatch, name, read):
+def test_a_file_in_a_small_archive_that_is_larger_than_allowed_is_refused_by_name(
+    tmp_path, monkeypatch, name, read
+):
     path = sparse_tar(tmp_path / "x.tar", name, 5 * 1024 * MIB)
     tracemalloc.start()
     with pytest.raises(SteplineError, match=f"x.tar:{name}: larger than 4096 MiB, so no"):
@@ -259,7 +280,9 @@ def test_a_file_in_a_small_archive_that_is_larger_than_allowed_is_refused_by_nam
 def claimed(data, size):
     """Return a zip whose directory tells another size of each of its files."""
     parts = data.split(b"PK\x01\x02")
-    return b"PK\x01\x02".join([parts[0], *(part[:20] + size.to_bytes(4, "little") + part[24:] for part in parts[1:])])
+    return b"PK\x01\x02".join(
+        [parts[0], *(part[:20] + size.to_bytes(4, "little") + part[24:] for part in parts[1:])]
+    )
 
 
 @pytest.mark.parametrize("name", ["v.npz", "v.pth"])

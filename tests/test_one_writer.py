@@ -1,4 +1,5 @@
-"""One run writes to an OUT at a time: a second is told whose it is, or waits; one that was killed keeps nobody out."""
+"""One run writes to an OUT at a time: a second is told whose it is, or waits; one that was killed
+keeps nobody out."""
 
 import fcntl
 import logging
@@ -37,7 +38,17 @@ COMMANDS = {
     "text-base index": ("text-base", "index"),
     "sieve-swap": ("sieve-swap", "records", "--text-base", "base", "--out"),
     "curate": ("curate", "videos.csv", "--out"),
-    "predict": ("predict", "ht-step", "--aligner", "net", "--features", "f", "--reference", "r", "--out"),
+    "predict": (
+        "predict",
+        "ht-step",
+        "--aligner",
+        "net",
+        "--features",
+        "f",
+        "--reference",
+        "r",
+        "--out",
+    ),
 }
 
 
@@ -47,7 +58,9 @@ def holder():
     running = []
 
     def start(lock):
-        process = subprocess.Popen([sys.executable, "-c", HOLDER, str(lock)], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(lock)], stdout=subprocess.PIPE, text=True
+        )
         running.append(process)
         assert process.stdout.readline() == "held\n"
         return process
@@ -60,7 +73,9 @@ def holder():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_second_run_on_an_out_is_told_in_one_line_which_process_has_it(command, tmp_path, monkeypatch, stepline):
+def test_a_second_run_on_an_out_is_told_in_one_line_which_process_has_it(
+    command, tmp_path, monkeypatch, stepline
+):
     monkeypatch.chdir(tmp_path)
     Path("videos.csv").write_text("video\nv.mp4\n")
     Path("v.mp4").touch()
@@ -77,7 +92,10 @@ def test_a_second_run_on_an_out_is_told_in_one_line_which_process_has_it(command
 def test_a_killed_run_keeps_nobody_out(tmp_path, holder):
     lock = tmp_path / "out" / LOCK
     first = holder(lock)
-    with pytest.raises(SettingsError, match=f"out: process {first.pid} on"), lock_output(lock, "out"):
+    with (
+        pytest.raises(SettingsError, match=f"out: process {first.pid} on"),
+        lock_output(lock, "out"),
+    ):
         pass
     first.kill()
     first.wait()
@@ -103,7 +121,8 @@ def test_one_who_waits_says_for_whom_and_goes_on_when_that_one_is_killed(tmp_pat
 
 
 def test_of_many_at_once_each_has_its_turn_alone(tmp_path):
-    """Each removes the file that it locks: the next must not hold one that is gone beside one who made another."""
+    """Each removes the file that it locks: the next must not hold one that is gone beside one who
+    made another."""
     lock, inside, most = tmp_path / "out" / LOCK, [], []
 
     def turns():
@@ -121,7 +140,8 @@ def test_of_many_at_once_each_has_its_turn_alone(tmp_path):
 
 
 def test_a_folder_that_goes_while_it_is_made_is_made_again(tmp_path, monkeypatch):
-    """The system says that it exists, and its owner takes it away before one can see that it is a folder."""
+    """The system says that it exists, and its owner takes it away before one can see that it is a
+    folder."""
     made, make = [], os.mkdir
 
     def mkdir(path, mode=0o777):
@@ -137,7 +157,9 @@ def test_a_folder_that_goes_while_it_is_made_is_made_again(tmp_path, monkeypatch
 
 def test_a_file_in_the_folder_s_place_is_named(tmp_path):
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(StoreError, match=r"out: cannot be made \(File exists\); give another --out"):
+    with pytest.raises(
+        StoreError, match=r"out: cannot be made \(File exists\); give another --out"
+    ):
         lock_output(tmp_path / "out" / LOCK, "out").__enter__()
 
 
@@ -151,10 +173,23 @@ def test_a_disk_without_locks_holds_nothing_and_says_so(tmp_path, monkeypatch, c
     assert "this disk has no locks" in caplog.text
 
 
-def test_two_runs_over_one_video_make_it_once(small_video, captions_file, tmp_path, stepline, caplog):
-    common = ("--captions", captions_file, "--backbone", "none", "--format", "json", "--out", tmp_path / "out")
+def test_two_runs_over_one_video_make_it_once(
+    small_video, captions_file, tmp_path, stepline, caplog
+):
+    common = (
+        "--captions",
+        captions_file,
+        "--backbone",
+        "none",
+        "--format",
+        "json",
+        "--out",
+        tmp_path / "out",
+    )
     begun = threading.Event()
-    caplog.handler.addFilter(lambda record: ("waiting" in record.getMessage() and begun.set()) or True)
+    caplog.handler.addFilter(
+        lambda record: ("waiting" in record.getMessage() and begun.set()) or True
+    )
 
     def second():
         from stepline.pipeline.batch import OutputOptions, run_video
@@ -165,7 +200,10 @@ def test_two_runs_over_one_video_make_it_once(small_video, captions_file, tmp_pa
         request = Request(small_video, "small", captions_file)
         return run_video(request, settings, OutputOptions(tmp_path / "out", ("json",)))
 
-    with ThreadPoolExecutor(1) as thread, lock_output(tmp_path / "out" / ".small.lock", "out/small"):
+    with (
+        ThreadPoolExecutor(1) as thread,
+        lock_output(tmp_path / "out" / ".small.lock", "out/small"),
+    ):
         waiting = thread.submit(second)
         assert begun.wait(120)
         (tmp_path / "first").mkdir()
@@ -191,10 +229,15 @@ def test_a_video_of_the_same_name_that_another_run_wrote_meanwhile_is_not_overwr
     (tmp_path / "out").mkdir()
     result = stepline("steps", small_video, *common, tmp_path / "out")
     assert result.exit_code == 1
-    assert "out/small: another process wrote a video of that name there meanwhile; run again" in result.stderr
+    assert (
+        "out/small: another process wrote a video of that name there meanwhile; run again"
+        in result.stderr
+    )
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which nobody can make one")
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="needs a folder in which nobody can make one"
+)
 def test_a_folder_that_cannot_be_made_is_one_line_and_no_endless_wait(stepline, tmp_path):
     (tmp_path / "in").mkdir()
     result = stepline("features", "import", tmp_path / "in", "--out", "/proc/none")

@@ -12,7 +12,13 @@ RNG = np.random.default_rng(0)
 def test_a_graph_computes_what_its_operators_say():
     weight, shift = RNG.normal(size=(300, 4)).astype(np.float32), np.ones(4, np.float32)
     graph = OnnxGraph()
-    hidden = graph.add("Gemm", graph.input("rows", ("B", 300)), graph.constant(weight), graph.constant(shift), beta=0.5)
+    hidden = graph.add(
+        "Gemm",
+        graph.input("rows", ("B", 300)),
+        graph.constant(weight),
+        graph.constant(shift),
+        beta=0.5,
+    )
     run = graph.compile(graph.add("Softmax", graph.add("Transpose", hidden, perm=[1, 0]), axis=0))
     for count in (1, 7):
         rows = RNG.normal(size=(count, 300)).astype(np.float32)
@@ -20,7 +26,9 @@ def test_a_graph_computes_what_its_operators_say():
         assert_allclose(run(rows=rows), scores / scores.sum(0), atol=1e-5)
 
 
-@pytest.mark.parametrize(("dtype", "shape"), [("uint8", (2, 3)), ("int32", (0, 3)), ("int64", ()), ("float32", (3, 1))])
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("uint8", (2, 3)), ("int32", (0, 3)), ("int64", ()), ("float32", (3, 1))]
+)
 def test_constants_keep_type_shape_and_order(dtype, shape):
     values = np.asarray(RNG.integers(0, 99, shape), dtype, order="F")
     graph = OnnxGraph()
@@ -36,4 +44,6 @@ def test_a_session_does_not_hold_its_model_twice():
     held = sys.getrefcount(model)
     session = start_session(model)
     assert sys.getrefcount(model) == held
-    assert session.run(None, {"rows": np.full((1, 3), -1, np.float32)})[0].tolist() == [[1.0, 1.0, 1.0]]
+    assert session.run(None, {"rows": np.full((1, 3), -1, np.float32)})[0].tolist() == [
+        [1.0, 1.0, 1.0]
+    ]

@@ -4,13 +4,23 @@ import re
 
 import numpy as np
 
-from stepline.plots import NOTHING, WaterfallLevel, histogram, ranked_bars, scatter, waterfall, word_cloud
+from stepline.plots import (
+    NOTHING,
+    WaterfallLevel,
+    histogram,
+    ranked_bars,
+    scatter,
+    waterfall,
+    word_cloud,
+)
 
 WIDTHS = re.compile(r'<rect class="(s\d)" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"')
 
 
 def test_losses_begin_where_their_level_ends():
-    svg = waterfall([WaterfallLevel("in", 100, (("too short", 30), ("silent", 10))), WaterfallLevel("out", 60)])
+    svg = waterfall(
+        [WaterfallLevel("in", 100, (("too short", 30), ("silent", 10))), WaterfallLevel("out", 60)]
+    )
     (_, start, whole), (_, short_at, short), (_, silent_at, silent), (_, _, left) = [
         (mark, float(x), float(wide)) for mark, x, wide in WIDTHS.findall(svg)
     ]
@@ -23,7 +33,8 @@ def test_losses_begin_where_their_level_ends():
 
 
 def test_lists_of_bars_are_legible_on_a_phone():
-    """At 390 pixels a picture has some 330 for itself: letters of 11.5 are to be 9 or more there, and nothing cut."""
+    """At 390 pixels a picture has some 330 for itself: letters of 11.5 are to be 9 or more there,
+    and nothing cut."""
     name = "w" * 80
     for svg in (
         waterfall([WaterfallLevel(name, 9, ((name, 3),))]),
@@ -34,18 +45,28 @@ def test_lists_of_bars_are_legible_on_a_phone():
         shown = re.findall(r'<text x="0" [^>]*>(w+…)<title>w{80}</title>', svg)
         numbers = [float(x) for x in re.findall(r'<text x="([\d.]+)" [^>]*class="e">', svg)]
         assert shown
-        assert all(0.6 * 11.5 * len(text) <= min(numbers) - 0.6 * 11.5 * len("100.0 %") for text in shown)
+        assert all(
+            0.6 * 11.5 * len(text) <= min(numbers) - 0.6 * 11.5 * len("100.0 %") for text in shown
+        )
         assert max(numbers) <= width
 
 
 def test_nothing_counted_draws_nothing():
-    assert waterfall([]) == waterfall([WaterfallLevel("in", 0)]) == word_cloud({"verbs": {}}) == NOTHING
+    assert (
+        waterfall([])
+        == waterfall([WaterfallLevel("in", 0)])
+        == word_cloud({"verbs": {}})
+        == NOTHING
+    )
     assert scatter(np.zeros((0, 2)), [], [], "order") == NOTHING
 
 
 def test_points_fill_the_field_and_are_coloured_by_order():
     svg = scatter(np.array([[0.0, 0.0], [4.0, 2.0]]), [0.0, 1.0], ["a<b", "c"], "place")
-    assert re.findall(r'<circle class="(o\d+)" cx="([\d.]+)"', svg) == [("o0", "14.0"), ("o11", "446.0")]
+    assert re.findall(r'<circle class="(o\d+)" cx="([\d.]+)"', svg) == [
+        ("o0", "14.0"),
+        ("o11", "446.0"),
+    ]
     assert "<title>a&lt;b</title>" in svg
 
 
@@ -62,11 +83,16 @@ def test_words_never_overlap():
     svg = word_cloud({"": {f"word{n}": 1000 - 9 * n for n in range(80)}})
     marks = re.findall(r'x="([\d.]+)" y="([\d.]+)" font-size="([\d.]+)">([^<]+)<', svg)
     read = [(float(x), float(y), float(size), len(word)) for x, y, size, word in marks]
-    boxes = [(x - 0.3 * size * letters, y - 0.8 * size, 0.6 * size * letters, size) for x, y, size, letters in read]
+    boxes = [
+        (x - 0.3 * size * letters, y - 0.8 * size, 0.6 * size * letters, size)
+        for x, y, size, letters in read
+    ]
     assert len(boxes) > 10
     for number, (x, y, wide, tall) in enumerate(boxes):
         for a, b, c, d in boxes[:number]:
-            assert x + wide <= a + 0.2 or a + c <= x + 0.2 or y + tall <= b + 0.2 or b + d <= y + 0.2
+            assert (
+                x + wide <= a + 0.2 or a + c <= x + 0.2 or y + tall <= b + 0.2 or b + d <= y + 0.2
+            )
 
 
 def test_an_axis_of_counts_has_whole_round_marks():

@@ -33,8 +33,10 @@ def install(folder, points, monkeypatch):
     home = folder / "example-0.1.0.dist-info"
     home.mkdir()
     (home / "METADATA").write_text("Metadata-Version: 2.1\nName: example\nVersion: 0.1.0\n")
-    lines = [f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in rows.items())
-             for group, rows in points.items()]  # fmt: skip
+    lines = [
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in rows.items())
+        for group, rows in points.items()
+    ]
     (home / "entry_points.txt").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(str(folder))
 
@@ -43,7 +45,11 @@ def install(folder, points, monkeypatch):
 def example(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     folder.mkdir()
-    install(folder, tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"], monkeypatch)
+    install(
+        folder,
+        tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"],
+        monkeypatch,
+    )
     monkeypatch.syspath_prepend(str(EXAMPLE))
     yield
     sys.modules.pop("stepline_example_plugin", None)
@@ -51,7 +57,10 @@ def example(tmp_path, monkeypatch):
 
 
 def test_a_writer_plugin_cites_its_sentences_and_gives_no_times(example):
-    said = tuple(Sentence(text=text, span=Span(i, i + 1.0)) for i, text in enumerate(["Fold it.", "Press it."]))
+    said = tuple(
+        Sentence(text=text, span=Span(i, i + 1.0))
+        for i, text in enumerate(["Fold it.", "Press it."])
+    )
     transcript = Transcript(sentences=said)
     written = write_steps(transcript, WritingSettings(writer="every-sentence"))
     assert [step.sources for step in written.steps] == [(0,), (1,)]
@@ -60,9 +69,13 @@ def test_a_writer_plugin_cites_its_sentences_and_gives_no_times(example):
 
 
 def test_a_recogniser_plugin_keeps_its_words_inside_the_window(example):
-    recogniser = load_plugin("recognisers", AsrSettings(recogniser="sound").recogniser)(AsrSettings())
-    loud, quiet = (AudioWindow(5.0, np.zeros(32000, np.float32), np.full(62, voice, np.float32), True)
-                   for voice in (0.9, 0.0))  # fmt: skip
+    recogniser = load_plugin("recognisers", AsrSettings(recogniser="sound").recogniser)(
+        AsrSettings()
+    )
+    loud, quiet = (
+        AudioWindow(5.0, np.zeros(32000, np.float32), np.full(62, voice, np.float32), True)
+        for voice in (0.9, 0.0)
+    )
     found, none = recogniser.read_many([loud, quiet])
     assert all(5.0 <= word.span.start < word.span.end <= 7.0 for word in found.words)
     assert found.words
@@ -74,8 +87,15 @@ def test_a_backbone_plugin_gives_unit_rows_whatever_the_batch(example):
     backbone = load_backbone(VisionSettings(backbone="colours"))
     pictures = np.random.default_rng(0).integers(0, 256, (5, 32, 48, 3), np.uint8)
     rows, texts = backbone.encode_images(pictures), backbone.encode_texts(["fold", "press"])
-    assert (rows.shape, texts.shape, rows.dtype, texts.dtype) == ((5, 13), (2, 13), np.float32, np.float32)
-    np.testing.assert_allclose(np.linalg.norm(np.concatenate([rows, texts]), axis=1), 1.0, atol=1e-6)
+    assert (rows.shape, texts.shape, rows.dtype, texts.dtype) == (
+        (5, 13),
+        (2, 13),
+        np.float32,
+        np.float32,
+    )
+    np.testing.assert_allclose(
+        np.linalg.norm(np.concatenate([rows, texts]), axis=1), 1.0, atol=1e-6
+    )
     np.testing.assert_allclose(backbone.encode_images(pictures[2:3]), rows[2:3], atol=1e-6)
     assert backbone.encode_texts([]).shape == (0, 13)
 
@@ -83,8 +103,20 @@ def test_a_backbone_plugin_gives_unit_rows_whatever_the_batch(example):
 def test_an_output_plugin_is_written_and_known_again_by_the_command(
     example, small_video, captions_file, tmp_path, stepline
 ):
-    job = ("steps", small_video, "--captions", captions_file, "--format", "csv", "--writer", "every-sentence",
-           "--backbone", "colours", "--out", tmp_path)  # fmt: skip
+    job = (
+        "steps",
+        small_video,
+        "--captions",
+        captions_file,
+        "--format",
+        "csv",
+        "--writer",
+        "every-sentence",
+        "--backbone",
+        "colours",
+        "--out",
+        tmp_path,
+    )
     result = stepline(*job)
     assert result.exit_code == 0, result.output
     record = package.read_record(tmp_path / "small.json")
@@ -102,31 +134,55 @@ def test_what_a_plugin_made_is_made_again_once_the_plugin_changed(
 ):
     site = tmp_path / "site"
     site.mkdir()
-    install(site, tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"], monkeypatch)
+    install(
+        site,
+        tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"],
+        monkeypatch,
+    )
     code, facts = site / "stepline_example_plugin.py", site / "example-0.1.0.dist-info" / "METADATA"
     code.write_text((EXAMPLE / code.name).read_text().replace("remade=True", "remade=False"))
-    named = {"asr": {"recogniser": "sound"}, "writing": {"writer": "every-sentence"}, "vision": {"backbone": "colours"}}
+    named = {
+        "asr": {"recogniser": "sound"},
+        "writing": {"writer": "every-sentence"},
+        "vision": {"backbone": "colours"},
+    }
     settings = validate(StepsSettings, named)
     recipe = Recipe(stages=("write",), steps=settings)
 
     def known():
         """Each kind of key under which results are found again; that of `judge` holds no plugin."""
-        keys = [getattr(cache_keys, name)(recipe) for name in ("judge", "transcribe", "write", "encode", "ground")]
+        keys = [
+            getattr(cache_keys, name)(recipe)
+            for name in ("judge", "transcribe", "write", "encode", "ground")
+        ]
         given = fingerprint(Request(small_video, "small"), settings, Networks())
         return [str(key) for key in (*keys, given, what_decides_features(settings))]
 
-    common = ("steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path / "out")
+    common = (
+        "steps",
+        small_video,
+        "--captions",
+        captions_file,
+        "--backbone",
+        "none",
+        "--out",
+        tmp_path / "out",
+    )
     try:
         for job in ((*common, "--format", "csv"), (*common, "--writer", "every-sentence")):
             assert "done before" not in stepline(*job).stderr
             assert "done before" in stepline(*job).stderr
             before = known()
             code.write_text(code.read_text() + "# changed\n")
-            assert [one == two for one, two in zip(before, known(), strict=True)] == [True] + [False] * 6
+            assert [one == two for one, two in zip(before, known(), strict=True)] == [True] + [
+                False
+            ] * 6
             assert "done before" not in stepline(*job).stderr
         before = known()
         facts.write_text(facts.read_text().replace("Version: 0.1.0", "Version: 0.1.1"))
-        assert [one == two for one, two in zip(before, known(), strict=True)] == [True] + [False] * 6
+        assert [one == two for one, two in zip(before, known(), strict=True)] == [True] + [
+            False
+        ] * 6
     finally:
         sys.modules.pop(code.stem, None)
         OUTPUTS.pop("csv", None)
@@ -137,14 +193,18 @@ def test_a_name_that_is_nobodys_lists_the_plugins_too(example, stepline):
     with pytest.raises(ValueError, match="'extractive', 'llm' or 'every-sentence'"):
         WritingSettings(writer="nobody")
     assert stepline("steps", "v.mp4", "--writer", "nobody").exit_code == 2
-    with pytest.raises(SettingsError, match="'nobody': no plugin of stepline.outputs has that name \\(csv\\)"):
+    with pytest.raises(
+        SettingsError, match="'nobody': no plugin of stepline.outputs has that name \\(csv\\)"
+    ):
         load_plugin("outputs", "nobody")
 
 
 def test_a_broken_plugin_is_an_error_that_names_it(tmp_path, monkeypatch, stepline):
     points = {"stepline.outputs": {"broken": "no_such_module:X", "odd": "math:pi"}}
     install(tmp_path, points, monkeypatch)
-    with pytest.raises(SettingsError, match=r"'broken': the plugin no_such_module:X cannot be imported \(ModuleNot"):
+    with pytest.raises(
+        SettingsError, match=r"'broken': the plugin no_such_module:X cannot be imported \(ModuleNot"
+    ):
         load_plugin("outputs", "broken")
     result = stepline("steps", "v.mp4", "--format", "odd")
     assert result.exit_code == 1
@@ -158,12 +218,22 @@ def test_a_batch_goes_on_past_a_bad_video_and_counts(small_video, captions_file,
     (folder / "b.mp4").write_bytes(small_video.read_bytes())
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     seen = []
-    job = {"texts": ["move the square"], "settings": settings, "out": tmp_path / "out", "formats": ["vtt"]}
-    bad, good = package.batch([folder], device="cpu", progress=lambda *stage: seen.append(stage[0]), **job)
+    job = {
+        "texts": ["move the square"],
+        "settings": settings,
+        "out": tmp_path / "out",
+        "formats": ["vtt"],
+    }
+    bad, good = package.batch(
+        [folder], device="cpu", progress=lambda *stage: seen.append(stage[0]), **job
+    )
     assert (bad.record, bad.number, bad.total, good.number, good.error) == (None, 1, 2, 2, None)
     assert "a.mp4: not a video" in str(bad.error)
     assert good.record.recipe == ("move the square",)
-    assert sorted(path.name for path in (tmp_path / "out").glob("*.*") if path.name[0] != ".") == ["b.json", "b.vtt"]
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.*") if path.name[0] != ".") == [
+        "b.json",
+        "b.vtt",
+    ]
     assert "listening" in seen
 
 

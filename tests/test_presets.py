@@ -1,4 +1,5 @@
-"""`--preset paper`: each value beside the place in its paper that prints it, and what a preset yields to."""
+"""`--preset paper`: each value beside the place in its paper that prints it, and what a preset
+yields to."""
 
 import json
 
@@ -77,7 +78,10 @@ REFINE = NASVA_TRAINING | {
     "rounds.refine.seconds": (8.0, "table 8: 8 s"),
 }
 PREDICTION = {
-    "nasva.aligner.whole": (5000, "section 3.2: all seconds of a video at once; decoder.py: 5000 places"),
+    "nasva.aligner.whole": (
+        5000,
+        "section 3.2: all seconds of a video at once; decoder.py: 5000 places",
+    ),
     "nasva.aligner.compete": (0.0, "section 3.4: each text's best second"),
     "nasva.aligner.order": ("none", "section 3.4: no order is asked for"),
     "nasva.aligner.speech": (0.0, "section 3.4: features and texts alone"),
@@ -176,7 +180,9 @@ def leaves(tree, prefix=""):
     """Return section.key -> value of a settings tree."""
     found = {}
     for name, value in tree.items():
-        found |= leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        found |= (
+            leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        )
     return found
 
 
@@ -193,7 +199,11 @@ def test_a_preset_holds_what_the_paper_prints_and_nothing_else(names, table):
 
 
 def test_no_preset_is_without_its_table():
-    found = {(command, name) for command in {names[0] for names in PRESETS} for name in preset_files(command)}
+    found = {
+        (command, name)
+        for command in {names[0] for names in PRESETS}
+        for name in preset_files(command)
+    }
     assert found == set(PRESETS)
 
 
@@ -202,7 +212,9 @@ def test_every_line_says_its_source_and_where_the_default_departs_why(names):
     from docs.generate import preset_lines
 
     kind, path = PRESETS[names][0], preset_files(names[0])[names[1]]
-    chosen, defaults = (leaves(settings.model_dump()) for settings in (load_settings(kind, preset=path), kind()))
+    chosen, defaults = (
+        leaves(settings.model_dump()) for settings in (load_settings(kind, preset=path), kind())
+    )
     for key, _, comment in preset_lines(path):
         source, _, why = comment.partition("; ")
         assert source, key
@@ -239,22 +251,32 @@ def test_every_command_with_a_preset_reads_it(command, stepline, monkeypatch):
         raise SettingsError("read")
 
     monkeypatch.setattr("stepline.settings.load_settings", load)
-    done = stepline(*command.split(), *NEEDED[command], "--preset", "paper", "--set", "train.epochs=3")
+    done = stepline(
+        *command.split(), *NEEDED[command], "--preset", "paper", "--set", "train.epochs=3"
+    )
     assert "stepline: read" in done.stderr, done.output
     assert read["preset"].name == "paper.toml"
     assert list(read["overrides"])[:1] == ["train.epochs=3"]
     assert set(commands(main)) == set(NEEDED)
 
 
-def test_a_preset_stands_above_the_users_own_settings_and_below_what_the_command_gives(tmp_path, monkeypatch):
+def test_a_preset_stands_above_the_users_own_settings_and_below_what_the_command_gives(
+    tmp_path, monkeypatch
+):
     paper = preset_files("train procx")["paper"]
     monkeypatch.setenv("STEPLINE_TRAIN__BATCH", "2")
     monkeypatch.setenv("STEPLINE_DATA__SLACK", "9")
     settings = load_settings(ProcxRunSettings, preset=paper)
     assert (settings.train.batch, settings.data.slack) == (8, 9.0)
     (tmp_path / "mine.toml").write_text("[train]\nbatch = 4\nepochs = 30\n")
-    settings = load_settings(ProcxRunSettings, tmp_path / "mine.toml", ["train.epochs=31"], preset=paper)
-    assert (settings.train.batch, settings.train.epochs, settings.train.weight_decay) == (4, 31, 1e-3)
+    settings = load_settings(
+        ProcxRunSettings, tmp_path / "mine.toml", ["train.epochs=31"], preset=paper
+    )
+    assert (settings.train.batch, settings.train.epochs, settings.train.weight_decay) == (
+        4,
+        31,
+        1e-3,
+    )
 
 
 def test_an_unknown_preset_is_wrong_usage(stepline):
@@ -270,19 +292,25 @@ def test_a_run_with_a_preset_tells_all_its_values(stepline, tmp_path):
 
     samples = simulate(0, SimulationSettings(videos=4, held_out=0.0)).videos
     write_parquet((sample.record for sample in samples), tmp_path / "records.parquet")
-    with FeatureWriter(tmp_path / "features") as features, FeatureWriter(tmp_path / "steps") as steps:
+    with (
+        FeatureWriter(tmp_path / "features") as features,
+        FeatureWriter(tmp_path / "steps") as steps,
+    ):
         for sample in samples:
             found = sample.features()
             features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
             lines = RowTexts(tuple(step.text for step in sample.record.steps))
             steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", texts=lines)
     small = [
-        f"model.{name}" for name in ("width=32", "heads=2", "encoder_layers=1", "decoder_layers=1", "projection=8")
+        f"model.{name}"
+        for name in ("width=32", "heads=2", "encoder_layers=1", "decoder_layers=1", "projection=8")
     ]
     given = [part for value in (*small, "train.epochs=1") for part in ("--set", value)]
     sources = ("--features", tmp_path / "features", "--steps", tmp_path / "records.parquet")
     vectors = ("--step-vectors", tmp_path / "steps")
-    done = stepline("train", "nasva", *sources, *vectors, "--out", tmp_path / "run", "--preset", "paper", *given)
+    done = stepline(
+        "train", "nasva", *sources, *vectors, "--out", tmp_path / "run", "--preset", "paper", *given
+    )
     assert done.exit_code == 0, done.output
     told = json.loads((tmp_path / "run" / "run.json").read_text())
     assert json.dumps(told).count('"form": "paper"') == 2  # of the network, of the loss

@@ -1,4 +1,5 @@
-"""`import stepline` offers a dozen names, costs nothing until one is used, and does what the README says."""
+"""`import stepline` offers a dozen names, costs nothing until one is used, and does what the README
+says."""
 
 import inspect
 import json
@@ -20,12 +21,19 @@ HEAVY = ("numpy", "torch", "av", "pydantic", "spacy", "faster_whisper", "click",
 
 def python(*arguments, folder=ROOT):
     """Return what a Python of its own prints."""
-    command, environment = [sys.executable, *map(str, arguments)], {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+    command, environment = (
+        [sys.executable, *map(str, arguments)],
+        {**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_importing_stepline_loads_no_heavy_library():
-    loaded = json.loads(python("-c", "import json, sys, stepline; print(json.dumps(sorted(sys.modules)))"))
+    loaded = json.loads(
+        python("-c", "import json, sys, stepline; print(json.dumps(sorted(sys.modules)))")
+    )
     assert not set(HEAVY) & set(loaded)
     assert [name for name in loaded if name.startswith("stepline.")] == ["stepline.version"]
 
@@ -39,7 +47,9 @@ def test_every_public_name_is_listed_and_documented():
 
 
 def test_what_the_type_checker_sees_is_what_is_imported():
-    typed = re.search(r"if TYPE_CHECKING:\n(.*?)\n\n", Path(package.__file__).read_text(), re.DOTALL)[1]
+    typed = re.search(
+        r"if TYPE_CHECKING:\n(.*?)\n\n", Path(package.__file__).read_text(), re.DOTALL
+    )[1]
     for module, names in re.findall(r"from (\S+) import (.+)", typed):
         for name in names.split(", "):
             assert package._MODULES[name] == module
@@ -51,7 +61,9 @@ def test_an_unknown_name_is_an_attribute_error_that_names_the_known_ones():
         package.step  # noqa: B018
 
 
-def test_steps_and_transcribe_take_captions_texts_and_a_folder(small_video, captions_file, tmp_path):
+def test_steps_and_transcribe_take_captions_texts_and_a_folder(
+    small_video, captions_file, tmp_path
+):
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     record = package.steps(str(small_video), captions=str(captions_file), settings=settings)
     assert isinstance(record, package.Record)
@@ -60,30 +72,50 @@ def test_steps_and_transcribe_take_captions_texts_and_a_folder(small_video, capt
     assert again.steps == record.steps
     assert package.read_record(tmp_path / f"{small_video.stem}.json") == again
     assert (tmp_path / f"{small_video.stem}.html").is_file()
-    lines = package.steps(small_video, captions=captions_file, texts=["fold the paper"], settings=settings)
+    lines = package.steps(
+        small_video, captions=captions_file, texts=["fold the paper"], settings=settings
+    )
     assert lines.recipe == ("fold the paper",)
-    assert package.transcribe(small_video, captions=captions_file).transcript == record.transcript.model_copy(
-        update={"sentences": tuple(s.model_copy(update={"shown": None}) for s in record.transcript.sentences)}
+    assert package.transcribe(
+        small_video, captions=captions_file
+    ).transcript == record.transcript.model_copy(
+        update={
+            "sentences": tuple(
+                s.model_copy(update={"shown": None}) for s in record.transcript.sentences
+            )
+        }
     )
 
 
-def test_a_video_without_speech_has_no_step_and_says_what_would_help_with_and_without_a_folder(small_video, tmp_path):
+def test_a_video_without_speech_has_no_step_and_says_what_would_help_with_and_without_a_folder(
+    small_video, tmp_path
+):
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
-    alone, written = (package.steps(small_video, settings=settings, out=out) for out in (None, tmp_path))
+    alone, written = (
+        package.steps(small_video, settings=settings, out=out) for out in (None, tmp_path)
+    )
     assert alone.steps == written.steps == ()
-    assert alone.warnings == written.warnings == package.read_record(tmp_path / "small.json").warnings
-    (advice,) = [warning for warning in alone.warnings if warning.startswith("no speech to write steps from")]
+    assert (
+        alone.warnings == written.warnings == package.read_record(tmp_path / "small.json").warnings
+    )
+    (advice,) = [
+        warning for warning in alone.warnings if warning.startswith("no speech to write steps from")
+    ]
     assert len(advice) < 150
     assert "--captions" in advice
 
 
 def test_speech_that_was_only_looped_over_is_not_called_silence(small_video, monkeypatch):
     loop = Rejected(what="sentence", text="I was younger.", reason="the recogniser repeated itself")
-    heard = TranscriptionResult(package.Transcript(language="zh", recogniser="whisper-base"), (loop,))
+    heard = TranscriptionResult(
+        package.Transcript(language="zh", recogniser="whisper-base"), (loop,)
+    )
     monkeypatch.setattr("stepline.asr.transcribe_many", lambda *_, **__: [heard])
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     advice = package.steps(small_video, settings=settings).warnings[-1]
-    assert advice.startswith("speech is heard (language 'zh'), but no word of it is believed (1 doubtful sentence left")
+    assert advice.startswith(
+        "speech is heard (language 'zh'), but no word of it is believed (1 doubtful sentence left"
+    )
 
 
 def test_the_readme_example_runs(small_video, captions_file, tmp_path):

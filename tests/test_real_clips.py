@@ -8,7 +8,13 @@ from stepline.records import Span
 from stepline.storage import read_record
 from stepline.weights import weights_fetched
 
-SPEECHLESS = ("making_water.mp4", "silent_cake.mp4", "pancake_flip.mkv", "charades_phone.mp4", "cpr_silent.mp4")
+SPEECHLESS = (
+    "making_water.mp4",
+    "silent_cake.mp4",
+    "pancake_flip.mkv",
+    "charades_phone.mp4",
+    "cpr_silent.mp4",
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +52,11 @@ def seen(clips):
 def spoken_in(record, marked):
     """The steps that are spoken mostly within a marked span."""
     span = Span(*marked["spoken"])
-    return [step for step in record.steps if step.said and step.said.overlap(span) > step.said.duration / 2]
+    return [
+        step
+        for step in record.steps
+        if step.said and step.said.overlap(span) > step.said.duration / 2
+    ]
 
 
 def test_the_four_shown_steps_of_the_money_clip_are_found_where_they_are_seen(money, seen):
@@ -54,13 +64,18 @@ def test_the_four_shown_steps_of_the_money_clip_are_found_where_they_are_seen(mo
         steps = spoken_in(money, marked)
         assert steps, marked["text"]
         spans = [Span(*span) for span in marked["shown"]]
-        # a marked step is two written ones where a sentence says two things: "take your other two and put them aside"
+        # a marked step is two written ones where a sentence says two things: "take your other two
+        # and put them aside"
         assert all(step.status == "shown" for step in steps), marked["text"]
-        assert any(step.at in span for step in steps for span in spans), (marked["text"], [step.at for step in steps])
+        assert any(step.at in span for step in steps for span in spans), (
+            marked["text"],
+            [step.at for step in steps],
+        )
 
 
 @pytest.mark.xfail(
-    strict=True, reason="in one long take the pictures do not tell what is only said (docs/real_clips.md)"
+    strict=True,
+    reason="in one long take the pictures do not tell what is only said (docs/real_clips.md)",
 )
 def test_cutting_the_strips_is_said_and_never_shown(money, seen):
     marked = next(each for each in seen if not each["shown"])
@@ -96,7 +111,9 @@ def test_a_truncated_file_gives_what_can_be_read_and_a_warning(clips, tmp_path):
 
 
 def test_chinese_without_the_multilingual_model_gives_no_english_nonsense(clips, tmp_path):
-    _, record = run(clips / "quilt_clip_zh.mp4", tmp_path, "--backbone", "none", "--model", "whisper-tiny.en")
+    _, record = run(
+        clips / "quilt_clip_zh.mp4", tmp_path, "--backbone", "none", "--model", "whisper-tiny.en"
+    )
     assert record is None or (not record.transcript.sentences and not record.steps)
 
 

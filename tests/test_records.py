@@ -37,7 +37,8 @@ def test_gap_is_zero_inside_and_the_distance_outside():
 
 
 @pytest.mark.parametrize(
-    ("start", "end"), [(2.0, 2.0), (3.0, 1.0), (-1.0, 1.0), (0.0, float("nan")), (0.0, float("inf"))]
+    ("start", "end"),
+    [(2.0, 2.0), (3.0, 1.0), (-1.0, 1.0), (0.0, float("nan")), (0.0, float("inf"))],
 )
 def test_a_span_refuses_what_is_no_time(start, end):
     with pytest.raises((ValueError, ValidationError), match="span"):
@@ -71,7 +72,12 @@ def test_records_are_frozen_and_know_their_fields():
 
 @pytest.mark.parametrize(
     ("span", "rows"),
-    [(Span(0.0, 1.0), (0, 2)), (Span(0.6, 1.1), (1, 3)), (Span(1.9, 9.0), (3, 5)), (Span(7.0, 8.0), (5, 5))],
+    [
+        (Span(0.0, 1.0), (0, 2)),
+        (Span(0.6, 1.1), (1, 3)),
+        (Span(1.9, 9.0), (3, 5)),
+        (Span(7.0, 8.0), (5, 5)),
+    ],
 )
 def test_rows_are_those_that_the_span_overlaps(span, rows):
     features = FeatureSequence(np.zeros((5, 3), np.float32), rate=2.0, backbone="test")
@@ -106,7 +112,9 @@ def test_an_alignment_refuses_scores_outside_its_kind():
 
 def test_what_was_left_out_is_stored_with_no_more_than_is_known():
     plain = Rejected("step", "it is no step", text="hello")
-    whole = Rejected("span", "has no length", text="mix", id="v", value="[2, 2]", location="a.json: .v[0]")
+    whole = Rejected(
+        "span", "has no length", text="mix", id="v", value="[2, 2]", location="a.json: .v[0]"
+    )
     record = Record(id="v", video=Video(id="v"), dropped=(plain, whole))
     first, second = record.model_dump(mode="json")["dropped"]
     assert first == {"what": "step", "text": "hello", "reason": "it is no step"}

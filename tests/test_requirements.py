@@ -1,4 +1,5 @@
-"""pyproject.toml and the constraints agree: each extra can be installed with the constraints that it is to take."""
+"""pyproject.toml and the constraints agree: each extra can be installed with the constraints that
+it is to take."""
 
 import re
 import tomllib
@@ -12,7 +13,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-CONSTRAINTS = {"whisperx": "constraints-whisperx.txt"}  # extra -> its own file; of all others constraints.txt
+# extra -> its own file; of all others constraints.txt
+CONSTRAINTS = {"whisperx": "constraints-whisperx.txt"}
 MINORS = range(9, 15)
 EXTRAS = ["", *PROJECT["optional-dependencies"]]
 
@@ -52,8 +54,12 @@ def test_the_constraints_admit_what_an_extra_asks_for(extra):
 def test_whisperx_needs_its_own_constraints():
     """The day that it fits constraints.txt, the second file is to go."""
     pinned = pins("constraints.txt")
-    pairs = [(asked, pinned.get(canonicalize_name(asked.name))) for asked in requirements("whisperx")]
-    refused = [str(asked) for asked, pin in pairs if pin and not asked.specifier.contains(version(pin))]
+    pairs = [
+        (asked, pinned.get(canonicalize_name(asked.name))) for asked in requirements("whisperx")
+    ]
+    refused = [
+        str(asked) for asked, pin in pairs if pin and not asked.specifier.contains(version(pin))
+    ]
     assert refused == ["huggingface-hub<1", "torch<2.9,>=2.8"]
 
 
@@ -62,11 +68,14 @@ def test_every_pin_counts_for_every_python_that_the_project_declares(python):
     environment = {"python_version": python, "python_full_version": f"{python}.5"}
     for file in ("constraints.txt", "constraints-whisperx.txt"):
         for name, pin in pins(file).items():
-            assert pin.marker is None or pin.marker.evaluate(environment), f"{file}: {name} floats on Python {python}"
+            assert pin.marker is None or pin.marker.evaluate(environment), (
+                f"{file}: {name} floats on Python {python}"
+            )
 
 
 def installed():
-    """Yield the pins of constraints.txt whose package is here at that version, with what it says of itself."""
+    """Yield the pins of constraints.txt whose package is here at that version, with what it says of
+    itself."""
     for name, pin in pins("constraints.txt").items():
         try:
             found = distribution(name)
@@ -80,12 +89,16 @@ def test_what_is_pinned_runs_on_the_least_python_and_wants_no_other_pin():
     pinned, count = pins("constraints.txt"), 0
     for name, found in installed():
         allowed = SpecifierSet(found.metadata.get("Requires-Python") or "")
-        assert allowed.contains(f"{declared()[0]}.5"), f"{name} {found.version} needs Python {allowed}"
+        assert allowed.contains(f"{declared()[0]}.5"), (
+            f"{name} {found.version} needs Python {allowed}"
+        )
         for asked in map(Requirement, found.requires or ()):
             pin = pinned.get(canonicalize_name(asked.name))
             if pin is None or (asked.marker and not asked.marker.evaluate({"extra": ""})):
                 continue
-            assert asked.specifier.contains(version(pin), prereleases=True), f"{name} asks for {asked}, against {pin}"
+            assert asked.specifier.contains(version(pin), prereleases=True), (
+                f"{name} asks for {asked}, against {pin}"
+            )
             count += 1
     assert count > 20
 

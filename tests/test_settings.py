@@ -82,8 +82,12 @@ class Special(Settings):
 
 
 def test_a_sections_own_defaults_stay_where_other_fields_are_set():
-    assert load_settings(Special, None, ["outer.count=5"]).outer == Outer(inner=Sizes(depth=7), count=5)
-    assert load_settings(Special, None, ["outer.inner.width=2"]).outer == Outer(inner=Sizes(depth=7, width=2), count=3)
+    assert load_settings(Special, None, ["outer.count=5"]).outer == Outer(
+        inner=Sizes(depth=7), count=5
+    )
+    assert load_settings(Special, None, ["outer.inner.width=2"]).outer == Outer(
+        inner=Sizes(depth=7, width=2), count=3
+    )
     with pytest.raises(SettingsError, match="did you mean"):
         load_settings(Special, None, ["outer.inner.wdth=2"])
 
@@ -108,12 +112,20 @@ def user(tmp_path, monkeypatch):
     return write
 
 
-def test_overrides_beat_the_file_the_environment_the_config_file_and_the_defaults_in_this_order(user, tmp_path):
-    user('[asr]\nbeam = 2\nwords = ["c"]\n', STEPLINE_ASR__BEAM="3", STEPLINE_ASR__PATH="from/environment")
+def test_overrides_beat_the_file_the_environment_the_config_file_and_the_defaults_in_this_order(
+    user, tmp_path
+):
+    user(
+        '[asr]\nbeam = 2\nwords = ["c"]\n',
+        STEPLINE_ASR__BEAM="3",
+        STEPLINE_ASR__PATH="from/environment",
+    )
     assert load_settings(Tree).asr == Inner(beam=3, words=("c",), path=Path("from/environment"))
     file = tmp_path / "s.toml"
     file.write_text("[asr]\nbeam = 4\n")
-    assert load_settings(Tree, file).asr == Inner(beam=4, words=("c",), path=Path("from/environment"))
+    assert load_settings(Tree, file).asr == Inner(
+        beam=4, words=("c",), path=Path("from/environment")
+    )
     assert load_settings(Tree, file, ["asr.beam=0"]).asr.beam == 0
 
 
@@ -128,23 +140,38 @@ def test_the_config_file_lies_in_the_users_config_folder(monkeypatch, tmp_path):
 
 
 def test_sections_of_other_commands_and_other_variables_are_left_alone(user):
-    user("[writing]\nfloor = 1\n", STEPLINE_VOCABULARY__SIZE="3", STEPLINE_CACHE="x", STEPLINE_OTHER="1")
+    user(
+        "[writing]\nfloor = 1\n",
+        STEPLINE_VOCABULARY__SIZE="3",
+        STEPLINE_CACHE="x",
+        STEPLINE_OTHER="1",
+    )
     assert load_settings(Tree) == Tree()
 
 
 @pytest.mark.parametrize(
     ("text", "variables", "message"),
     [
-        ("[asr]\nbean = 1\n", {}, r"unknown setting 'asr.bean'; did you mean 'asr.beam'\? .*config\.toml"),
+        (
+            "[asr]\nbean = 1\n",
+            {},
+            r"unknown setting 'asr.bean'; did you mean 'asr.beam'\? .*config\.toml",
+        ),
         ("", {"STEPLINE_ASR__BEAN": "1"}, r"did you mean 'asr.beam'\? .*STEPLINE_ASR__BEAN"),
         ("[ars]\nbeam = 1\n", {}, r"config\.toml: unknown section 'ars'; did you mean 'asr'\?"),
-        ("", {"STEPLINE_ARS__BEAM": "1"}, r"STEPLINE_ARS__BEAM: unknown section 'ars'; did you mean 'asr'\?"),
+        (
+            "",
+            {"STEPLINE_ARS__BEAM": "1"},
+            r"STEPLINE_ARS__BEAM: unknown section 'ars'; did you mean 'asr'\?",
+        ),
         ("", {"STEPLINE_ASR__BEAM": "many"}, r"asr\.beam: .*'many'.*STEPLINE_ASR__BEAM"),
         ("", {"STEPLINE_ASR____BEAM": "1"}, r"STEPLINE_ASR____BEAM: write it as section.key=value"),
         ("[asr\n", {}, r"config\.toml: not valid TOML"),
     ],
 )
-def test_a_mistake_in_the_users_settings_is_one_line_that_says_where(user, text, variables, message):
+def test_a_mistake_in_the_users_settings_is_one_line_that_says_where(
+    user, text, variables, message
+):
     user(text, **variables)
     with pytest.raises(SettingsError, match=message) as error:
         load_settings(Tree)
@@ -182,8 +209,12 @@ def test_the_sections_of_every_command_are_known():
 
 def _numbers(schema):
     """Every number that a JSON schema allows, in lists and unions too."""
-    forms = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
-    own = [schema] if isinstance(schema, dict) and schema.get("type") in ("integer", "number") else []
+    forms = (
+        schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    )
+    own = (
+        [schema] if isinstance(schema, dict) and schema.get("type") in ("integer", "number") else []
+    )
     return own + [number for form in forms for number in _numbers(form)]
 
 
@@ -203,7 +234,10 @@ def test_every_number_that_can_be_set_has_a_range():
         if kind.__module__.startswith("stepline.")
         for name, schema in kind.model_json_schema().get("properties", {}).items()
         for number in _numbers(schema)
-        if not ({"minimum", "exclusiveMinimum"} & set(number) and {"maximum", "exclusiveMaximum"} & set(number))
+        if not (
+            {"minimum", "exclusiveMinimum"} & set(number)
+            and {"maximum", "exclusiveMaximum"} & set(number)
+        )
     ]
     assert open_ended == []
 
@@ -223,5 +257,7 @@ def test_every_number_that_can_be_set_has_a_range():
 def test_a_number_beyond_its_range_is_refused_by_name_with_the_range(override):
     from stepline.pipeline.request import StepsSettings
 
-    with pytest.raises(SettingsError, match=rf"setting {override.partition('=')[0]}: it must be .* and at most"):
+    with pytest.raises(
+        SettingsError, match=rf"setting {override.partition('=')[0]}: it must be .* and at most"
+    ):
         load_settings(StepsSettings, None, [override])

@@ -13,12 +13,28 @@ from stepline.state_dict import read_state_dict, read_tensors
 from stepline.weights import find_weights
 
 TABLE = torch.arange(24.0).reshape(4, 6)
-KINDS = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8)
+KINDS = (
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+)
 CONTENT = {
     "module": torch.nn.BatchNorm1d(3).state_dict(),  # with `_metadata`
-    "views of one storage": {"whole": TABLE, "turned": TABLE.T, "part": TABLE[1:3, ::2], "one": TABLE[2, 3]},
+    "views of one storage": {
+        "whole": TABLE,
+        "turned": TABLE.T,
+        "part": TABLE[1:3, ::2],
+        "one": TABLE[2, 3],
+    },
     "kinds": {str(kind): TABLE.to(kind) for kind in (*KINDS, torch.uint8, torch.bool)},
-    "parameters": OrderedDict(weight=torch.nn.Parameter(TABLE), empty=torch.zeros(0, 3), number=torch.tensor(3)),
+    "parameters": OrderedDict(
+        weight=torch.nn.Parameter(TABLE), empty=torch.zeros(0, 3), number=torch.tensor(3)
+    ),
 }
 
 
@@ -50,13 +66,24 @@ class Evil:
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize(
-    "content", [Evil(), {"a": Evil()}, [1, 2], {"a": 1}, {"a": torch.nn.Linear(2, 2)}, {"a": np.ones(2)}, {1, 2}]
+    "content",
+    [
+        Evil(),
+        {"a": Evil()},
+        [1, 2],
+        {"a": 1},
+        {"a": torch.nn.Linear(2, 2)},
+        {"a": np.ones(2)},
+        {1, 2},
+    ],
 )
 @pytest.mark.filterwarnings("ignore")  # torch's, of what is saved
 def test_whatever_is_no_tensor_by_name_is_refused_unrun(content, zipped, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save(content, "x.pth", _use_new_zipfile_serialization=zipped)
-    with pytest.raises(ModelError, match=r"x\.pth: not a net's weights \(.*\); give another") as caught:
+    with pytest.raises(
+        ModelError, match=r"x\.pth: not a net's weights \(.*\); give another"
+    ) as caught:
         read_tensors(Path("x.pth"), "a net", "give another")
     assert "\n" not in str(caught.value)
     assert not Path("evil").exists()
@@ -65,10 +92,18 @@ def test_whatever_is_no_tensor_by_name_is_refused_unrun(content, zipped, tmp_pat
 def call(name, *given):
     """A pickle that calls a name, as torch's are written."""
     stack = b"".join(pickle.dumps(each, protocol=2)[2:-1] for each in given)
-    return b"\x80\x02}X\x01\x00\x00\x00ac" + name.replace(" ", "\n").encode() + b"\n(" + stack + b"tRs."
+    return (
+        b"\x80\x02}X\x01\x00\x00\x00ac"
+        + name.replace(" ", "\n").encode()
+        + b"\n("
+        + stack
+        + b"tRs."
+    )
 
 
-@pytest.mark.parametrize("name", ["os system", "builtins eval", "torch load", "torch._utils _rebuild_sparse_tensor"])
+@pytest.mark.parametrize(
+    "name", ["os system", "builtins eval", "torch load", "torch._utils _rebuild_sparse_tensor"]
+)
 def test_only_the_names_that_make_tensors_may_be_called(name, tmp_path):
     with zipfile.ZipFile(tmp_path / "x.pth", "w") as archive:
         archive.writestr("x/data.pkl", call(name, "touch evil"))
@@ -101,7 +136,11 @@ def test_a_tensor_beyond_its_storage_and_compressed_numbers_are_refused(tmp_path
         parts = {name: archive.read(name) for name in archive.namelist()}
     for change, form, words in (
         ({"x/data/0": parts["x/data/0"][:-4]}, zipfile.ZIP_STORED, "92 bytes in place of 96"),
-        ({"x/data.pkl": parts["x/data.pkl"].replace(b"K\x04K\x06", b"K\x05K\x06")}, zipfile.ZIP_STORED, "cannot hold"),
+        (
+            {"x/data.pkl": parts["x/data.pkl"].replace(b"K\x04K\x06", b"K\x05K\x06")},
+            zipfile.ZIP_STORED,
+            "cannot hold",
+        ),
         ({"x/byteorder": b"big"}, zipfile.ZIP_STORED, "big-endian"),
         ({}, zipfile.ZIP_DEFLATED, "compressed"),
     ):

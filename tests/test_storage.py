@@ -24,7 +24,11 @@ def record():
         transcript=Transcript(
             language="en",
             recogniser="test",
-            sentences=(Sentence(text="Cut it", span=Span(0.5, 1.5), words=words, confidence=0.75, shown=0.25),),
+            sentences=(
+                Sentence(
+                    text="Cut it", span=Span(0.5, 1.5), words=words, confidence=0.75, shown=0.25
+                ),
+            ),
         ),
         steps=(
             Step(
@@ -62,7 +66,12 @@ def test_json_has_the_public_form(record):
     assert tree["version"] == 1
     assert tree["video"]["id"] == "v"
     sentence = tree["transcript"]["sentences"][0]
-    assert (sentence["text"], sentence["start"], sentence["end"], sentence["shown"]) == ("Cut it", 0.5, 1.5, 0.25)
+    assert (sentence["text"], sentence["start"], sentence["end"], sentence["shown"]) == (
+        "Cut it",
+        0.5,
+        1.5,
+        0.25,
+    )
     step = tree["steps"][0]
     assert (step["start"], step["end"], step["at"], step["said"]) == (2.0, 3.0, 2.5, [0.5, 1.5])
     assert step["spans"] == [[2.0, 3.0], [5.0, 6.0]]
@@ -72,7 +81,16 @@ def test_json_has_the_public_form(record):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"version": 2}', '{"version": 1}', '{"version": 1, "id": "a", "video": 3}', "[" * 10_000],
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"version": 2}',
+        '{"version": 1}',
+        '{"version": 1, "id": "a", "video": 3}',
+        "[" * 10_000,
+    ],
 )
 def test_what_is_no_record_is_refused_in_one_line(text):
     with pytest.raises(StoreError) as error:
@@ -108,13 +126,17 @@ def write_bytes_table(path, columns, metadata=None):
     import pyarrow.parquet as parquet
 
     path.parent.mkdir(exist_ok=True)
-    arrays = {name: arrow.array(cells, arrow.binary()).view(arrow.string()) for name, cells in columns.items()}
+    arrays = {
+        name: arrow.array(cells, arrow.binary()).view(arrow.string())
+        for name, cells in columns.items()
+    }
     parquet.write_table(arrow.table(arrays).replace_schema_metadata(metadata), path)
     return path
 
 
 def parquet_readers():
-    """Return everything that turns somebody's Parquet into values, by name: (columns, reads a path)."""
+    """Return everything that turns somebody's Parquet into values, by name: (columns, reads a
+    path)."""
     from stepline.curate.sources.read import read_source
     from stepline.features.store import KEY, LOCATION_COLUMNS, VERSION, read_index
     from stepline.sieve_swap.content_words import _read
@@ -126,7 +148,11 @@ def parquet_readers():
 
     def index(path):
         folder = path.parent / "store"
-        write_bytes_table(folder / "shard-00000.parquet", {key: [b"\xff"] for key in LOCATION_COLUMNS}, {KEY: VERSION})
+        write_bytes_table(
+            folder / "shard-00000.parquet",
+            {key: [b"\xff"] for key in LOCATION_COLUMNS},
+            {KEY: VERSION},
+        )
         list(read_index(folder, 0))
 
     return {
@@ -154,7 +180,11 @@ def test_text_that_is_not_utf8_in_anybodys_parquet_is_an_error_of_one_line(tmp_p
 
 def test_only_one_place_opens_parquet_for_reading(request):
     package = request.config.rootpath / "stepline"
-    opens = [path for path in package.rglob("*.py") if re.search(r"\.(ParquetFile|read_table)\(", path.read_text())]
+    opens = [
+        path
+        for path in package.rglob("*.py")
+        if re.search(r"\.(ParquetFile|read_table)\(", path.read_text())
+    ]
     assert opens == [package / "storage.py"]
 
 
@@ -242,7 +272,8 @@ def test_sweeping_spares_the_writers_of_other_machines(tmp_path, monkeypatch):
         monkeypatch.setattr(store.socket, "gethostname", lambda: "another")
         theirs = files.partial(tmp_path / "a.json")
         theirs.touch()
-        (tmp_path / f".a.{ended.pid}-0.partial.json").touch()  # of a version that did not name the machine
+        # of a version that did not name the machine
+        (tmp_path / f".a.{ended.pid}-0.partial.json").touch()
         assert len(store.partial_files(tmp_path / "a.json")) == 3
         monkeypatch.undo()
         store.remove_partial_files(tmp_path)
@@ -289,7 +320,9 @@ def test_a_disk_that_fills_while_tensors_are_written_is_one_line_with_the_cure(t
         "except StoreError as error:\n    print(error)\n"
     )
     path = tmp_path / "shard.safetensors"
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
     assert "cannot be written" in done.stdout
     assert "free some space" in done.stdout
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,5 @@
-"""Nothing leaves the machine: a command that names no server needs no network and asks for no address beyond it."""
+"""Nothing leaves the machine: a command that names no server needs no network and asks for no
+address beyond it."""
 
 import json
 import os
@@ -17,7 +18,8 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 TRACER, APART = shutil.which("strace"), shutil.which("unshare")
 LIFE = 60.0  # s; onnxruntime would look up its vendor's host once a process is 14 s old
 OWN = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::(1|ffff:127\.[0-9.]+)"')
-ASKED = re.compile(r"sin6?_port|systemd/resolve|hosts\\0|AF_VSOCK")  # an address, or those who look one up
+# an address, or those who look one up
+ASKED = re.compile(r"sin6?_port|systemd/resolve|hosts\\0|AF_VSOCK")
 
 # Runs commands one after another in one process, which lives on until it is so old (argv[2], s).
 COMMANDS = """
@@ -32,7 +34,8 @@ for command in json.loads(sys.argv[1]):
             raise
 time.sleep(max(0.0, float(sys.argv[2]) - (time.monotonic() - began)))
 """
-# Runs a case of the golden files, which are many commands, in processes of their own where they would be.
+# Runs a case of the golden files, which are many commands, in processes of their own where they
+# would be.
 CASE = """
 import sys
 from pathlib import Path
@@ -46,29 +49,81 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
     fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", 0x41))  # SIOCSIFFLAGS: up, running
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
-TRAINING = ("train.epochs=1", "model.width=16", "model.heads=2", "model.feed_forward=24", "model.projection=8",
-            "model.encoder_layers=1", "model.decoder_layers=1")  # fmt: skip
+TRAINING = (
+    "train.epochs=1",
+    "model.width=16",
+    "model.heads=2",
+    "model.feed_forward=24",
+    "model.projection=8",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+)
 STEPS = ("steps", "demo.mp4", "--out", "out")  # with the recogniser, and its voice detector
 JOBS = (
     ("features", "import", "features", "--out", "store", "--backbone", "conse"),
-    ("train", "nasva", "--features", "store", "--steps", "youcook2:references/youcook2.json", "--out", "net",
-     *(part for setting in TRAINING for part in ("--set", setting))),
-    ("curate", "videos.csv", "--recipe", "recipe.toml", "--out", "data", "--limit", "3", "--workers", "1", "--set",
-     'stages=["probe", "transcribe", "write", "filter", "encode", "coarse", "ground", "judge", "gather", "clean", '
-     '"export"]'),
+    (
+        "train",
+        "nasva",
+        "--features",
+        "store",
+        "--steps",
+        "youcook2:references/youcook2.json",
+        "--out",
+        "net",
+        *(part for setting in TRAINING for part in ("--set", setting)),
+    ),
+    (
+        "curate",
+        "videos.csv",
+        "--recipe",
+        "recipe.toml",
+        "--out",
+        "data",
+        "--limit",
+        "3",
+        "--workers",
+        "1",
+        "--set",
+        'stages=["probe", "transcribe", "write", "filter", "encode", "coarse", "ground", "judge", "gather", "clean", '
+        '"export"]',
+    ),
     STEPS,
-)  # fmt: skip
+)
 # What the golden files' cases do not run.
 OTHERS = (
     JOBS[2],
-    *(("curate", *command) for command in (("status", "data"), ("report", "data"), ("audit", "data", "--table"))),
-    ("doctor",), ("datasets",), ("transcribe", "demo.mp4"),
-    ("describe", "media/small.mp4", "--model", "networks/procx.safetensors", "--backbone", "conse", "--out", "told"),
+    *(
+        ("curate", *command)
+        for command in (("status", "data"), ("report", "data"), ("audit", "data", "--table"))
+    ),
+    ("doctor",),
+    ("datasets",),
+    ("transcribe", "demo.mp4"),
+    (
+        "describe",
+        "media/small.mp4",
+        "--model",
+        "networks/procx.safetensors",
+        "--backbone",
+        "conse",
+        "--out",
+        "told",
+    ),
     ("excluded", "youcook2=references/youcook2.json", "--out", "excluded.txt"),
     ("features", "extract", "media/small.mp4", "--out", "extracted"),
-)  # fmt: skip
-PREDICTION = ("predict", "ht-step", "--aligner", "networks/aligner.safetensors", "--features", "features",
-              "--reference", "references/htstep", "--out", "answers.json")  # fmt: skip
+)
+PREDICTION = (
+    "predict",
+    "ht-step",
+    "--aligner",
+    "networks/aligner.safetensors",
+    "--features",
+    "features",
+    "--reference",
+    "references/htstep",
+    "--out",
+    "answers.json",
+)
 
 
 @pytest.fixture
@@ -81,31 +136,44 @@ def folder(tmp_path):
 def run_python(folder, *arguments, within=()):
     """Run Python in a folder, within another program."""
     paths = os.pathsep.join((str(test_golden.ROOT), str(Path(__file__).parent), *sys.path))
-    environment = {**os.environ, "PYTHONPATH": paths, "STEPLINE_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": paths,
+        "STEPLINE_CACHE": str(folder / "cache"),
+        "OMP_NUM_THREADS": "1",
+    }
     command = [*within, sys.executable, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
 
 
 def addresses_asked(folder, *arguments):
-    """Return the system calls of a Python process and its children that name an address beyond the machine."""
+    """Return the system calls of a Python process and its children that name an address beyond the
+    machine."""
     if TRACER is None or subprocess.run([TRACER, "-qq", "true"], capture_output=True).returncode:
         pytest.skip("needs strace, and a system that allows it")
     log = folder / "calls"
     run_python(folder, *arguments, within=(TRACER, "-f", "-qq", "-e", "trace=network", "-o", log))
-    return [line for line in log.read_text().splitlines() if ASKED.search(line) and not OWN.search(line)]
+    return [
+        line for line in log.read_text().splitlines() if ASKED.search(line) and not OWN.search(line)
+    ]
 
 
 def run_without_network(folder, *arguments):
     """Run Python where there is no network but the machine itself."""
     alone = (APART, "-r", "-n")
-    if APART is None or subprocess.run([*alone, sys.executable, "-c", WITH_LOOPBACK, "-c", ""]).returncode:
+    if (
+        APART is None
+        or subprocess.run([*alone, sys.executable, "-c", WITH_LOOPBACK, "-c", ""]).returncode
+    ):
         pytest.skip("needs unshare, and a kernel that lets a user have a network namespace")
     run_python(folder, "-c", WITH_LOOPBACK, *arguments, within=alone)
 
 
 def test_a_lookup_and_a_connection_are_seen(folder):
-    code = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 53))"
+    code = (
+        "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 53))"
+    )
     assert any("192.0.2.1" in line for line in addresses_asked(folder, "-c", code))
     code = "import socket, sys; sys.exit(socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 53)))"
     with pytest.raises(AssertionError, match="Network is unreachable"):
@@ -142,6 +210,10 @@ def test_every_command_of_the_golden_files_needs_no_network(folder, case):
 
 def test_what_dependencies_report_is_off_before_they_are_imported():
     code = "import os, stepline, sys; print(os.environ['ORT_DISABLE_TELEMETRY'], 'onnxruntime' in sys.modules)"
-    variables = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=variables)
+    variables = {
+        name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=variables
+    )
     assert done.stdout.split() == ["1", "False"], done.stderr

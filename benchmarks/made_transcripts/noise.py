@@ -1,4 +1,5 @@
-"""What a recogniser and a live speaker do to a sentence: fillers, false starts, misheard words, lost punctuation."""
+"""What a recogniser and a live speaker do to a sentence: fillers, false starts, misheard words,
+lost punctuation."""
 
 import re
 from random import Random
@@ -11,7 +12,19 @@ AGAIN = 0.005  # a word: said twice
 MISHEARD = 0.05  # a word of the table: heard as another
 LOST = 0.005  # a word: not heard at all
 PUNCTUATED = 0.4  # a video: written with capitals and full stops
-FILLERS = ("um", "uh", "like", "you know", "kind of", "basically", "just", "right", "sort of", "I mean", "actually")
+FILLERS = (
+    "um",
+    "uh",
+    "like",
+    "you know",
+    "kind of",
+    "basically",
+    "just",
+    "right",
+    "sort of",
+    "I mean",
+    "actually",
+)
 OPENERS = ("so", "okay", "alright", "okay so", "um", "and", "now", "well", "yeah so")
 OPENED = 0.25  # a sentence: begins with an opener
 LOST_NEVER = word_set("not don't never no without skip")
@@ -22,7 +35,8 @@ NUMBERS = re.compile(
 
 
 def spoken(text: str, rng: Random) -> str:
-    """Return the words as a speaker lets them out and a recogniser hears them, all without punctuation.
+    """Return the words as a speaker lets them out and a recogniser hears them, all without
+    punctuation.
 
     Numbers and negations stay as they are, so that the truth about them stays known.
     """

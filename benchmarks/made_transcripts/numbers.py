@@ -1,30 +1,65 @@
-"""Written numbers as they are spoken: "1 1/2 cups" is "one and a half cups", "350 degrees" is "three fifty degrees"."""
+"""Written numbers as they are spoken: "1 1/2 cups" is "one and a half cups", "350 degrees" is
+"three fifty degrees"."""
 
 import re
 
 ONES = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-)  # fmt: skip
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+)
 TENS = ("zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 FRACTIONS = {
-    "1/2": "half", "1/3": "a third", "2/3": "two thirds", "1/4": "a quarter", "3/4": "three quarters",
-    "1/8": "an eighth", "3/8": "three eighths", "1/16": "a sixteenth",
-}  # fmt: skip
+    "1/2": "half",
+    "1/3": "a third",
+    "2/3": "two thirds",
+    "1/4": "a quarter",
+    "3/4": "three quarters",
+    "1/8": "an eighth",
+    "3/8": "three eighths",
+    "1/16": "a sixteenth",
+}
 SIGNS = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅛": "1/8"}
 _SHORT = {
-    r"\btbsp?s?\b\.?": "tablespoons", r"\btsps?\b\.?": "teaspoons", r"\boz\b\.?": "ounces", r"\blbs?\b\.?": "pounds",
-    r"\bmins?\b\.?": "minutes", r"\bhrs?\b\.?": "hours", r"(?<=\d)\s?g\b": " grams", r"(?<=\d)\s?ml\b": " milliliters",
-    r"(?<=\d)\s?(?:\"|in\.|”)": " inches", r"(?<=\d)\s?cm\b": " centimeters",
-}  # fmt: skip
-_NUMBER = re.compile(r"(?P<whole>\d+)[ -](?P<part>\d/\d+)|(?P<only>\d/\d+)|(?P<decimal>\d+\.\d+)|(?P<plain>\d+)")
+    r"\btbsp?s?\b\.?": "tablespoons",
+    r"\btsps?\b\.?": "teaspoons",
+    r"\boz\b\.?": "ounces",
+    r"\blbs?\b\.?": "pounds",
+    r"\bmins?\b\.?": "minutes",
+    r"\bhrs?\b\.?": "hours",
+    r"(?<=\d)\s?g\b": " grams",
+    r"(?<=\d)\s?ml\b": " milliliters",
+    r"(?<=\d)\s?(?:\"|in\.|”)": " inches",
+    r"(?<=\d)\s?cm\b": " centimeters",
+}
+_NUMBER = re.compile(
+    r"(?P<whole>\d+)[ -](?P<part>\d/\d+)|(?P<only>\d/\d+)|(?P<decimal>\d+\.\d+)|(?P<plain>\d+)"
+)
 
 
 def spoken_numbers(text: str) -> str:
     """Return the text with its numbers, fractions, ranges and short units in words."""
     for sign, fraction in SIGNS.items():
         text = re.sub(rf"(?<=\d){sign}", f" {fraction}", text).replace(sign, fraction)
-    text = re.sub(r"\s*\((?:\d|about \d)[^)]*(?:C|degrees C|°C|F|cm|g|ml)\.?\)", "", text)  # the same in other units
+    # the same in other units
+    text = re.sub(r"\s*\((?:\d|about \d)[^)]*(?:C|degrees C|°C|F|cm|g|ml)\.?\)", "", text)
     text = re.sub(r"\s?(?:degrees|°|º)\s?[FC]\b\.?", " degrees", text, flags=re.IGNORECASE)
     text = re.sub(r"(\d)[F]\b", r"\1 degrees", text)
     for short, long in _SHORT.items():
@@ -48,7 +83,8 @@ def _spoken(match: re.Match[str]) -> str:
 
 
 def cardinal(number: int) -> str:
-    """Return a number in words, hundreds of ovens as cooks say them: 350 is "three fifty", 400 "four hundred"."""
+    """Return a number in words, hundreds of ovens as cooks say them: 350 is "three fifty", 400
+    "four hundred"."""
     if number < 20:
         return ONES[number]
     if number < 100:
@@ -56,7 +92,11 @@ def cardinal(number: int) -> str:
     if number < 1000 and number % 100 >= 10:
         return f"{cardinal(number // 100)} {cardinal(number % 100)}"
     if number < 1000:
-        return f"{cardinal(number // 100)} hundred" + (f" {cardinal(number % 100)}" if number % 100 else "")
+        return f"{cardinal(number // 100)} hundred" + (
+            f" {cardinal(number % 100)}" if number % 100 else ""
+        )
     if number < 10_000:
-        return f"{cardinal(number // 1000)} thousand" + (f" {cardinal(number % 1000)}" if number % 1000 else "")
+        return f"{cardinal(number // 1000)} thousand" + (
+            f" {cardinal(number % 1000)}" if number % 1000 else ""
+        )
     return str(number)

@@ -1,4 +1,5 @@
-"""The written recipes that videos are made from: titles, ingredients and single steps, read where they lie."""
+"""The written recipes that videos are made from: titles, ingredients and single steps, read where
+they lie."""
 
 import gzip
 import json
@@ -45,12 +46,16 @@ def read_recipes(data: Path = DATA, *, folders: Sequence[str] = FOLDERS) -> list
             steps = tuple(step for paragraph in row["steps"] for step in single_steps(paragraph))
             identity = f"{folder}/{slug}"
             url = row.get("url", f"based.cooking/{slug}")
-            found.append(Recipe(identity, row["title"].strip(), tuple(row["ingredients"]), steps, url))
+            found.append(
+                Recipe(identity, row["title"].strip(), tuple(row["ingredients"]), steps, url)
+            )
     return found
 
 
 def short_name(ingredient: str) -> str:
     """Return what a cook calls an ingredient: its last two plain words; empty when none is left."""
-    head = re.split(r"[,(;–]| and | or ", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", ingredient))[0].lower()
+    head = re.split(r"[,(;–]| and | or ", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", ingredient))[
+        0
+    ].lower()
     words = [word for word in re.findall(r"[a-zéñ'-]+", head) if word not in MEASURES]
     return " ".join(words[-2:])

@@ -15,7 +15,8 @@ def lines(name: str) -> tuple[str, ...]:
 
 @cache
 def choices(name: str) -> dict[str, tuple[str, ...]]:
-    """Return a table of `key: one | other` lines; "=" stands for the key itself, "0" for nothing."""
+    """Return a table of `key: one | other` lines; "=" stands for the key itself, "0" for
+    nothing."""
     table = {}
     for line in lines(name):
         key, _, rest = line.partition(": ")

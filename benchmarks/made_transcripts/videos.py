@@ -1,4 +1,5 @@
-"""Videos with times and truth: the steps of a recipe as spoken, idle lines between, sentences merged and split."""
+"""Videos with times and truth: the steps of a recipe as spoken, idle lines between, sentences
+merged and split."""
 
 import zlib
 from collections.abc import Sequence
@@ -23,13 +24,22 @@ SKIPPED = 0.04  # a step: not said
 IDLE_BETWEEN = 0.62  # after a sentence: an idle line; then another with IDLE_AGAIN
 IDLE_AGAIN = 0.4
 WORDS_A_SECOND = 2.6  # of speech
-MIDDLE = ("taste", "anecdotes", "equipment", "about the food", "talk about the video", "plans and other days",
-          "jokes and noises", "sponsors")  # fmt: skip
+MIDDLE = (
+    "taste",
+    "anecdotes",
+    "equipment",
+    "about the food",
+    "talk about the video",
+    "plans and other days",
+    "jokes and noises",
+    "sponsors",
+)
 
 
 @dataclass(frozen=True)
 class MadeVideo:
-    """A made video. truth: for each sentence the indices of the recipe's steps that it says, none for idle talk.
+    """A made video. truth: for each sentence the indices of the recipe's steps that it says, none
+    for idle talk.
 
     in_base: whether the text base may hold the recipe.
     """
@@ -44,7 +54,8 @@ class MadeVideo:
 def make_videos(
     recipes: Sequence[Recipe], count: int = 300, seed: int = 0, *, first_folder: bool = True
 ) -> list[MadeVideo]:
-    """Return `count` videos, half of them development and half test; of each half, half the recipes are in the base.
+    """Return `count` videos, half of them development and half test; of each half, half the recipes
+    are in the base.
 
     first_folder: take five of six from the larger folder; otherwise all come from the smaller one.
     """
@@ -53,7 +64,9 @@ def make_videos(
     made = []
     for place, recipe in enumerate(chosen):
         half: Half = "development" if place < count // 2 else "test"
-        made.append(_made(recipe, half, place % 2 == 0, Random(zlib.crc32(f"{seed} {recipe.id}".encode()))))
+        made.append(
+            _made(recipe, half, place % 2 == 0, Random(zlib.crc32(f"{seed} {recipe.id}".encode())))
+        )
     return made
 
 
@@ -70,11 +83,18 @@ def _chosen(recipes: Sequence[Recipe], count: int, few: int, rng: Random) -> lis
 def _fits(recipe: Recipe) -> bool:
     named = [name for name in map(short_name, recipe.ingredients) if name]
     lengths = [len(step.split()) for step in recipe.steps]
-    return STEPS[0] <= len(lengths) <= STEPS[1] and len(set(named)) >= 3 and max(lengths) <= 40 and min(lengths) >= 2
+    return (
+        STEPS[0] <= len(lengths) <= STEPS[1]
+        and len(set(named)) >= 3
+        and max(lengths) <= 40
+        and min(lengths) >= 2
+    )
 
 
 def _made(recipe: Recipe, half: Half, in_base: bool, rng: Random) -> MadeVideo:
-    said: list[tuple[str, tuple[int, ...]]] = [(text, ()) for text in _idle(recipe, half, ("greetings",), rng)]
+    said: list[tuple[str, tuple[int, ...]]] = [
+        (text, ()) for text in _idle(recipe, half, ("greetings",), rng)
+    ]
     del said[rng.randint(1, 3) :]
     between = iter(_idle(recipe, half, MIDDLE, rng))
     for text, steps in _instructions(clauses_of(recipe.steps, rng), half, rng):
@@ -89,7 +109,9 @@ def _made(recipe: Recipe, half: Half, in_base: bool, rng: Random) -> MadeVideo:
     return MadeVideo(record, recipe, tuple(steps for _, steps in kept), half, in_base)
 
 
-def _instructions(steps: Sequence[Sequence[Clause]], half: Half, rng: Random) -> list[tuple[str, tuple[int, ...]]]:
+def _instructions(
+    steps: Sequence[Sequence[Clause]], half: Half, rng: Random
+) -> list[tuple[str, tuple[int, ...]]]:
     """Return what is said of the steps, sentence by sentence, with the steps that each says."""
     said: list[tuple[str, tuple[int, ...]]] = []
     named, open_ended = "", False
@@ -111,7 +133,8 @@ def _instructions(steps: Sequence[Sequence[Clause]], half: Half, rng: Random) ->
 
 
 def _idle(recipe: Recipe, half: Half, kinds: Sequence[str], rng: Random) -> list[str]:
-    """Return all idle lines of these kinds in random order, naming the recipe's own dish and ingredients."""
+    """Return all idle lines of these kinds in random order, naming the recipe's own dish and
+    ingredients."""
     names = sorted({name for name in map(short_name, recipe.ingredients) if name})
     table = idle_lines(half)
     lines = [line for kind in kinds for line in table[kind]]
@@ -131,4 +154,6 @@ def _record(recipe: Recipe, texts: Sequence[str], rng: Random) -> Record:
         now = end + rng.choice((0.1, 0.4, 1.0, 2.5, 6.0))
     name = recipe.id.replace("/", "-")
     video = Video(id=name, title=recipe.title, duration=round(now + 1.0, 2))
-    return Record(id=name, video=video, transcript=Transcript(language="en", sentences=tuple(sentences)))
+    return Record(
+        id=name, video=video, transcript=Transcript(language="en", sentences=tuple(sentences))
+    )

@@ -1,6 +1,7 @@
 """One plugin of each kind: pip install examples/plugin, then
 
-stepline steps v.mp4 --format csv --writer every-sentence --backbone colours --set asr.recogniser=sound
+stepline steps v.mp4 --format csv --writer every-sentence --backbone colours --set
+asr.recogniser=sound
 """
 
 import csv
@@ -25,13 +26,16 @@ def _csv(record, extras):
     return lines.getvalue()
 
 
-CSV = Output(".csv", _csv, remade=True)  # the record alone gives the text, so an earlier run's is known by it
+# the record alone gives the text, so an earlier run's is known by it
+CSV = Output(".csv", _csv, remade=True)
 
 
 def write_every_sentence(transcript, settings):
     """Return every sentence as a step, as it was said."""
     rows = enumerate(transcript.sentences)
-    return WrittenSteps(tuple(Step(id=str(n + 1), text=s.text, said=s.span, sources=(n,)) for n, s in rows))
+    return WrittenSteps(
+        tuple(Step(id=str(n + 1), text=s.text, said=s.span, sources=(n,)) for n, s in rows)
+    )
 
 
 class SoundRecogniser:
@@ -57,7 +61,8 @@ class SoundRecogniser:
 
 
 class ColourBackbone:
-    """Sees the mean colours of the four quarters of a picture; texts lie in its space by their letters alone."""
+    """Sees the mean colours of the four quarters of a picture; texts lie in its space by their
+    letters alone."""
 
     name = "colours"
     dim = 13
@@ -74,7 +79,9 @@ class ColourBackbone:
     def encode_texts(self, texts):
         """Return (K, D) float32 unit rows."""
         seeds = [zlib.crc32(text.encode()) for text in texts]
-        return self._unit(np.array([np.random.default_rng(seed).random(12) for seed in seeds]).reshape(-1, 12))
+        return self._unit(
+            np.array([np.random.default_rng(seed).random(12) for seed in seeds]).reshape(-1, 12)
+        )
 
     @staticmethod
     def _unit(rows):

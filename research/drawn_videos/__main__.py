@@ -14,15 +14,22 @@ DEMO = Path(__file__).parent / "demo_script.json"
 def main(arguments: list[str] | None = None) -> int:
     """Draw what the command line asks for; 0 done, 1 an error in one line."""
     parser = argparse.ArgumentParser(
-        prog="python -m research.drawn_videos", description="Draws and speaks videos with known truth."
+        prog="python -m research.drawn_videos",
+        description="Draws and speaks videos with known truth.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser("demo", help="make the demo video again: demo.mp4 and demo_truth.json in a folder")
+    demo = commands.add_parser(
+        "demo", help="make the demo video again: demo.mp4 and demo_truth.json in a folder"
+    )
     demo.add_argument("out", type=Path)
-    one = commands.add_parser("render", help="draw the script of a seed, or of a .json file, to an .mp4")
+    one = commands.add_parser(
+        "render", help="draw the script of a seed, or of a .json file, to an .mp4"
+    )
     one.add_argument("script", help="a seed, or a script's .json file")
     one.add_argument("out", type=Path)
-    many = commands.add_parser("many", help="draw COUNT videos of seeds FIRST, FIRST+1, ... into a folder")
+    many = commands.add_parser(
+        "many", help="draw COUNT videos of seeds FIRST, FIRST+1, ... into a folder"
+    )
     many.add_argument("first", type=int)
     many.add_argument("count", type=int)
     many.add_argument("folder", type=Path)
@@ -32,7 +39,10 @@ def main(arguments: list[str] | None = None) -> int:
             draw(read_script(DEMO), given.out / "demo.mp4")
         elif given.command == "render":
             draw(
-                make_script(int(given.script)) if given.script.isdigit() else read_script(Path(given.script)), given.out
+                make_script(int(given.script))
+                if given.script.isdigit()
+                else read_script(Path(given.script)),
+                given.out,
             )
         else:
             for seed in range(given.first, given.first + given.count):

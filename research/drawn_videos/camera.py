@@ -40,8 +40,11 @@ class View:
         return max(4, round(size * self.zoom * self.height))
 
 
-def camera_window(scene: Scene, t: float, length: float, seed: int, canvas: Point, frame: Point) -> tuple[float, ...]:
-    """Return what part of the canvas a hand-held camera sees, as PIL's affine coefficients: sway and a slow push."""
+def camera_window(
+    scene: Scene, t: float, length: float, seed: int, canvas: Point, frame: Point
+) -> tuple[float, ...]:
+    """Return what part of the canvas a hand-held camera sees, as PIL's affine coefficients: sway
+    and a slow push."""
     slow = 1.0 - 0.05 * min(1.0, t / max(length, 1.0)) if scene.kind != "title" else 1.0
     width, height = frame[0] * 1.04 * slow, frame[1] * 1.04 * slow
     pan = (0.030 if scene.kind == "roll" else 0.006) * math.sin(0.9 * t + seed)
@@ -60,7 +63,8 @@ class FilmLook:
         self._grains = grain_pictures(seed, settings)
 
     def expose(self, canvas: Image.Image, seen: tuple[float, ...], number: int) -> Picture:
-        """Return the part of the canvas that is seen, (height, width, 3) uint8; number chooses the grain."""
+        """Return the part of the canvas that is seen, (height, width, 3) uint8; number chooses the
+        grain."""
         shot = canvas.transform(self.size, Image.Transform.AFFINE, seen, Image.Resampling.BILINEAR)
         pixels = np.asarray(shot, np.float32) * self._gain + self._grains[number % GRAINS]
         clipped: Picture = np.clip(pixels, 0.0, 255.0).astype(np.uint8)

@@ -21,13 +21,16 @@ Mode = Literal["near", "far", "said"]
 
 @dataclass(frozen=True)
 class StepLayout:
-    """For every step its shown spans, none for a step that is only said; `misplaced`: steps that found no room."""
+    """For every step its shown spans, none for a step that is only said; `misplaced`: steps that
+    found no room."""
 
     spans: tuple[tuple[Span, ...], ...]
     misplaced: int
 
 
-def lay_out_steps(said: Sequence[Span], duration: float, settings: ScriptSettings, rng: Random) -> StepLayout:
+def lay_out_steps(
+    said: Sequence[Span], duration: float, settings: ScriptSettings, rng: Random
+) -> StepLayout:
     """Return where each said step is shown in a video of `duration` s.
 
     A fraction of them never, a fraction far away, the others about `offset` after they are said.
@@ -79,7 +82,10 @@ def _random_layout(
     missing = sum(mode != "said" for mode in modes) - len(spans)
     closed = _close_short_gaps(spans, said, settings)
     again = _second_showings(closed, duration, settings, rng)
-    return StepLayout(tuple(tuple(each[k] for each in (closed, again) if k in each) for k in range(len(said))), missing)
+    return StepLayout(
+        tuple(tuple(each[k] for each in (closed, again) if k in each) for k in range(len(said))),
+        missing,
+    )
 
 
 def _draw_modes(count: int, settings: ScriptSettings, rng: Random) -> list[Mode]:
@@ -100,24 +106,34 @@ def _draw_length(settings: ScriptSettings, rng: Random) -> float:
     return on_grid(min(settings.shown_most, max(settings.shown_least, length)))
 
 
-def _far_span(said: Span, length: float, room: Sequence[Span], settings: ScriptSettings, rng: Random) -> Span | None:
+def _far_span(
+    said: Span, length: float, room: Sequence[Span], settings: ScriptSettings, rng: Random
+) -> Span | None:
     """Return a span well before or after `said`, None where none fits."""
     for _ in range(12):
         gap = rng.uniform(settings.far_least, settings.far_most)
         start = said.end + gap if rng.random() < 0.5 else said.start - gap - length
-        start = math.ceil(start / GRID) * GRID if start > said.end else math.floor(start / GRID) * GRID
+        start = (
+            math.ceil(start / GRID) * GRID if start > said.end else math.floor(start / GRID) * GRID
+        )
         end = start + on_grid(length)
         if any(free.start <= start and end <= free.end for free in room):
             return Span(start, end)
     return None
 
 
-def _near_span(said: Span, length: float, room: Sequence[Span], settings: ScriptSettings, rng: Random) -> Span | None:
-    """Return the span nearest to a little after `said` starts, shorter where room is short, None without room."""
+def _near_span(
+    said: Span, length: float, room: Sequence[Span], settings: ScriptSettings, rng: Random
+) -> Span | None:
+    """Return the span nearest to a little after `said` starts, shorter where room is short, None
+    without room."""
     wanted = said.start + rng.gauss(settings.offset, settings.spread)
     best: Span | None = None
     for free in room:
-        start_least, end_most = math.ceil(free.start / GRID) * GRID, math.floor(free.end / GRID) * GRID
+        start_least, end_most = (
+            math.ceil(free.start / GRID) * GRID,
+            math.floor(free.end / GRID) * GRID,
+        )
         if end_most - start_least < settings.shown_least:
             continue
         fitting = min(on_grid(length), end_most - start_least)
@@ -127,7 +143,9 @@ def _near_span(said: Span, length: float, room: Sequence[Span], settings: Script
     return best if best is not None and abs(best.start - wanted) <= NEAR_MISS else None
 
 
-def _close_short_gaps(spans: dict[int, Span], said: Sequence[Span], settings: ScriptSettings) -> dict[int, Span]:
+def _close_short_gaps(
+    spans: dict[int, Span], said: Sequence[Span], settings: ScriptSettings
+) -> dict[int, Span]:
     """Return the spans with the shortest gaps between them closed, if that keeps a far step far."""
     order = sorted(spans, key=lambda k: spans[k].start)
     closed = dict(spans)
@@ -142,14 +160,22 @@ def _close_short_gaps(spans: dict[int, Span], said: Sequence[Span], settings: Sc
     return closed
 
 
-def _second_showings(spans: dict[int, Span], duration: float, settings: ScriptSettings, rng: Random) -> dict[int, Span]:
+def _second_showings(
+    spans: dict[int, Span], duration: float, settings: ScriptSettings, rng: Random
+) -> dict[int, Span]:
     """Return short second showings of some steps, where there is room."""
     second: dict[int, Span] = {}
     for index in sorted(spans):
         room = free_spans([*spans.values(), *second.values()], TITLE, duration - 1.0)
-        wide = [free for free in room if free.duration >= 5.0 and distance(free, spans[index]) > settings.far_least]
+        wide = [
+            free
+            for free in room
+            if free.duration >= 5.0 and distance(free, spans[index]) > settings.far_least
+        ]
         if wide and rng.random() < settings.twice:
             free = rng.choice(wide)
             start = math.ceil((free.start + 0.5) / GRID) * GRID
-            second[index] = Span(start, start + on_grid(rng.uniform(3.0, min(4.5, free.end - start))))
+            second[index] = Span(
+                start, start + on_grid(rng.uniform(3.0, min(4.5, free.end - start)))
+            )
     return second

@@ -35,14 +35,17 @@ def lit(height: int, width: int, relief: Relief, cover: Array) -> tuple[Array, A
 
 
 def _across(cover: Array) -> Array:
-    """Return, row by row, where each pixel lies between the left (-1) and the right (1) edge of the shape."""
+    """Return, row by row, where each pixel lies between the left (-1) and the right (1) edge of the
+    shape."""
     solid = cover > 0.02
     width = cover.shape[1]
     first = solid.argmax(1).astype(np.float32)
     last = (width - 1 - solid[:, ::-1].argmax(1)).astype(np.float32)
     columns = np.arange(width, dtype=np.float32)[None, :]
     half = np.maximum((last - first) / 2.0, 1.0)[:, None]
-    across: Array = np.clip((columns - ((first + last) / 2.0)[:, None]) / half, -1.0, 1.0).astype(np.float32)
+    across: Array = np.clip((columns - ((first + last) / 2.0)[:, None]) / half, -1.0, 1.0).astype(
+        np.float32
+    )
     return across
 
 
@@ -64,7 +67,9 @@ def curve(points: Sequence[Point], rounds: int = 3) -> list[Point]:
     path = list(points)
     for _ in range(rounds):
         inner = [
-            (a[0] * (1 - k) + b[0] * k, a[1] * (1 - k) + b[1] * k) for a, b in pairwise(path) for k in (0.25, 0.75)
+            (a[0] * (1 - k) + b[0] * k, a[1] * (1 - k) + b[1] * k)
+            for a, b in pairwise(path)
+            for k in (0.25, 0.75)
         ]
         path = [path[0], *inner, path[-1]]
     return path

@@ -1,7 +1,8 @@
 # ruff: noqa: ARG001 - every motion has one signature, though not all depend on the length
 """How hands move: one function an action, from seconds into the shot and its length to a pose.
 
-Offsets are frame heights from the target's work point (x right, y down); angles are degrees clockwise.
+Offsets are frame heights from the target's work point (x right, y down); angles are degrees
+clockwise.
 """
 
 import math
@@ -19,9 +20,11 @@ Effect: TypeAlias = Literal["stream", "drops", "dust", "mist", "trail", "stitche
 class Pose:
     """Where item, hands and target are at one moment.
 
-    x, y: the item's working point. hand: None when it is out of the picture. reach: how far the hand is off the item.
+    x, y: the item's working point. hand: None when it is out of the picture. reach: how far the
+    hand is off the item.
     other: the second hand. inside: the item goes behind the near wall of a hollow target.
-    squash: height of the target. turn: its rotation. fold: fraction folded over. apart: between the item's halves.
+    squash: height of the target. turn: its rotation. fold: fraction folded over. apart: between the
+    item's halves.
     """
 
     x: float = 0.0
@@ -61,7 +64,12 @@ def pour(t: float, length: float) -> Pose:
     """Tilt the item over the target until it runs out."""
     tilt = ease((t - 0.3) / 0.9) * ease((length - t) / 0.6)
     flowing: Effect = "stream" if tilt > 0.75 else "fill"
-    return Pose(0.03 + 0.10 * (1 - tilt), -0.20 - 0.10 * (1 - tilt) + 0.008 * wave(t, 1.3), -74 * tilt, effect=flowing)
+    return Pose(
+        0.03 + 0.10 * (1 - tilt),
+        -0.20 - 0.10 * (1 - tilt) + 0.008 * wave(t, 1.3),
+        -74 * tilt,
+        effect=flowing,
+    )
 
 
 def stir(t: float, length: float) -> Pose:
@@ -82,7 +90,10 @@ def saw(t: float, length: float) -> Pose:
     """Long strokes to and fro."""
     stroke = 0.10 * wave(t, 0.9)
     return Pose(
-        0.04 + stroke, 0.01 - 0.06 * abs(stroke) - 0.2 * _away(t, length), 58 + 20 * stroke, other=(-0.36, 0.04)
+        0.04 + stroke,
+        0.01 - 0.06 * abs(stroke) - 0.2 * _away(t, length),
+        58 + 20 * stroke,
+        other=(-0.36, 0.04),
     )
 
 
@@ -128,7 +139,11 @@ def wipe(t: float, length: float) -> Pose:
     """To and fro over the target."""
     away = _away(t, length)
     return Pose(
-        0.20 * wave(t, 1.3) + 0.3 * away, 0.05 * wave(t, 3.1) - 0.2 * away, 10 * wave(t, 1.3), hand="open", effect=None
+        0.20 * wave(t, 1.3) + 0.3 * away,
+        0.05 * wave(t, 3.1) - 0.2 * away,
+        10 * wave(t, 1.3),
+        hand="open",
+        effect=None,
     )
 
 
@@ -170,7 +185,9 @@ def hammer(t: float, length: float) -> Pose:
     """Swing up slowly, strike fast."""
     phase = (t % 0.85) / 0.85
     lift = math.sin(math.pi * min(1.0, phase / 0.8)) if phase < 0.8 else 0.0
-    return Pose(0.04 * lift, -0.20 * lift - 0.3 * _away(t, length), 82 - 34 * lift, other=(-0.13, 0.02))
+    return Pose(
+        0.04 * lift, -0.20 * lift - 0.3 * _away(t, length), 82 - 34 * lift, other=(-0.13, 0.02)
+    )
 
 
 def fold(t: float, length: float) -> Pose:
@@ -203,7 +220,13 @@ def sprinkle(t: float, length: float) -> Pose:
 
 def squeeze(t: float, length: float) -> Pose:
     """Press the item in the fist until it drips."""
-    return Pose(0.01 * wave(t, 0.5), -0.19 - 0.2 * _away(t, length), 12 * wave(t, 1.1), hand="pinch", effect="drops")
+    return Pose(
+        0.01 * wave(t, 0.5),
+        -0.19 - 0.2 * _away(t, length),
+        12 * wave(t, 1.1),
+        hand="pinch",
+        effect="drops",
+    )
 
 
 def pump(t: float, length: float) -> Pose:
@@ -250,13 +273,24 @@ def spin(t: float, length: float) -> Pose:
 def roll(t: float, length: float) -> Pose:
     """Roll the item over the target with both hands."""
     y = 0.045 * wave(t, 1.5) - 0.3 * _away(t, length)
-    return Pose(0.0, y, 2 * wave(t, 1.5), hand="fist", other=(-0.28, y), squash=1.0 - 0.25 * ease(t / length))
+    return Pose(
+        0.0,
+        y,
+        2 * wave(t, 1.5),
+        hand="fist",
+        other=(-0.28, y),
+        squash=1.0 - 0.25 * ease(t / length),
+    )
 
 
 def wrap(t: float, length: float) -> Pose:
     """Lead the item round the target."""
     return Pose(
-        0.24 * wave(t, 2.2), -0.05 + 0.11 * wave(t + 0.55, 2.2), 14 * wave(t, 2.2), hand="pinch", other=(-0.26, 0.10)
+        0.24 * wave(t, 2.2),
+        -0.05 + 0.11 * wave(t + 0.55, 2.2),
+        14 * wave(t, 2.2),
+        hand="pinch",
+        other=(-0.26, 0.10),
     )
 
 
@@ -293,14 +327,22 @@ def scoop(t: float, length: float) -> Pose:
 def iron(t: float, length: float) -> Pose:
     """Slide the item flat over the target."""
     return Pose(
-        0.20 * wave(t, 1.9), 0.04 + 0.03 * wave(t, 3.3) - 0.25 * _away(t, length), 2 * wave(t, 1.9), other=(-0.34, 0.10)
+        0.20 * wave(t, 1.9),
+        0.04 + 0.03 * wave(t, 3.3) - 0.25 * _away(t, length),
+        2 * wave(t, 1.9),
+        other=(-0.34, 0.10),
     )
 
 
 def drill(t: float, length: float) -> Pose:
     """Push a trembling item straight down."""
     deep = 0.03 * ease((t - 0.8) / max(length - 1.6, 0.5))
-    return Pose(0.003 * wave(t, 0.09), deep - 0.02 - 0.25 * _away(t, length), 8 + wave(t, 0.11), other=(-0.26, 0.06))
+    return Pose(
+        0.003 * wave(t, 0.09),
+        deep - 0.02 - 0.25 * _away(t, length),
+        8 + wave(t, 0.11),
+        other=(-0.26, 0.06),
+    )
 
 
 MOTIONS: dict[str, Motion] = {

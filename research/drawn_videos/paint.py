@@ -1,6 +1,8 @@
-"""A pen that paints one shaded, antialiased sprite in unit coordinates (0, 0 top left, 1, 1 bottom right).
+"""A pen that paints one shaded, antialiased sprite in unit coordinates (0, 0 top left, 1, 1 bottom
+right).
 
-Light falls from the upper left. Everything is painted SUPERSAMPLE times larger and reduced at the end.
+Light falls from the upper left. Everything is painted SUPERSAMPLE times larger and reduced at the
+end.
 """
 
 import math
@@ -108,7 +110,10 @@ class Pen:
             around = index * math.pi / (2 * ARC)
             dx, dy = rx * math.cos(around), ry * math.sin(around)
             points.append(
-                (x + dx * math.cos(turn) - dy * math.sin(turn), y + dx * math.sin(turn) + dy * math.cos(turn))
+                (
+                    x + dx * math.cos(turn) - dy * math.sin(turn),
+                    y + dx * math.sin(turn) + dy * math.cos(turn),
+                )
             )
         self.poly(points, color, relief, gloss=gloss, opacity=opacity)
 
@@ -131,7 +136,13 @@ class Pen:
         self._lay(mask, color, relief, gloss, 1.0)
 
     def line(
-        self, points: Sequence[Point], width: float, color: Color, *, smooth: bool = False, opacity: float = 1.0
+        self,
+        points: Sequence[Point],
+        width: float,
+        color: Color,
+        *,
+        smooth: bool = False,
+        opacity: float = 1.0,
     ) -> None:
         """Stroke a round-ended line, lit from above like a rod."""
         path = curve(points) if smooth else list(points)
@@ -140,10 +151,15 @@ class Pen:
         self._stroke([(x - shift, y - shift) for x, y in path], width * 0.62, color, opacity)
         if width > 0.03:
             self._stroke(
-                [(x - 2 * shift, y - 2 * shift) for x, y in path], width * 0.2, lighter(color, 0.35), opacity * 0.7
+                [(x - 2 * shift, y - 2 * shift) for x, y in path],
+                width * 0.2,
+                lighter(color, 0.35),
+                opacity * 0.7,
             )
 
-    def thread(self, points: Sequence[Point], width: float, color: Color, *, opacity: float = 1.0) -> None:
+    def thread(
+        self, points: Sequence[Point], width: float, color: Color, *, opacity: float = 1.0
+    ) -> None:
         """Stroke a plain thin line."""
         self._stroke(points, width, color, opacity)
 
@@ -158,7 +174,8 @@ class Pen:
         opacity: float = 1.0,
         tilt: float = TILT,
     ) -> None:
-        """Turn a profile of (y, radius), top to bottom, about the vertical axis at x; `inside` makes it hollow."""
+        """Turn a profile of (y, radius), top to bottom, about the vertical axis at x; `inside`
+        makes it hollow."""
         heights = np.array([point[0] for point in profile])
         radii = np.array([point[1] for point in profile])
         rows = np.linspace(heights[0], heights[-1], 60)
@@ -169,7 +186,9 @@ class Pen:
         outline += [(x - low[0] * math.cos(a), rows[-1] + low[1] * math.sin(a)) for a in around]
         outline += [(x + w, y) for y, w in zip(rows[::-1], widths[::-1], strict=True)]
         outline += [(x + top[0] * math.cos(a), rows[0] - top[1] * math.sin(a)) for a in around]
-        self.poly([(float(a), float(b)) for a, b in outline], color, "tube", gloss=gloss, opacity=opacity)
+        self.poly(
+            [(float(a), float(b)) for a, b in outline], color, "tube", gloss=gloss, opacity=opacity
+        )
         if inside is not None:
             self._open(x, float(rows[0]), float(top[0]), float(top[1]), color, inside)
 
@@ -177,7 +196,9 @@ class Pen:
         """Cut an ellipse out of everything painted so far."""
         mask = self._mask()
         side = self.side
-        ImageDraw.Draw(mask).ellipse([(x - rx) * side, (y - ry) * side, (x + rx) * side, (y + ry) * side], fill=255)
+        ImageDraw.Draw(mask).ellipse(
+            [(x - rx) * side, (y - ry) * side, (x + rx) * side, (y + ry) * side], fill=255
+        )
         keep = 1.0 - np.asarray(mask, np.float32) / 255.0
         self._alpha *= keep
         self._rgb *= keep[..., None]
@@ -186,7 +207,9 @@ class Pen:
         """Write centred text; `height` of a letter in units."""
         mask = self._mask()
         font = ImageFont.load_default(max(6, height * self.side))
-        ImageDraw.Draw(mask).text((x * self.side, y * self.side), text, font=font, fill=255, anchor="mm")
+        ImageDraw.Draw(mask).text(
+            (x * self.side, y * self.side), text, font=font, fill=255, anchor="mm"
+        )
         self._lay(mask, color, "flat", 0.0, 1.0)
 
     # ------------------------------------------------------------ texture of the last shape
@@ -206,10 +229,18 @@ class Pen:
             radius = size * self.side * rng.uniform(0.5, 1.0)
             cx, cy = xs[index], ys[index]
             draw.ellipse([cx - radius, cy - radius * 0.8, cx + radius, cy + radius * 0.8], fill=255)
-        self._lay(Image.fromarray((np.asarray(mask) * shape).astype(np.uint8)), color, "flat", 0.0, opacity)
+        self._lay(
+            Image.fromarray((np.asarray(mask) * shape).astype(np.uint8)),
+            color,
+            "flat",
+            0.0,
+            opacity,
+        )
         self._last = shape
 
-    def stripes(self, color: Color, count: int, width: float, *, angle: float = 0.0, opacity: float = 0.5) -> None:
+    def stripes(
+        self, color: Color, count: int, width: float, *, angle: float = 0.0, opacity: float = 0.5
+    ) -> None:
         """Draw parallel stripes inside the last shape; angle 0 is upright, 90 lies flat."""
         shape = self._last
         if shape is None:
@@ -259,7 +290,9 @@ class Pen:
         self.oval(x, y, rx * thin, ry * thin, inside, "bowl")
         self.rim = Rim(x, y, rx, ry)
 
-    def _lay(self, mask: Image.Image, color: Color, relief: Relief, gloss: float, opacity: float) -> None:
+    def _lay(
+        self, mask: Image.Image, color: Color, relief: Relief, gloss: float, opacity: float
+    ) -> None:
         """Composite one coloured, lit shape over what is there."""
         edges = mask.getbbox()
         if edges is None:

@@ -1,4 +1,5 @@
-"""The presenter (head, shoulders, a mouth that moves with the sound, eyes that blink), and hands seen from behind."""
+"""The presenter (head, shoulders, a mouth that moves with the sound, eyes that blink), and hands
+seen from behind."""
 
 from dataclasses import dataclass
 from random import Random
@@ -8,8 +9,21 @@ from research.drawn_videos.light import Point
 from research.drawn_videos.paint import Color, Pen, darker, lighter, mix
 from research.drawn_videos.things.thing import SOFT_COLORS
 
-SKINS: tuple[Color, ...] = ((244, 206, 178), (230, 184, 148), (204, 150, 110), (160, 108, 74), (112, 74, 52))
-HAIRS: tuple[Color, ...] = ((40, 28, 22), (92, 60, 34), (176, 128, 66), (206, 178, 120), (146, 66, 36), (150, 148, 146))
+SKINS: tuple[Color, ...] = (
+    (244, 206, 178),
+    (230, 184, 148),
+    (204, 150, 110),
+    (160, 108, 74),
+    (112, 74, 52),
+)
+HAIRS: tuple[Color, ...] = (
+    (40, 28, 22),
+    (92, 60, 34),
+    (176, 128, 66),
+    (206, 178, 120),
+    (146, 66, 36),
+    (150, 148, 146),
+)
 MOUTHS = 4  # how many openings of the mouth are drawn, 0 shut
 
 
@@ -48,7 +62,9 @@ def paint_bust(pen: Pen, who: Person) -> None:
             smooth=True,
         )
     _body(pen, who)
-    pen.poly([(0.44, 0.48), (0.56, 0.48), (0.58, 0.66), (0.42, 0.66)], darker(who.skin, 0.16), "tube")
+    pen.poly(
+        [(0.44, 0.48), (0.56, 0.48), (0.58, 0.66), (0.42, 0.66)], darker(who.skin, 0.16), "tube"
+    )
     for x in (0.335, 0.665):
         pen.oval(x, 0.37, 0.028, 0.045, darker(who.skin, 0.08))
     pen.poly(
@@ -71,9 +87,13 @@ def paint_bust(pen: Pen, who: Person) -> None:
     for x in (0.405, 0.595):
         pen.oval(x, 0.42, 0.035, 0.024, mix(who.skin, (226, 110, 96), 0.3), "flat", opacity=0.5)
     _hair(pen, who)
-    pen.line([(0.505, 0.35), (0.522, 0.41), (0.495, 0.425)], 0.014, darker(who.skin, 0.16), smooth=True)
+    pen.line(
+        [(0.505, 0.35), (0.522, 0.41), (0.495, 0.425)], 0.014, darker(who.skin, 0.16), smooth=True
+    )
     for side in (-1, 1):
-        pen.line([(0.5 + side * 0.045, 0.292), (0.5 + side * 0.115, 0.288)], 0.016, darker(who.hair, 0.2))
+        pen.line(
+            [(0.5 + side * 0.045, 0.292), (0.5 + side * 0.115, 0.288)], 0.016, darker(who.hair, 0.2)
+        )
 
 
 def _body(pen: Pen, who: Person) -> None:
@@ -93,7 +113,8 @@ def _body(pen: Pen, who: Person) -> None:
         smooth=True,
     )
     pen.poly(
-        [(0.42, 0.60), (0.5, 0.70), (0.58, 0.60), (0.62, 0.62), (0.5, 0.76), (0.38, 0.62)], lighter(who.clothes, 0.25)
+        [(0.42, 0.60), (0.5, 0.70), (0.58, 0.60), (0.62, 0.62), (0.5, 0.76), (0.38, 0.62)],
+        lighter(who.clothes, 0.25),
     )
     if who.apron:
         pen.poly([(0.36, 0.76), (0.64, 0.76), (0.70, 1.0), (0.30, 1.0)], (236, 230, 216))
@@ -156,15 +177,25 @@ def paint_eyes(pen: Pen, who: Person, shut: bool) -> None:
     for side in (-1, 1):
         x = 0.5 + side * 0.078
         if shut:
-            pen.line([(x - 0.03, 0.338), (x, 0.346), (x + 0.03, 0.338)], 0.010, darker(who.skin, 0.6))
+            pen.line(
+                [(x - 0.03, 0.338), (x, 0.346), (x + 0.03, 0.338)], 0.010, darker(who.skin, 0.6)
+            )
         else:
             pen.oval(x, 0.338, 0.034, 0.021, (248, 246, 242), "flat")
             pen.oval(x, 0.338, 0.0165, 0.0175, (74, 60, 46), "flat")
             pen.oval(x, 0.338, 0.008, 0.008, (14, 12, 12), "flat")
             pen.oval(x - 0.005, 0.332, 0.004, 0.004, (255, 255, 255), "flat")
-            pen.thread([(x - 0.035, 0.330), (x, 0.316), (x + 0.035, 0.330)], 0.008, darker(who.skin, 0.6))
+            pen.thread(
+                [(x - 0.035, 0.330), (x, 0.316), (x + 0.035, 0.330)], 0.008, darker(who.skin, 0.6)
+            )
         if who.glasses:
-            ring = [(x - 0.056, 0.31), (x + 0.056, 0.31), (x + 0.05, 0.375), (x - 0.05, 0.375), (x - 0.056, 0.31)]
+            ring = [
+                (x - 0.056, 0.31),
+                (x + 0.056, 0.31),
+                (x + 0.05, 0.375),
+                (x - 0.05, 0.375),
+                (x - 0.056, 0.31),
+            ]
             pen.thread(ring, 0.009, (36, 32, 34))
     if who.glasses:
         pen.thread([(0.478, 0.325), (0.522, 0.325)], 0.009, (36, 32, 34))
@@ -197,7 +228,11 @@ def paint_hand(pen: Pen, pose: HandPose, skin: Color, sleeve: Color) -> None:
 
 
 def _forearm(pen: Pen, skin: Color, sleeve: Color) -> None:
-    pen.poly([(0.452, 0.22), (0.548, 0.22), (0.585, 0.55), (0.60, 1.0), (0.40, 1.0), (0.415, 0.55)], skin, "tube")
+    pen.poly(
+        [(0.452, 0.22), (0.548, 0.22), (0.585, 0.55), (0.60, 1.0), (0.40, 1.0), (0.415, 0.55)],
+        skin,
+        "tube",
+    )
     pen.poly([(0.395, 0.50), (0.605, 0.50), (0.66, 1.0), (0.34, 1.0)], sleeve, "tube")
     pen.box(0.385, 0.48, 0.615, 0.53, lighter(sleeve, 0.12), "tube", radius=0.015)
     for x, y in ((0.44, 0.62), (0.55, 0.70), (0.46, 0.82)):
@@ -206,7 +241,14 @@ def _forearm(pen: Pen, skin: Color, sleeve: Color) -> None:
 
 def _back(pen: Pen, skin: Color, top: float) -> None:
     pen.poly(
-        [(0.43, top), (0.57, top), (0.595, top + 0.08), (0.55, 0.26), (0.45, 0.26), (0.405, top + 0.08)],
+        [
+            (0.43, top),
+            (0.57, top),
+            (0.595, top + 0.08),
+            (0.55, 0.26),
+            (0.45, 0.26),
+            (0.405, top + 0.08),
+        ],
         skin,
         "ball",
         smooth=True,
@@ -231,7 +273,11 @@ def _fingers(pen: Pen, skin: Color, ends: tuple[Point, ...], roots: tuple[Point,
         pen.line([root, end], 0.037, skin)
         pen.oval(end[0], end[1] - 0.002, 0.010, 0.013, mix(skin, (252, 224, 214), 0.55), "flat")
         middle = ((root[0] + end[0]) / 2, (root[1] + end[1]) / 2)
-        pen.thread([(middle[0] - 0.012, middle[1]), (middle[0] + 0.012, middle[1])], 0.004, darker(skin, 0.25))
+        pen.thread(
+            [(middle[0] - 0.012, middle[1]), (middle[0] + 0.012, middle[1])],
+            0.004,
+            darker(skin, 0.25),
+        )
 
 
 def _open(pen: Pen, skin: Color) -> None:

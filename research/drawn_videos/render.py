@@ -1,6 +1,7 @@
 """A script becomes a video file: H.264 and AAC, drawn and spoken.
 
-FROZEN as WORLD_VERSION 1: the grounding is tuned on nothing drawn here, and no drawing changes after it.
+FROZEN as WORLD_VERSION 1: the grounding is tuned on nothing drawn here, and no drawing changes
+after it.
 """
 
 import logging
@@ -42,7 +43,8 @@ TAIL = 0.4  # s of picture after the last word
 def render(script: Script, path: Path, settings: RenderSettings | None = None) -> Script:
     """Draw and speak a script into `path` (mp4) and return it with the real spoken spans.
 
-    The same script, settings and versions of the encoders give the same bytes. Raises MediaError without espeak-ng.
+    The same script, settings and versions of the encoders give the same bytes. Raises MediaError
+    without espeak-ng.
     """
     settings = settings or RenderSettings()
     began = time.monotonic()
@@ -57,7 +59,8 @@ def render(script: Script, path: Path, settings: RenderSettings | None = None) -
 
 
 def with_spoken_times(script: Script, settings: RenderSettings) -> Script:
-    """Return the script with its utterances spoken one after the other, long enough for the last of them."""
+    """Return the script with its utterances spoken one after the other, long enough for the last of
+    them."""
     who = script.voice or choose_voice(script.seed)
     lengths = [len(synthesize_speech(each.text, who)) / RATE for each in script.utterances]
     utterances = schedule_utterances(script.utterances, lengths)
@@ -70,19 +73,26 @@ def with_spoken_times(script: Script, settings: RenderSettings) -> Script:
     )
 
 
-def _encode(script: Script, path: Path, settings: RenderSettings, sound: Samples, speech: Samples) -> None:
+def _encode(
+    script: Script, path: Path, settings: RenderSettings, sound: Samples, speech: Samples
+) -> None:
     import av
 
     frames = round(script.duration * settings.frame_rate)
     loudness = loudness_envelope(speech, settings.frame_rate, frames)
     stage, action_spans = SceneRenderer(script.seed, settings), _action_spans(script.shots)
     with av.open(
-        str(path), "w", format="mp4", container_options={"fflags": "+bitexact", "movflags": "+faststart"}
+        str(path),
+        "w",
+        format="mp4",
+        container_options={"fflags": "+bitexact", "movflags": "+faststart"},
     ) as out:
         picture = out.add_stream("h264", rate=settings.frame_rate, options=_x264_options(settings))
         picture.width, picture.height, picture.pix_fmt = settings.width, settings.height, "yuv420p"
         picture.gop_size = 4 * settings.frame_rate
-        voice_track = out.add_stream("aac", rate=RATE, layout="mono", options={"flags": "+bitexact"})
+        voice_track = out.add_stream(
+            "aac", rate=RATE, layout="mono", options={"flags": "+bitexact"}
+        )
         voice_track.bit_rate = settings.sound_bits
         shot, sent = 0, 0
         for number in range(frames):
@@ -90,18 +100,23 @@ def _encode(script: Script, path: Path, settings: RenderSettings, sound: Samples
             while now >= script.shots[shot].span.end and shot + 1 < len(script.shots):
                 shot += 1
             start, end = action_spans[shot]
-            image = stage.frame(script.shots[shot].scene, now - start, end - start, float(loudness[number]), number)
+            image = stage.frame(
+                script.shots[shot].scene, now - start, end - start, float(loudness[number]), number
+            )
             frame = av.VideoFrame.from_ndarray(_yuv420p_planes(image), format="yuv420p")
             frame.pts, frame.time_base = number, Fraction(1, settings.frame_rate)
             out.mux(picture.encode(frame))
-            sent = _encode_sound(out, voice_track, sound, sent, round((now + 1 / settings.frame_rate) * RATE))
+            sent = _encode_sound(
+                out, voice_track, sound, sent, round((now + 1 / settings.frame_rate) * RATE)
+            )
         _encode_sound(out, voice_track, sound, sent, len(sound) + SOUND_BLOCK)
         out.mux(picture.encode(None))
         out.mux(voice_track.encode(None))
 
 
 def _yuv420p_planes(image: Picture) -> Picture:
-    """Return a frame as yuv420p planes, (1.5 H, W); swscale's own conversion did not give the same bytes every time."""
+    """Return a frame as yuv420p planes, (1.5 H, W); swscale's own conversion did not give the same
+    bytes every time."""
     height, width, _ = image.shape
     r, g, b = (image[..., channel].astype(np.float32) for channel in range(3))
     luma = 16.5 + (65.481 * r + 128.553 * g + 24.966 * b) / 255.0  # BT.601, limited range, rounded
@@ -113,7 +128,8 @@ def _yuv420p_planes(image: Picture) -> Picture:
 
 
 def _x264_options(settings: RenderSettings) -> dict[str, str]:
-    """Return x264's options; with macroblock trees on, the same frames gave other bytes from run to run."""
+    """Return x264's options; with macroblock trees on, the same frames gave other bytes from run to
+    run."""
     return {
         "crf": str(settings.quality),
         "preset": "faster",
@@ -123,8 +139,11 @@ def _x264_options(settings: RenderSettings) -> dict[str, str]:
     }
 
 
-def _encode_sound(out: "OutputContainer", track: "AudioStream", sound: Samples, sent: int, until: int) -> int:
-    """Encode the sound up to a sample, in whole blocks (the last may be short), and return how far it went."""
+def _encode_sound(
+    out: "OutputContainer", track: "AudioStream", sound: Samples, sent: int, until: int
+) -> int:
+    """Encode the sound up to a sample, in whole blocks (the last may be short), and return how far
+    it went."""
     import av
 
     while sent < len(sound) and sent + SOUND_BLOCK <= until:
@@ -137,7 +156,8 @@ def _encode_sound(out: "OutputContainer", track: "AudioStream", sound: Samples, 
 
 
 def _action_spans(shots: Sequence[Shot]) -> list[tuple[float, float]]:
-    """Return, a shot, when its action begins and ends: a cut to another camera does not begin it anew."""
+    """Return, a shot, when its action begins and ends: a cut to another camera does not begin it
+    anew."""
     spans: list[tuple[float, float]] = []
     for index, shot in enumerate(shots):
         same = index > 0 and _same_action(shots[index - 1], shot)
@@ -150,4 +170,6 @@ def _action_spans(shots: Sequence[Shot]) -> list[tuple[float, float]]:
 
 def _same_action(one: Shot, other: Shot) -> bool:
     """Tell whether two shots show one action, perhaps through another camera."""
-    return one.scene.model_copy(update={"camera": "wide"}) == other.scene.model_copy(update={"camera": "wide"})
+    return one.scene.model_copy(update={"camera": "wide"}) == other.scene.model_copy(
+        update={"camera": "wide"}
+    )

@@ -1,4 +1,5 @@
-"""One frame of a scene: the set, the things, the hands, the effects, and the camera that looks at them."""
+"""One frame of a scene: the set, the things, the hands, the effects, and the camera that looks at
+them."""
 
 import math
 from functools import lru_cache
@@ -20,12 +21,16 @@ from research.drawn_videos.sprites import Sprite
 from research.drawn_videos.things import THINGS
 from research.drawn_videos.things.thing import SOFT_COLORS, Thing
 
-WIDE_FILL, CLOSE_FILL = 0.62, 0.86  # fraction of the frame's height for a target and the hands above it
+# fraction of the frame's height for a target and the hands above it
+WIDE_FILL, CLOSE_FILL = 0.62, 0.86
 HEADROOM = 0.36  # frame heights above a target that the item and the hand need
 FOOT: Point = (0.89, 0.80)  # where the target stands, frame heights
-FLATS = ("cutting board", "plate", "wood plank", "cloth", "shirt", "paper")  # props that lie under a smaller target
-PALM: Point = (0.66, 0.82)  # where a hand holds a small thing from below, in the thing's unit square
-SPOTS: tuple[Point, ...] = ((0.30, 0.62), (1.47, 0.60), (0.62, 0.50), (1.20, 0.49), (0.24, 0.92))  # where props stand
+# props that lie under a smaller target
+FLATS = ("cutting board", "plate", "wood plank", "cloth", "shirt", "paper")
+# where a hand holds a small thing from below, in the thing's unit square
+PALM: Point = (0.66, 0.82)
+# where props stand
+SPOTS: tuple[Point, ...] = ((0.30, 0.62), (1.47, 0.60), (0.62, 0.50), (1.20, 0.49), (0.24, 0.92))
 ASPECT = 16 / 9  # of the world; a narrower frame crops it
 
 
@@ -37,7 +42,9 @@ class SceneRenderer:
         self.seed = seed
         self.who: Person = make_person(seed)
         rng = Random(f"stage {seed}")
-        self.sleeve: Color = rng.choice([self.who.clothes, *SOFT_COLORS[:3], (60, 62, 70), (230, 228, 222)])
+        self.sleeve: Color = rng.choice(
+            [self.who.clothes, *SOFT_COLORS[:3], (60, 62, 70), (230, 228, 222)]
+        )
         self.width = round(self.settings.width * MARGIN)
         self.height = round(self.settings.height * MARGIN)
         self._film = FilmLook(seed, self.settings)
@@ -60,13 +67,16 @@ class SceneRenderer:
     # ------------------------------------------------------------ what stands still
 
     def _view(self, scene: Scene) -> View:
-        """Return where the camera stands: nearer to small targets, and nearer still in a close shot."""
+        """Return where the camera stands: nearer to small targets, and nearer still in a close
+        shot."""
         if scene.kind in ("talk", "title") or scene.target is None:
             return View(self.width, self.height, 1.0, (ASPECT / 2, 0.58))
         size, sprite = THINGS[scene.target].size, sprites.thing_sprite(scene.target, 64, self.seed)
         above = (sprite.bottom - _work_point(sprite, THINGS[scene.target])[1]) * size + HEADROOM
         tall = (sprite.bottom - sprite.top) * size
-        fill, least, most = (CLOSE_FILL, 1.0, 1.9) if scene.camera == "close" else (WIDE_FILL, 1.0, 1.25)
+        fill, least, most = (
+            (CLOSE_FILL, 1.0, 1.9) if scene.camera == "close" else (WIDE_FILL, 1.0, 1.25)
+        )
         zoom = min(most, max(least, min(fill / above, fill / tall)))
         return View(self.width, self.height, zoom, (FOOT[0], FOOT[1] - 0.29 / zoom))
 
@@ -79,7 +89,9 @@ class SceneRenderer:
         if scene.kind == "talk":
             return image
         under = [name for name in scene.props if _lies_under(name, scene.target)]
-        for name, spot in zip([name for name in scene.props if name not in under], SPOTS, strict=False):
+        for name, spot in zip(
+            [name for name in scene.props if name not in under], SPOTS, strict=False
+        ):
             self._draw_thing(image, view, name, spot)
         for name in under[:1]:
             sprite = self._sprite(view, name)
@@ -95,8 +107,13 @@ class SceneRenderer:
             return whole
         x, y = view.focus[0] * self.height, view.focus[1] * self.height
         w, h = self.width / view.zoom, self.height / view.zoom
-        left, top = min(max(0.0, x - w / 2), self.width - w), min(max(0.0, y - 0.58 * h), self.height - h)
-        part = whole.resize((self.width, self.height), Image.Resampling.BICUBIC, box=(left, top, left + w, top + h))
+        left, top = (
+            min(max(0.0, x - w / 2), self.width - w),
+            min(max(0.0, y - 0.58 * h), self.height - h),
+        )
+        part = whole.resize(
+            (self.width, self.height), Image.Resampling.BICUBIC, box=(left, top, left + w, top + h)
+        )
         return part.filter(ImageFilter.GaussianBlur(0.8))
 
     def _sprite(self, view: View, name: str) -> Sprite:
@@ -126,12 +143,18 @@ class SceneRenderer:
         foot = (sprite.center[0], sprite.bottom)
         if pose.turn:
             middle = y - (sprite.bottom - 0.5) * sprite.side
-            sprites.paste_sprite(canvas, shape, (0.5, 0.5), (x + (0.5 - foot[0]) * sprite.side, middle), pose.turn)
+            sprites.paste_sprite(
+                canvas, shape, (0.5, 0.5), (x + (0.5 - foot[0]) * sprite.side, middle), pose.turn
+            )
         else:
             sprites.paste_sprite(canvas, shape, foot, (x, y))
         work = _work_point(sprite, THINGS[target])
         contact = self._contact_points(
-            scene, view, pose, sprite, (x + (work[0] - foot[0]) * sprite.side, y + (work[1] - foot[1]) * sprite.side)
+            scene,
+            view,
+            pose,
+            sprite,
+            (x + (work[0] - foot[0]) * sprite.side, y + (work[1] - foot[1]) * sprite.side),
         )
         draw_fill(canvas, contact, pose, t / max(length, 0.1))
         below = scene.item is not None and _small(THINGS[scene.item])
@@ -142,7 +165,9 @@ class SceneRenderer:
         if not below:
             self._draw_hands(canvas, view, pose, contact)
 
-    def _contact_points(self, scene: Scene, view: View, pose: Pose, sprite: Sprite, work: Point) -> ContactPoints:
+    def _contact_points(
+        self, scene: Scene, view: View, pose: Pose, sprite: Sprite, work: Point
+    ) -> ContactPoints:
         """Return where the item, the hands and the target meet, in pixels."""
         unit = view.zoom * view.height
         tip = (work[0] + pose.x * unit, work[1] + pose.y * unit)
@@ -155,7 +180,11 @@ class SceneRenderer:
                 (hold[0] - item.tip[0]) * held.side, (hold[1] - item.tip[1]) * held.side, pose.angle
             )
             grip = (tip[0] + dx, tip[1] + dy)
-        opening = None if sprite.rim is None else (sprite.rim.rx * sprite.side, sprite.rim.ry * sprite.side)
+        opening = (
+            None
+            if sprite.rim is None
+            else (sprite.rim.rx * sprite.side, sprite.rim.ry * sprite.side)
+        )
         own = THINGS[scene.target or "bowl"].content
         color = (item.content if item and item.content else own) or (236, 226, 200)
         return ContactPoints(work, tip, grip, opening, color, own or color, unit)
@@ -179,13 +208,17 @@ class SceneRenderer:
             for right in (False, True):
                 sign = 1 if right else -1
                 place = (contact.tip[0] + sign * pose.apart * contact.unit, contact.tip[1])
-                sprites.paste_sprite(canvas, sprites.sprite_half(held, right), item.tip, place, sign * 30)
+                sprites.paste_sprite(
+                    canvas, sprites.sprite_half(held, right), item.tip, place, sign * 30
+                )
         else:
             sprites.paste_sprite(canvas, held, item.tip, contact.tip, pose.angle)
         if pose.inside and shape.rim is not None:
             sprites.paste_sprite(canvas, sprites.front_wall(shape), foot, at)
 
-    def _draw_hands(self, canvas: Image.Image, view: View, pose: Pose, contact: ContactPoints) -> None:
+    def _draw_hands(
+        self, canvas: Image.Image, view: View, pose: Pose, contact: ContactPoints
+    ) -> None:
         unit = contact.unit
         if pose.other is not None:
             self._draw_hand(
@@ -204,7 +237,9 @@ class SceneRenderer:
                 left=False,
             )
 
-    def _draw_hand(self, canvas: Image.Image, view: View, pose: HandPose, at: Point, *, left: bool) -> None:
+    def _draw_hand(
+        self, canvas: Image.Image, view: View, pose: HandPose, at: Point, *, left: bool
+    ) -> None:
         """Draw a hand at a pixel, its forearm leading out of the frame's lower edge."""
         side = sprites.hand_side(view.zoom * view.height)
         sprite = sprites.hand_sprite(pose, side, self.who.skin, self.sleeve, left)
@@ -237,16 +272,26 @@ class SceneRenderer:
                 canvas,
                 view,
                 "open",
-                (x + 0.36 * self.height + 0.03 * self.height * wave(t, 0.9), self.height * (1.12 - 0.42 * lift)),
+                (
+                    x + 0.36 * self.height + 0.03 * self.height * wave(t, 0.9),
+                    self.height * (1.12 - 0.42 * lift),
+                ),
                 left=False,
             )
-        for name, foot in zip(scene.props, ((1.30, 0.98), (1.58, 0.97), (0.22, 0.98)), strict=False):
+        for name, foot in zip(
+            scene.props, ((1.30, 0.98), (1.58, 0.97), (0.22, 0.98)), strict=False
+        ):
             self._draw_thing(canvas, view, name, foot)
 
 
 def _lies_under(name: str, target: str | None) -> bool:
     """Tell whether a prop is a flat thing that the target rests on."""
-    return target is not None and name in FLATS and name != target and THINGS[target].size < 0.62 * THINGS[name].size
+    return (
+        target is not None
+        and name in FLATS
+        and name != target
+        and THINGS[target].size < 0.62 * THINGS[name].size
+    )
 
 
 def _shaped(sprite: Sprite, pose: Pose) -> Sprite:
@@ -259,7 +304,8 @@ def _shaped(sprite: Sprite, pose: Pose) -> Sprite:
 
 
 def _work_point(sprite: Sprite, thing: Thing) -> Point:
-    """Return where hands meet a target, in its unit square: its opening, else a little above its middle."""
+    """Return where hands meet a target, in its unit square: its opening, else a little above its
+    middle."""
     if sprite.rim is not None:
         return (sprite.rim.x, sprite.rim.y)
     if (
@@ -277,11 +323,18 @@ def _small(item: Thing) -> bool:
     return item.grip == (0.5, 0.5)
 
 
-def _paste_shadow(image: Image.Image, x: float, y: float, width: float, flat: float = TILT * 0.55) -> None:
+def _paste_shadow(
+    image: Image.Image, x: float, y: float, width: float, flat: float = TILT * 0.55
+) -> None:
     """Lay a soft shadow to the right of a foot, since light comes from the left."""
     dark = _shadow(max(4, round(width * 1.02)), max(3, round(width * flat)))
     image.paste(
-        dark, (round(x - dark.width / 2 + width * 0.05), round(y - dark.height / 2 - width * flat * 0.15)), dark
+        dark,
+        (
+            round(x - dark.width / 2 + width * 0.05),
+            round(y - dark.height / 2 - width * flat * 0.15),
+        ),
+        dark,
     )
 
 

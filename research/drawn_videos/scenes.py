@@ -1,4 +1,5 @@
-"""Backgrounds: a wall of the place above, a table below, out of focus as a lens would have them; title cards."""
+"""Backgrounds: a wall of the place above, a table below, out of focus as a lens would have them;
+title cards."""
 
 from collections.abc import Callable
 from random import Random
@@ -34,10 +35,15 @@ def background(place: str, seed: int, width: int, height: int, *, table: bool) -
 
 
 def noise(seed: int, width: int, height: int, cell_x: int, cell_y: int) -> Texture:
-    """Return smooth noise in [-1, 1], (height, width), with blobs of about cell_x by cell_y pixels."""
+    """Return smooth noise in [-1, 1], (height, width), with blobs of about cell_x by cell_y
+    pixels."""
     rng = np.random.default_rng(seed)
-    small = rng.random((max(2, height // cell_y + 2), max(2, width // cell_x + 2)), dtype=np.float32)
-    big = Image.fromarray((small * 255).astype(np.uint8)).resize((width, height), Image.Resampling.BICUBIC)
+    small = rng.random(
+        (max(2, height // cell_y + 2), max(2, width // cell_x + 2)), dtype=np.float32
+    )
+    big = Image.fromarray((small * 255).astype(np.uint8)).resize(
+        (width, height), Image.Resampling.BICUBIC
+    )
     return np.asarray(big, np.float32) / 127.5 - 1.0
 
 
@@ -63,7 +69,9 @@ def _table(place: str, rng: Random, seed: int, width: int, height: int) -> Image
         "linen": rng.choice([(214, 206, 190), (176, 190, 200), (206, 180, 170)]),
         "concrete": (150, 150, 148),
     }[material]
-    light = np.linspace(0.86, 1.08, height, dtype=np.float32)[:, None] * np.ones((1, width), np.float32)
+    light = np.linspace(0.86, 1.08, height, dtype=np.float32)[:, None] * np.ones(
+        (1, width), np.float32
+    )
     light += _grain(material, seed, width, height)
     side = np.linspace(1.06, 0.92, width, dtype=np.float32)[None, :]
     pixels = np.asarray(color, np.float32) * (light * side)[..., None]
@@ -74,20 +82,27 @@ def _grain(material: str, seed: int, width: int, height: int) -> Texture:
     """Return the pattern of a table top, added to its light."""
     if material in ("wood", "bench"):
         strength = 0.10 if material == "wood" else 0.16
-        grain = strength * noise(seed, width, height, 260, 3) + 0.05 * noise(seed + 1, width, height, 400, 40)
+        grain = strength * noise(seed, width, height, 260, 3) + 0.05 * noise(
+            seed + 1, width, height, 400, 40
+        )
         for row in range(1, 5):
             y = round(height * (row / 5) ** 1.5)
             grain[y : y + 2] -= 0.30
         return np.asarray(grain, np.float32)
     if material == "marble":
-        veins = np.abs(noise(seed, width, height, 120, 60) + 0.5 * noise(seed + 1, width, height, 40, 24))
+        veins = np.abs(
+            noise(seed, width, height, 120, 60) + 0.5 * noise(seed + 1, width, height, 40, 24)
+        )
         return np.asarray(-0.22 * np.exp(-14 * veins), np.float32)
     if material == "linen":
         rows = np.arange(height)[:, None] % 4 < 2
         columns = np.arange(width)[None, :] % 4 < 2
-        return np.asarray(0.03 * (rows ^ columns) + 0.03 * noise(seed, width, height, 90, 50), np.float32)
+        return np.asarray(
+            0.03 * (rows ^ columns) + 0.03 * noise(seed, width, height, 90, 50), np.float32
+        )
     return np.asarray(
-        0.035 * noise(seed, width, height, 50, 24) + 0.02 * noise(seed + 1, width, height, 4, 3), np.float32
+        0.035 * noise(seed, width, height, 50, 24) + 0.02 * noise(seed + 1, width, height, 4, 3),
+        np.float32,
     )
 
 
@@ -110,11 +125,18 @@ def _stand(image: Image.Image, name: str, x: float, y: float, size: float, rng: 
     THINGS[name].draw(pen, rng)
     sprite = pen.image()
     foot = (sprite.getbbox() or (0, 0, side, side))[3]
-    image.paste(sprite, (round(x * image.height - side / 2), round(y * image.height - foot)), sprite)
+    image.paste(
+        sprite, (round(x * image.height - side / 2), round(y * image.height - foot)), sprite
+    )
 
 
 def _shelf(
-    image: Image.Image, draw: ImageDraw.ImageDraw, y: float, names: list[str], rng: Random, color: Color
+    image: Image.Image,
+    draw: ImageDraw.ImageDraw,
+    y: float,
+    names: list[str],
+    rng: Random,
+    color: Color,
 ) -> None:
     """Draw a board across the wall with things on it."""
     h = image.height
@@ -134,8 +156,17 @@ def _kitchen(image: Image.Image, rng: Random) -> None:
     for row in range(h // step + 1):
         for column in range(-1, w // (2 * step) + 1):
             x, y = column * 2 * step + (row % 2) * step, row * step
-            draw.rectangle([x, y, x + 2 * step - 2, y + step - 2], fill=lighter(color, rng.uniform(0.05, 0.3)))
-    _shelf(image, draw, 0.20, ["jar", "bottle", "bowl", "mug", "teapot", "pitcher", "salt", "cup"], rng, WOOD)
+            draw.rectangle(
+                [x, y, x + 2 * step - 2, y + step - 2], fill=lighter(color, rng.uniform(0.05, 0.3))
+            )
+    _shelf(
+        image,
+        draw,
+        0.20,
+        ["jar", "bottle", "bowl", "mug", "teapot", "pitcher", "salt", "cup"],
+        rng,
+        WOOD,
+    )
     _cupboards(draw, w, h, rng)
 
 
@@ -147,7 +178,11 @@ def _cupboards(draw: ImageDraw.ImageDraw, width: int, height: int, rng: Random) 
     draw.rectangle([0, top - 0.03 * height, width, top], fill=(96, 88, 82))
     for index in range(5):
         left = width * index / 5
-        draw.rectangle([left + 6, top + 8, left + width / 5 - 6, height - 8], outline=darker(color, 0.25), width=2)
+        draw.rectangle(
+            [left + 6, top + 8, left + width / 5 - 6, height - 8],
+            outline=darker(color, 0.25),
+            width=2,
+        )
         draw.ellipse([left + 16, top + 30, left + 22, top + 36], fill=(190, 180, 150))
 
 
@@ -185,7 +220,10 @@ def _garden(image: Image.Image, rng: Random) -> None:
     for index in range(70):
         x, y = rng.uniform(0, w), rng.uniform(0.14, 0.34) * h
         r = rng.uniform(0.03, 0.09) * h
-        draw.ellipse([x - r, y - r, x + r, y + r], fill=rng.choice([LEAF, (56, 112, 52), (96, 150, 70), (44, 92, 46)]))
+        draw.ellipse(
+            [x - r, y - r, x + r, y + r],
+            fill=rng.choice([LEAF, (56, 112, 52), (96, 150, 70), (44, 92, 46)]),
+        )
         if index % 7 == 0:
             draw.ellipse([x - 4, y - 4, x + 4, y + 4], fill=rng.choice(SOFT_COLORS))
     draw.rectangle([0, 0.33 * h, w, h], fill=(112, 158, 76))
@@ -216,12 +254,16 @@ def _room(image: Image.Image, rng: Random, names: list[str]) -> None:
     draw.rectangle([left + 0.126 * w, 0.03 * h, left + 0.134 * w, 0.30 * h], fill=(240, 238, 232))
     other = (left + 0.45 * w) % (0.8 * w)
     draw.rectangle([other, 0.06 * h, other + 0.12 * w, 0.24 * h], fill=(94, 70, 50))
-    draw.rectangle([other + 5, 0.06 * h + 5, other + 0.12 * w - 5, 0.24 * h - 5], fill=rng.choice(SOFT_COLORS))
+    draw.rectangle(
+        [other + 5, 0.06 * h + 5, other + 0.12 * w - 5, 0.24 * h - 5], fill=rng.choice(SOFT_COLORS)
+    )
     _shelf(image, draw, 0.62, names, rng, (150, 108, 74))
 
 
 def _sewing_room(image: Image.Image, rng: Random) -> None:
-    _room(image, rng, ["thread spool", "cloth", "scissors", "jar", "button", "iron", "cardboard box"])
+    _room(
+        image, rng, ["thread spool", "cloth", "scissors", "jar", "button", "iron", "cardboard box"]
+    )
 
 
 def _living_room(image: Image.Image, rng: Random) -> None:
@@ -235,7 +277,14 @@ def _garage(image: Image.Image, rng: Random) -> None:
         draw.line([(0, row * h / 12), (w, row * h / 12)], fill=(124, 126, 130), width=2)
     _stand(image, "wheel", 0.35, 0.40, 0.34, rng)
     _stand(image, "tyre", 1.30, 0.38, 0.32, rng)
-    _shelf(image, draw, 0.72, ["oil can", "toolbox", "paint can", "pump", "bucket", "spray bottle"], rng, (90, 92, 98))
+    _shelf(
+        image,
+        draw,
+        0.72,
+        ["oil can", "toolbox", "paint can", "pump", "bucket", "spray bottle"],
+        rng,
+        (90, 92, 98),
+    )
 
 
 WALLS: dict[str, Wall] = {
@@ -250,7 +299,9 @@ WALLS: dict[str, Wall] = {
 
 def title_card(image: Image.Image, caption: str) -> Image.Image:
     """Return a title card: the blurred place, darkened, with its caption in the middle."""
-    card = Image.blend(image.filter(ImageFilter.GaussianBlur(9)), Image.new("RGB", image.size, (24, 28, 38)), 0.5)
+    card = Image.blend(
+        image.filter(ImageFilter.GaussianBlur(9)), Image.new("RGB", image.size, (24, 28, 38)), 0.5
+    )
     draw = ImageDraw.Draw(card)
     words, lines = caption.split(), [""]
     for word in words:

@@ -11,7 +11,8 @@ from stepline.records import FrozenModel, Record, Seconds, Sentence, Span, Step,
 from stepline.settings import CountOrZero, Positive
 from stepline.storage import write_atomic
 
-# the renderer and its scripts are FROZEN: grounding is tuned after them, so no drawing may change under it
+# the renderer and its scripts are FROZEN: grounding is tuned after them, so no drawing may change
+# under it
 WORLD_VERSION = 1
 
 CLOSE = 1e-6  # s, two times that differ by less are one
@@ -22,7 +23,8 @@ Place = Literal["kitchen", "workshop", "garden", "sewing room", "garage", "livin
 class Scene(FrozenModel):
     """One thing the camera sees.
 
-    talk: the presenter speaks into the camera. table: hands do `action` with `item` on `target`, `props` stand around.
+    talk: the presenter speaks into the camera. table: hands do `action` with `item` on `target`,
+    `props` stand around.
     roll: the things stand there and nobody touches them. title: a card with `caption`.
     """
 
@@ -52,7 +54,8 @@ class Shot(FrozenModel):
 
 
 class Utterance(FrozenModel):
-    """Something said: requested to start at `at`; `span` is where it is really spoken, known after rendering."""
+    """Something said: requested to start at `at`; `span` is where it is really spoken, known after
+    rendering."""
 
     at: Seconds
     text: Annotated[str, Field(min_length=1)]
@@ -60,7 +63,8 @@ class Utterance(FrozenModel):
 
 
 class TrueStep(FrozenModel):
-    """A step that the video teaches: the spans where it is drawn, and the utterance that says it."""
+    """A step that the video teaches: the spans where it is drawn, and the utterance that says
+    it."""
 
     id: Annotated[str, Field(min_length=1)]
     text: Annotated[str, Field(min_length=1)]
@@ -118,10 +122,14 @@ class Script(FrozenModel):
 
     def _check(self, step: TrueStep) -> None:
         if step.utterance >= len(self.utterances):
-            raise ValueError(f"step {step.id!r} names utterance {step.utterance}; there are {len(self.utterances)}")
+            raise ValueError(
+                f"step {step.id!r} names utterance {step.utterance}; there are {len(self.utterances)}"
+            )
         for span in step.spans:
             if span.end > self.duration + CLOSE:
-                raise ValueError(f"step {step.id!r} ends at {span.end}, the video at {self.duration}")
+                raise ValueError(
+                    f"step {step.id!r} ends at {span.end}, the video at {self.duration}"
+                )
             inside = [shot for shot in self.shots if shot.span.overlap(span) > CLOSE]
             if any(shot.scene.kind != "table" for shot in inside):
                 raise ValueError(f"step {step.id!r} is shown in {span}, where no hands are drawn")
@@ -132,15 +140,20 @@ class Script(FrozenModel):
 
 
 def read_script(path: Path) -> Script:
-    """Return the script in a JSON file. Raises DatasetError, naming the first thing that is wrong."""
+    """Return the script in a JSON file. Raises DatasetError, naming the first thing that is
+    wrong."""
     try:
         return Script.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise DatasetError(f"{path}: cannot be read ({error.strerror}); give a script's JSON file") from error
+        raise DatasetError(
+            f"{path}: cannot be read ({error.strerror}); give a script's JSON file"
+        ) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "script"
-        raise DatasetError(f"{path}: not a script ({place}: {first['msg']}); correct that field") from error
+        raise DatasetError(
+            f"{path}: not a script ({place}: {first['msg']}); correct that field"
+        ) from error
 
 
 def write_script(script: Script, path: Path) -> None:
@@ -153,13 +166,23 @@ def true_record(script: Script) -> Record:
 
     Raises DatasetError for a script that was not rendered: its spoken times are not known yet.
     """
-    sentences = [Sentence(text=each.text, span=each.span) for each in script.utterances if each.span is not None]
+    sentences = [
+        Sentence(text=each.text, span=each.span)
+        for each in script.utterances
+        if each.span is not None
+    ]
     if len(sentences) != len(script.utterances):
-        raise DatasetError(f"{script.id}: not rendered yet, so its spoken times are unknown; render it first")
+        raise DatasetError(
+            f"{script.id}: not rendered yet, so its spoken times are unknown; render it first"
+        )
     return Record(
         id=script.id,
         video=Video(
-            id=script.id, path=f"{script.id}.mp4", duration=script.duration, title=script.title, task=script.task
+            id=script.id,
+            path=f"{script.id}.mp4",
+            duration=script.duration,
+            title=script.title,
+            task=script.task,
         ),
         transcript=Transcript(language="en", sentences=tuple(sentences), recogniser="script"),
         reference=tuple(_reference_step(script, step) for step in script.steps),

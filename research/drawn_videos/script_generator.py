@@ -15,7 +15,8 @@ OPENING = 0.5  # s before the first word
 CLOSING = 2.0  # s after the last
 LONG_FILLER = 7.0  # s; a longer stretch without a step is cut in two
 LONG_STEP = 6.0  # s; a longer step may be cut to another camera
-LETTERS = 17.8  # spoken a second at 160 words a minute, least squares over espeak-ng 1.51 (residual 0.12 s)
+# spoken a second at 160 words a minute, least squares over espeak-ng 1.51 (residual 0.12 s)
+LETTERS = 17.8
 COMMA = 0.24  # s of pause a comma, measured likewise
 WORDS_PER_MINUTE = 160  # at which LETTERS was measured
 
@@ -31,10 +32,14 @@ def make_script(seed: int, settings: ScriptSettings | None = None) -> Script:
     lengths = [spoken_length(text, speed) for text, _ in lines]
     starts, duration = _utterance_times(lengths, settings, rng)
     said = {
-        k: Span(at, at + length) for (_, k), at, length in zip(lines, starts, lengths, strict=True) if k is not None
+        k: Span(at, at + length)
+        for (_, k), at, length in zip(lines, starts, lengths, strict=True)
+        if k is not None
     }
     layout = lay_out_steps([said[k] for k in range(len(steps))], duration, settings, rng)
-    utterances = tuple(Utterance(at=at, text=text) for (text, _), at in zip(lines, starts, strict=True))
+    utterances = tuple(
+        Utterance(at=at, text=text) for (text, _), at in zip(lines, starts, strict=True)
+    )
     index = {k: position for position, (_, k) in enumerate(lines) if k is not None}
     true = tuple(
         TrueStep(id=str(k + 1), text=step.text, utterance=index[k], spans=layout.spans[k])
@@ -55,8 +60,11 @@ def make_script(seed: int, settings: ScriptSettings | None = None) -> Script:
 
 
 def spoken_length(text: str, speed: int) -> float:
-    """Return about how many seconds a text takes at a speed in words a minute, rather too long than too short."""
-    return round(0.20 + (len(text) / LETTERS) * WORDS_PER_MINUTE / speed + COMMA * text.count(","), 2)
+    """Return about how many seconds a text takes at a speed in words a minute, rather too long than
+    too short."""
+    return round(
+        0.20 + (len(text) / LETTERS) * WORDS_PER_MINUTE / speed + COMMA * text.count(","), 2
+    )
 
 
 def _choose_steps(task: Task, settings: ScriptSettings, rng: Random) -> list[TaskStep]:
@@ -86,11 +94,15 @@ def _spoken_lines(
     return [*lines, (rng.choice(talk.outro), None)]
 
 
-def _utterance_times(lengths: Sequence[float], settings: ScriptSettings, rng: Random) -> tuple[list[float], float]:
+def _utterance_times(
+    lengths: Sequence[float], settings: ScriptSettings, rng: Random
+) -> tuple[list[float], float]:
     """Return when each utterance starts, and the video's duration."""
     spoken = sum(lengths) + OPENING + CLOSING
     least = spoken + LEAST_GAP * (len(lengths) - 1)
-    duration = on_grid(min(settings.longest, max(least + 1.0, rng.uniform(settings.shortest, settings.longest))))
+    duration = on_grid(
+        min(settings.longest, max(least + 1.0, rng.uniform(settings.shortest, settings.longest)))
+    )
     weights = [rng.expovariate(1.0) for _ in lengths[1:]]
     spare = max(0.0, duration - least)
     starts, at = [OPENING], OPENING
@@ -104,7 +116,12 @@ def _utterance_times(lengths: Sequence[float], settings: ScriptSettings, rng: Ra
 
 
 def _shots(
-    task: Task, steps: Sequence[TaskStep], layout: StepLayout, speaking: Sequence[Span], duration: float, rng: Random
+    task: Task,
+    steps: Sequence[TaskStep],
+    layout: StepLayout,
+    speaking: Sequence[Span],
+    duration: float,
+    rng: Random,
 ) -> tuple[Shot, ...]:
     """Return shots that tile the video: steps where they are shown, talk and still life between."""
     shown = [(span, steps[k]) for k, spans in enumerate(layout.spans) for span in spans]
@@ -132,7 +149,10 @@ def _step_shots(task: Task, span: Span, step: TaskStep, rng: Random) -> list[Sho
     if span.duration < LONG_STEP or rng.random() < 0.5:
         return [Shot(span=span, scene=scenes[0])]
     middle = on_grid(span.start + span.duration * rng.uniform(0.4, 0.6))
-    return [Shot(span=Span(span.start, middle), scene=scenes[0]), Shot(span=Span(middle, span.end), scene=scenes[1])]
+    return [
+        Shot(span=Span(span.start, middle), scene=scenes[0]),
+        Shot(span=Span(middle, span.end), scene=scenes[1]),
+    ]
 
 
 def _filler_shots(
@@ -140,7 +160,9 @@ def _filler_shots(
 ) -> list[Shot]:
     """Return what fills a stretch without a step."""
     if gap.start == 0.0 and gap.duration > TITLE and rng.random() < 0.6:
-        title = Shot(span=Span(0.0, TITLE), scene=Scene(kind="title", place=task.place, caption=task.title))
+        title = Shot(
+            span=Span(0.0, TITLE), scene=Scene(kind="title", place=task.place, caption=task.title)
+        )
         rest = Span(TITLE, gap.end)
         return [title, *_filler_shots(task, steps, rest, speaking, rng)]
     if gap.duration > LONG_FILLER:
@@ -152,8 +174,11 @@ def _filler_shots(
     return [Shot(span=gap, scene=_filler_scene(task, steps, gap, speaking, rng))]
 
 
-def _filler_scene(task: Task, steps: Sequence[TaskStep], span: Span, speaking: Sequence[Span], rng: Random) -> Scene:
-    """Return the presenter where somebody speaks, mostly, and things that nobody touches elsewhere."""
+def _filler_scene(
+    task: Task, steps: Sequence[TaskStep], span: Span, speaking: Sequence[Span], rng: Random
+) -> Scene:
+    """Return the presenter where somebody speaks, mostly, and things that nobody touches
+    elsewhere."""
     step = rng.choice(steps)
     heard = sum(span.overlap(each) for each in speaking) > 0.4 * span.duration
     camera = "close" if rng.random() < 0.5 else "wide"

@@ -11,7 +11,8 @@ class RenderSettings(Settings):
     """How a script becomes a file."""
 
     width: Annotated[int, Field(ge=64, le=1920, multiple_of=16)] = 640  # pixels
-    height: Annotated[int, Field(ge=32, le=1088, multiple_of=16)] = 352  # pixels; whole macroblocks of 16
+    # pixels; whole macroblocks of 16
+    height: Annotated[int, Field(ge=32, le=1088, multiple_of=16)] = 352
     frame_rate: Annotated[int, Field(ge=2, le=60)] = 12  # frames a second
     quality: Annotated[int, Field(ge=0, le=51)] = 29  # x264's crf; smaller is better and larger
     sound_bits: Annotated[int, Field(ge=16_000, le=192_000)] = 40_000  # bits a second of AAC
@@ -19,15 +20,18 @@ class RenderSettings(Settings):
 
 
 class ScriptSettings(Settings):
-    """What the generated scripts are like; fractions and seconds follow WhenAct's statistics (data/STATISTICS.md)."""
+    """What the generated scripts are like; fractions and seconds follow WhenAct's statistics
+    (data/STATISTICS.md)."""
 
     said_only: Fraction = 0.15  # fraction of the steps that are said and never shown
-    far: Fraction = 0.22  # fraction of the steps shown `far_least` to `far_most` away from where they are said
+    # fraction of the steps shown `far_least` to `far_most` away from where they are said
+    far: Fraction = 0.22
     far_least: float = 5.5  # s between the shown span and the spoken one
     far_most: float = 20.0  # s
     offset: float = 1.0  # s, mean of shown start - said start of the other steps (WhenAct: 1.0)
     spread: float = 2.0  # s, its standard deviation
-    shown_median: float = 6.5  # s, of the lognormal duration of a shown span (WhenAct: 8.0, in longer videos)
+    # s, of the lognormal duration of a shown span (WhenAct: 8.0, in longer videos)
+    shown_median: float = 6.5
     shown_sigma: float = 0.4  # of its logarithm
     shown_least: float = 3.0  # s
     shown_most: float = 14.0  # s

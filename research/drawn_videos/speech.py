@@ -17,7 +17,8 @@ Samples = npt.NDArray[np.float32]
 
 RATE = 22_050  # samples a second; what espeak-ng gives
 PAUSE = 0.18  # s, least silence between two utterances
-SILENT = 0.004  # samples quieter than this at either end are cut off, so that spans hold speech only
+# samples quieter than this at either end are cut off, so that spans hold speech only
+SILENT = 0.004
 HEADER = 44  # bytes of a WAV header
 LOUDNESS = 0.16  # root mean square of the speech
 VOICES = ("en-us", "en-us+m3", "en-gb", "en-us+f4", "en-gb+m7", "en-us+m7")
@@ -37,11 +38,25 @@ def synthesize_speech(text: str, who: Voice) -> Samples:
     """
     command = shutil.which("espeak-ng")
     if command is None:
-        raise MediaError("espeak-ng: not installed, and drawn videos need its voice; apt-get install espeak-ng")
-    arguments = [command, "--stdin", "--stdout", "-v", who.name, "-s", str(who.speed), "-p", str(who.pitch)]
+        raise MediaError(
+            "espeak-ng: not installed, and drawn videos need its voice; apt-get install espeak-ng"
+        )
+    arguments = [
+        command,
+        "--stdin",
+        "--stdout",
+        "-v",
+        who.name,
+        "-s",
+        str(who.speed),
+        "-p",
+        str(who.pitch),
+    ]
     done = subprocess.run(arguments, input=text.encode(), capture_output=True, check=False)
     sound = (
-        np.frombuffer(done.stdout[HEADER : HEADER + 2 * ((len(done.stdout) - HEADER) // 2)], "<i2").astype(np.float32)
+        np.frombuffer(
+            done.stdout[HEADER : HEADER + 2 * ((len(done.stdout) - HEADER) // 2)], "<i2"
+        ).astype(np.float32)
         / 32768.0
     )
     loud = np.nonzero(np.abs(sound) > SILENT)[0]
@@ -54,21 +69,29 @@ def synthesize_speech(text: str, who: Voice) -> Samples:
     return np.asarray(sound * (LOUDNESS / float(np.sqrt(np.mean(sound * sound)))), np.float32)
 
 
-def schedule_utterances(utterances: Sequence[Utterance], lengths: Sequence[float]) -> list[Utterance]:
-    """Return the utterances with their spoken spans: at the time asked for, or later where somebody still speaks.
+def schedule_utterances(
+    utterances: Sequence[Utterance], lengths: Sequence[float]
+) -> list[Utterance]:
+    """Return the utterances with their spoken spans: at the time asked for, or later where somebody
+    still speaks.
 
     lengths: seconds that each takes.
     """
     placed, free = [], 0.0
     for each, length in zip(utterances, lengths, strict=True):
         start = max(each.at, free)
-        placed.append(each.model_copy(update={"span": Span(round(start, 3), round(start + length, 3))}))
+        placed.append(
+            each.model_copy(update={"span": Span(round(start, 3), round(start + length, 3))})
+        )
         free = start + length + PAUSE
     return placed
 
 
-def mix_sound(utterances: Sequence[Utterance], who: Voice, duration: float, seed: int) -> tuple[Samples, Samples]:
-    """Return the whole sound, background included, and the speech alone, both (N,) float32 at RATE."""
+def mix_sound(
+    utterances: Sequence[Utterance], who: Voice, duration: float, seed: int
+) -> tuple[Samples, Samples]:
+    """Return the whole sound, background included, and the speech alone, both (N,) float32 at
+    RATE."""
     speech = np.zeros(int(np.ceil(duration * RATE)), np.float32)
     for each in utterances:
         if each.span is not None:

@@ -27,7 +27,8 @@ ANGLE_STEP = 2  # degrees between cached rotations
 
 @dataclass(frozen=True, eq=False)  # compared by identity, so that it keys caches
 class Sprite:
-    """A painted unit square: its picture, its opening if it is hollow, and its extent in unit coordinates."""
+    """A painted unit square: its picture, its opening if it is hollow, and its extent in unit
+    coordinates."""
 
     image: Image.Image
     rim: Rim | None
@@ -102,15 +103,24 @@ def _bust(who: Person, side: int) -> Image.Image:
 
 @lru_cache(maxsize=600)
 def _turned(sprite: Sprite, angle: int) -> Image.Image:
-    return sprite.image.convert("RGBa").rotate(-angle, Image.Resampling.BICUBIC, expand=True).convert("RGBA")
+    return (
+        sprite.image.convert("RGBa")
+        .rotate(-angle, Image.Resampling.BICUBIC, expand=True)
+        .convert("RGBA")
+    )
 
 
-def paste_sprite(canvas: Image.Image, sprite: Sprite, pivot: Point, at: Point, angle: float = 0.0) -> None:
-    """Put a sprite on the canvas so that its `pivot` (unit) lies on pixel `at`, turned clockwise about it."""
+def paste_sprite(
+    canvas: Image.Image, sprite: Sprite, pivot: Point, at: Point, angle: float = 0.0
+) -> None:
+    """Put a sprite on the canvas so that its `pivot` (unit) lies on pixel `at`, turned clockwise
+    about it."""
     step = round(angle / ANGLE_STEP) * ANGLE_STEP
     image = _turned(sprite, step % 360) if step % 360 else sprite.image
     dx, dy = rotate_offset((pivot[0] - 0.5) * sprite.side, (pivot[1] - 0.5) * sprite.side, step)
-    canvas.paste(image, (round(at[0] - image.width / 2 - dx), round(at[1] - image.height / 2 - dy)), image)
+    canvas.paste(
+        image, (round(at[0] - image.width / 2 - dx), round(at[1] - image.height / 2 - dy)), image
+    )
 
 
 def rotate_offset(x: float, y: float, angle: float) -> Point:
@@ -121,7 +131,8 @@ def rotate_offset(x: float, y: float, angle: float) -> Point:
 
 @lru_cache(maxsize=64)
 def front_wall(sprite: Sprite) -> Sprite:
-    """Return the part of a hollow thing that hides what is inside: all that lies below the near edge of its rim."""
+    """Return the part of a hollow thing that hides what is inside: all that lies below the near
+    edge of its rim."""
     if sprite.rim is None:
         return sprite
     rim, side = sprite.rim, sprite.side
@@ -129,7 +140,13 @@ def front_wall(sprite: Sprite) -> Sprite:
     draw = ImageDraw.Draw(keep)
     draw.rectangle([0, rim.y * side, side, side], fill=255)
     draw.ellipse(
-        [(rim.x - rim.rx) * side, (rim.y - rim.ry) * side, (rim.x + rim.rx) * side, (rim.y + rim.ry) * side], fill=0
+        [
+            (rim.x - rim.rx) * side,
+            (rim.y - rim.ry) * side,
+            (rim.x + rim.rx) * side,
+            (rim.y + rim.ry) * side,
+        ],
+        fill=0,
     )
     image = sprite.image.copy()
     image.putalpha(Image.composite(image.getchannel("A"), Image.new("L", image.size, 0), keep))
@@ -142,7 +159,9 @@ def squash(sprite: Sprite, percent: int) -> Sprite:
     side = sprite.side
     tall = max(1, round(side * percent / 100))
     wide = round(side * (1 + (100 - percent) / 250))
-    small = sprite.image.convert("RGBa").resize((wide, tall), Image.Resampling.BILINEAR).convert("RGBA")
+    small = (
+        sprite.image.convert("RGBa").resize((wide, tall), Image.Resampling.BILINEAR).convert("RGBA")
+    )
     image = Image.new("RGBA", sprite.image.size)
     image.paste(small, (round((side - wide) / 2), round(sprite.bottom * (side - tall))))
     return _sprite(image, sprite.rim)

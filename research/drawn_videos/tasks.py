@@ -1,4 +1,5 @@
-"""What the generated videos are about: tasks with their steps and wordings, and what people say besides."""
+"""What the generated videos are about: tasks with their steps and wordings, and what people say
+besides."""
 
 import json
 import tomllib
@@ -63,11 +64,15 @@ FILES = ("cooking", "baking", "making", "repairing", "growing", "cleaning")
 
 @cache
 def read_tasks() -> tuple[Task, ...]:
-    """Return every task, in the order of its file. Raises DatasetError for one that cannot be drawn."""
+    """Return every task, in the order of its file. Raises DatasetError for one that cannot be
+    drawn."""
     found = []
     for name in FILES:
         tree = tomllib.loads(
-            files("research.drawn_videos").joinpath("tasks").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+            files("research.drawn_videos")
+            .joinpath("tasks")
+            .joinpath(f"{name}.toml")
+            .read_text(encoding="utf-8")
         )
         found += [_validated(Task, task, name) for task in tree["task"]]
     return tuple(found)
@@ -79,7 +84,10 @@ def chat_lines() -> Chat:
     return _validated(
         Chat,
         tomllib.loads(
-            files("research.drawn_videos").joinpath("tasks").joinpath("chat.toml").read_text(encoding="utf-8")
+            files("research.drawn_videos")
+            .joinpath("tasks")
+            .joinpath("chat.toml")
+            .read_text(encoding="utf-8")
         ),
         "chat",
     )

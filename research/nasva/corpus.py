@@ -1,4 +1,5 @@
-"""What NaSVA's networks train and are scored on: videos with narration and written steps, and held-out texts.
+"""What NaSVA's networks train and are scored on: videos with narration and written steps, and
+held-out texts.
 
 Simulated, or real data from feature stores and the benchmarks' own files:
 
@@ -9,9 +10,10 @@ Simulated, or real data from feature stores and the benchmarks' own files:
     DATA/linking/narration, step             vectors of an encoder of texts alone, which links steps to sentences
     DATA/ht-step, DATA/htm_align.json        the benchmarks; what `stepline excluded` lists of them is not trained on
 
-`stepline features import` fills the stores. BACKBONE is sharp, usual or dull, whatever stands behind the name. All
-that is trained on is in memory: 1.2 MB for 400 seconds of width 768. Real videos are scored by the benchmarks' own
-evaluators: HT-Step's on its split val_seen (600 videos, as many as the paper's), NaSVA's on HTM-Align.
+`stepline features import` fills the stores. BACKBONE is sharp, usual or dull, whatever stands
+behind the name. All that is trained on is in memory: 1.2 MB for 400 seconds of width 768. Real
+videos are scored by the benchmarks' own evaluators: HT-Step's on its split val_seen (600 videos, as
+many as the paper's), NaSVA's on HTM-Align.
 """
 
 import json
@@ -57,9 +59,10 @@ log = logging.getLogger(__name__)
 class TrainingVideo:
     """A video to train on: its narration and written steps, with the vectors of one backbone.
 
-    step_vectors (K, C), sentence_vectors (S, C), likeness (K, S): of steps to sentences, by a text encoder alone, whose
-    vectors of the steps are `linking` (K, D). task: what the video shows how to do, None where it is not known. truth:
-    (K, T) where each step is shown, sentence_truth (S, T); None where nobody planted it.
+    step_vectors (K, C), sentence_vectors (S, C), likeness (K, S): of steps to sentences, by a text
+    encoder alone, whose vectors of the steps are `linking` (K, D). task: what the video shows how
+    to do, None where it is not known. truth: (K, T) where each step is shown, sentence_truth (S,
+    T); None where nobody planted it.
     """
 
     id: str
@@ -77,7 +80,8 @@ class TrainingVideo:
 
 @dataclass(frozen=True)
 class Corpus:
-    """videos: to train on. tests: texts of one kind in held-out videos, `positive` = where they are really shown.
+    """videos: to train on. tests: texts of one kind in held-out videos, `positive` = where they are
+    really shown.
 
     benchmarks: what stands for the tests in real data.
     """
@@ -89,19 +93,29 @@ class Corpus:
 
 @lru_cache(maxsize=2)
 def simulated(
-    seed: int, backbone: str, recogniser: str, size: NasvaSize, world: str = "short", lag: float | None = None
+    seed: int,
+    backbone: str,
+    recogniser: str,
+    size: NasvaSize,
+    world: str = "short",
+    lag: float | None = None,
 ) -> Corpus:
     """Return a corpus of the simulated world; held out are its last videos."""
     count = size.videos + size.held_out
     changes = {"videos": count, "held_out": size.held_out / count, "recogniser": recogniser}
     settings = WORLDS[world].model_copy(update=changes)
     if lag is not None:
-        settings = settings.model_copy(update={"narration": settings.narration.model_copy(update={"offset": lag})})
+        settings = settings.model_copy(
+            update={"narration": settings.narration.model_copy(update={"offset": lag})}
+        )
     videos = list(simulated_stream(seed, settings))
     held_out = videos[size.videos :]
     return Corpus(
         tuple(_training_video(video, backbone) for video in videos[: size.videos]),
-        {style: tuple(_test_sample(video, style, backbone) for video in held_out) for style in STYLES},
+        {
+            style: tuple(_test_sample(video, style, backbone) for video in held_out)
+            for style in STYLES
+        },
     )
 
 
@@ -125,7 +139,9 @@ def _training_video(video: SimulatedVideo, backbone: str) -> TrainingVideo:
 def _test_sample(video: SimulatedVideo, style: Style, backbone: str) -> Sample:
     features = video.features(backbone)
     shown = _shown_rows(video, style, features)
-    return Sample(video.id, features.values, video.vectors(style, backbone), shown, style != "recipe")
+    return Sample(
+        video.id, features.values, video.vectors(style, backbone), shown, style != "recipe"
+    )
 
 
 def _shown_rows(video: SimulatedVideo, style: Style, features: FeatureSequence) -> Mask:
@@ -133,12 +149,14 @@ def _shown_rows(video: SimulatedVideo, style: Style, features: FeatureSequence) 
     return video.shown(style)[:, : len(features.values)]
 
 
-WHOLE = AlignerSettings(whole=1_000_000)  # rows: a video is aligned at once, as the released code does
+# rows: a video is aligned at once, as the released code does
+WHOLE = AlignerSettings(whole=1_000_000)
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark of the paper: its files in the folder of real data, and the rule and split that are scored."""
+    """A benchmark of the paper: its files in the folder of real data, and the rule and split that
+    are scored."""
 
     name: BenchmarkName
     file: str
@@ -161,13 +179,16 @@ class BenchmarkFiles:
 
     def excluded(self) -> ExcludedVideos:
         """Return the videos that nothing is trained on, whether they have features or not."""
-        return collect_excluded(ExcludedSource(row.name, self.folder / row.file) for row in BENCHMARKS.values())
+        return collect_excluded(
+            ExcludedSource(row.name, self.folder / row.file) for row in BENCHMARKS.values()
+        )
 
     def score(self, network: Aligner, folder: Path) -> dict[str, float]:
-        """Return what `stepline evaluate` gives for a network's best seconds, which are written into `folder`.
+        """Return what `stepline evaluate` gives for a network's best seconds, which are written
+        into `folder`.
 
-        In per cent: R@1, and the ROC-AUC of what tells texts that are shown. A video without features or vectors
-        counts as wrong. Raises DatasetError where none has them.
+        In per cent: R@1, and the ROC-AUC of what tells texts that are shown. A video without
+        features or vectors counts as wrong. Raises DatasetError where none has them.
         """
         found: dict[str, float] = {}
         loaded = LoadedAligner(network, folder, "", None, None)
@@ -180,13 +201,25 @@ class BenchmarkFiles:
             missing: dict[str, str] = {}
             fits = list(score_questions(asked, loaded, given, settings, missing))
             if not fits:
-                raise DatasetError(f"{reference}: no video has features and vectors; import them, also of its texts")
+                raise DatasetError(
+                    f"{reference}: no video has features and vectors; import them, also of its texts"
+                )
             if missing:
-                log.warning("%s: %d of %d videos count as wrong: %s", row.name, len(missing), len(asked), missing)
+                log.warning(
+                    "%s: %d of %d videos count as wrong: %s",
+                    row.name,
+                    len(missing),
+                    len(asked),
+                    missing,
+                )
             seconds = {one.id: (fit.scores.argmax(axis=1) / fit.rate).tolist() for one, fit in fits}
             write_atomic(folder / f"{row.name}.json", json.dumps(seconds))
             scores = evaluate(
-                row.name, folder / f"{row.name}.json", reference, convention=row.convention, subset=row.subset
+                row.name,
+                folder / f"{row.name}.json",
+                reference,
+                convention=row.convention,
+                subset=row.subset,
             )
             found[f"{kind} R@1"] = 100 * point_estimate(scores.statistics["R@1"])
             shown = np.concatenate([one.shown for one, _ in fits if one.shown is not None])
@@ -200,21 +233,33 @@ class BenchmarkFiles:
 
 
 def read_corpus(folder: Path, trial: NasvaTrial) -> Corpus:
-    """Return what a trial needs of real data: at most `size.videos` to train on, and both benchmarks.
+    """Return what a trial needs of real data: at most `size.videos` to train on, and both
+    benchmarks.
 
     Raises StoreError where a store is not there, DatasetError when no video is left to train on.
     """
     benchmarks = BenchmarkFiles(folder, folder / trial.backbone)
     said = "narration" if trial.recogniser == "clean" else "narration-noisy"
     features = FeatureStore(benchmarks.stores / "video")
-    videos = tuple(_training_videos(folder, benchmarks.stores, said, features, benchmarks.excluded(), trial.size))
+    videos = tuple(
+        _training_videos(
+            folder, benchmarks.stores, said, features, benchmarks.excluded(), trial.size
+        )
+    )
     if not videos:
-        raise DatasetError(f"{folder}: no video has features, steps and narration; import them first")
+        raise DatasetError(
+            f"{folder}: no video has features, steps and narration; import them first"
+        )
     return Corpus(videos, benchmarks=benchmarks)
 
 
 def _training_videos(
-    folder: Path, at: Path, said: str, features: FeatureStore, excluded: ExcludedVideos, size: NasvaSize
+    folder: Path,
+    at: Path,
+    said: str,
+    features: FeatureStore,
+    excluded: ExcludedVideos,
+    size: NasvaSize,
 ) -> Iterable[TrainingVideo]:
     narration, step = FeatureStore(at / said), FeatureStore(at / "step")
     linking = {kind: FeatureStore(folder / "linking" / kind) for kind in (said, "step")}
@@ -243,7 +288,9 @@ def _training_videos(
 
 
 def _steps(told: LabelledTexts) -> tuple[Step, ...]:
-    return tuple(Step(id=str(number), text=text or "-") for number, text in enumerate(told.texts, start=1))
+    return tuple(
+        Step(id=str(number), text=text or "-") for number, text in enumerate(told.texts, start=1)
+    )
 
 
 def _spoken(told: LabelledTexts) -> tuple[tuple[Sentence, ...], list[int]]:
@@ -253,4 +300,7 @@ def _spoken(told: LabelledTexts) -> tuple[tuple[Sentence, ...], list[int]]:
 
 
 def _unit(vectors: Matrix) -> Matrix:
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12), dtype=np.float32)
+    return np.asarray(
+        vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12),
+        dtype=np.float32,
+    )

@@ -1,4 +1,5 @@
-"""NaSVA's table 6: the three prompts of a step writer, side by side; the main job takes the third alone.
+"""NaSVA's table 6: the three prompts of a step writer, side by side; the main job takes the third
+alone.
 
     steps_with_times     the model writes the times (first row)
     steps_from_timed     times go in, steps come out (second row)
@@ -15,7 +16,13 @@ from dataclasses import dataclass
 from stepline.chat.requests import run_in_threads
 from stepline.chat.servers import Answer, RequestError, open_server
 from stepline.records import Transcript
-from stepline.writing.llm.prompts import Chunk, build_prompt, experiment_prompts, find_model_orders, split_into_chunks
+from stepline.writing.llm.prompts import (
+    Chunk,
+    build_prompt,
+    experiment_prompts,
+    find_model_orders,
+    split_into_chunks,
+)
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps
@@ -29,7 +36,8 @@ _TIMED = re.compile(
 
 @dataclass(frozen=True)
 class TimedLine:
-    """A line that a model wrote with the second at which it believes it happens; only an experiment may use it."""
+    """A line that a model wrote with the second at which it believes it happens; only an experiment
+    may use it."""
 
     second: float
     text: str
@@ -50,17 +58,22 @@ def compare_prompts(transcript: Transcript, settings: LlmSettings) -> dict[str, 
 
 
 def write_from_timed_sentences(transcript: Transcript, settings: LlmSettings) -> WrittenSteps:
-    """Return the steps of the second row's prompt: as `write_llm`, with the sentences' times in the question."""
+    """Return the steps of the second row's prompt: as `write_llm`, with the sentences' times in the
+    question."""
     return write_llm(transcript, settings, prompt=experiment_prompts()["steps_from_timed"])
 
 
 def write_timed_lines(transcript: Transcript, settings: LlmSettings) -> tuple[TimedLine, ...]:
-    """Return the lines of the first row's prompt with the model's own times, in seconds, in its order.
+    """Return the lines of the first row's prompt with the model's own times, in seconds, in its
+    order.
 
-    Lines without a time are left out, and so are chunks that the model did not answer. Raises as `write_llm` does.
+    Lines without a time are left out, and so are chunks that the model did not answer. Raises as
+    `write_llm` does.
     """
     prompt = experiment_prompts()["steps_with_times"]
-    chunks = split_into_chunks(transcript, settings.sentences_per_chunk, find_model_orders(transcript))
+    chunks = split_into_chunks(
+        transcript, settings.sentences_per_chunk, find_model_orders(transcript)
+    )
     server = open_server(settings)
     until = time.monotonic() + settings.deadline
 
@@ -75,10 +88,15 @@ def write_timed_lines(transcript: Transcript, settings: LlmSettings) -> tuple[Ti
         answers = run_in_threads(ask, chunks, workers=server.workers, until=until)
     finally:
         server.close()
-    return tuple(line for chunk in sorted(answers) for line in parse_timed_lines(answers[chunk].text))
+    return tuple(
+        line for chunk in sorted(answers) for line in parse_timed_lines(answers[chunk].text)
+    )
 
 
 def parse_timed_lines(reply: str) -> tuple[TimedLine, ...]:
-    """Return the lines of a reply that begin with a second in brackets, such as "[12.5] she cuts the onion"."""
+    """Return the lines of a reply that begin with a second in brackets, such as "[12.5] she cuts
+    the onion"."""
     matches = (_TIMED.match(line) for line in reply.splitlines())
-    return tuple(TimedLine(float(match.group(1)), match.group(2).strip()) for match in matches if match)
+    return tuple(
+        TimedLine(float(match.group(1)), match.group(2).strip()) for match in matches if match
+    )

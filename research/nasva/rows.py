@@ -1,8 +1,10 @@
-"""NaSVA's tables 2, 3, 4, 8 and 9 as trials, row for row, with the published values, and what goes beyond them.
+"""NaSVA's tables 2, 3, 4, 8 and 9 as trials, row for row, with the published values, and what goes
+beyond them.
 
-The paper's eps2 is a cosine of its own features. In the simulated world 0.7 and 0.8 keep no label at all, so the
-fractions of texts that are dropped stand in for it: 0 for 0.6, 0.15 for 0.7, 0.30 for 0.8. The simulated backbones
-stand in for the real ones by rank alone: dull for S3D-G, usual for CLIP, sharp for InternVideo.
+The paper's eps2 is a cosine of its own features. In the simulated world 0.7 and 0.8 keep no label
+at all, so the fractions of texts that are dropped stand in for it: 0 for 0.6, 0.15 for 0.7, 0.30
+for 0.8. The simulated backbones stand in for the real ones by rank alone: dull for S3D-G, usual for
+CLIP, sharp for InternVideo.
 """
 
 import math
@@ -34,10 +36,13 @@ class NasvaSize(Settings):
     projection: Count = 32  # d; the paper's 64
     learning_rate: Positive = 1e-3  # the paper's 1e-4, for a network 30 times as large
     epochs: Count = 8  # of every final network; the paper's 12
-    teacher_epochs: Count = 4  # of a network whose matrix makes labels: stopped before it knows its noise by heart
+    # of a network whose matrix makes labels: stopped before it knows its noise by heart
+    teacher_epochs: Count = 4
 
 
-PAPER_SIZE = NasvaSize(width=256, heads=8, layers=3, feed_forward=2048, projection=64, learning_rate=1e-4, epochs=12)
+PAPER_SIZE = NasvaSize(
+    width=256, heads=8, layers=3, feed_forward=2048, projection=64, learning_rate=1e-4, epochs=12
+)
 
 
 class Round(Settings):
@@ -45,9 +50,12 @@ class Round(Settings):
 
     refine: RefineSettings
     teachers: Count = 1
-    labeller: Labeller = "best second"  # "small loss": keeps first labels; "soft": each second at its probability
-    small_loss: Fraction = 0.4  # of the first labels, those of least loss that are kept; agreement keeps as many
-    eps2: Fraction | None = None  # the paper's cosine that `refine.threshold` stands for in the simulated world
+    # "small loss": keeps first labels; "soft": each second at its probability
+    labeller: Labeller = "best second"
+    # of the first labels, those of least loss that are kept; agreement keeps as many
+    small_loss: Fraction = 0.4
+    # the paper's cosine that `refine.threshold` stands for in the simulated world
+    eps2: Fraction | None = None
 
     @property
     def in_cosines(self) -> "Round":
@@ -77,7 +85,8 @@ class NasvaTrial(Trial):
     again: int = 0  # a second teacher differs from the first in this alone
     world: WorldName = "short"
     lag: float | None = None  # s, `narration.offset` in place of the world's own
-    videos: Count | None = None  # to train on, in place of the size's; the more, the fewer epochs, down to one
+    # to train on, in place of the size's; the more, the fewer epochs, down to one
+    videos: Count | None = None
     backbone: str = "usual"
     recogniser: Literal["clean", "aligned", "noisy"] = "clean"
     texts: Texts = "S"
@@ -85,9 +94,11 @@ class NasvaTrial(Trial):
     labels: LabelPlan = LabelPlan()
     early: bool = False  # trained as long as a teacher, not as long as a final network
     attention_dropout: Fraction = 0.0
-    paper_network: bool = False  # the final network has the paper's size, its teachers that of `size`
+    # the final network has the paper's size, its teachers that of `size`
+    paper_network: bool = False
     head: AlignabilityTargets | None = None
-    unshown: UnshownTexts | None = None  # texts that the head learns as not shown, in place of those without a label
+    # texts that the head learns as not shown, in place of those without a label
+    unshown: UnshownTexts | None = None
     size: NasvaSize = NasvaSize()
 
     @model_validator(mode="after")
@@ -98,14 +109,17 @@ class NasvaTrial(Trial):
 
     @property
     def predecessors(self) -> tuple["NasvaTrial", ...]:
-        """The trainings whose matrices make its last round of labels; none where the labels are first ones."""
+        """The trainings whose matrices make its last round of labels; none where the labels are
+        first ones."""
         if self.texts == "W" or not self.labels.rounds:
             return ()
         *before, last = self.labels.rounds
         plan = self.labels.model_copy(update={"rounds": tuple(before)})
         shared = ("seed", "world", "lag", "backbone", "recogniser", "size")
         plain = NasvaTrial(**{name: getattr(self, name) for name in shared})
-        return tuple(plain.changed(labels=plan, early=True, again=again) for again in range(last.teachers))
+        return tuple(
+            plain.changed(labels=plan, early=True, again=again) for again in range(last.teachers)
+        )
 
 
 TITLES = {
@@ -135,7 +149,8 @@ UNUSUAL = (
 )  # tables that come only when they are named
 
 
-DROPPED_FRACTION = {0.6: 0.0, 0.7: 0.15, 0.8: 0.30}  # eps2 of the paper -> fraction of texts dropped here
+# eps2 of the paper -> fraction of texts dropped here
+DROPPED_FRACTION = {0.6: 0.0, 0.7: 0.15, 0.8: 0.30}
 BACKBONES = {"MIL-NCE S3D-G": "dull", "CLIP-ViT/L-14": "usual", "InternVideo-ViT/L-14": "sharp"}
 STEPS, SAID = "recipe R@1", "narration R@1"  # what stands for HT-Step and for HTM-Align
 
@@ -150,12 +165,17 @@ def start(eps2: float, seconds: float | None = 8.0) -> Round:
 
 def fixed(eps2: float, position: BestAt, seconds: float | None) -> Round:
     """Return a refinement of the paper's tables, with the fraction that stands for eps2."""
-    refine = RefineSettings(threshold=DROPPED_FRACTION[eps2], position=position, seconds=seconds, agree=None)
+    refine = RefineSettings(
+        threshold=DROPPED_FRACTION[eps2], position=position, seconds=seconds, agree=None
+    )
     return Round(refine=refine, eps2=eps2)
 
 
-def round_of(*, teachers: int = 1, agree: float | None = None, position: BestAt = "center") -> Round:
-    """Return a refinement that drops nothing by its score, and by the teachers' disagreement where that is given."""
+def round_of(
+    *, teachers: int = 1, agree: float | None = None, position: BestAt = "center"
+) -> Round:
+    """Return a refinement that drops nothing by its score, and by the teachers' disagreement where
+    that is given."""
     refine = RefineSettings(threshold=0.0, position=position, seconds=8.0, agree=agree)
     return Round(refine=refine, teachers=teachers)
 
@@ -165,7 +185,9 @@ PAPER = (start(0.8),)
 SECOND, THIRD = fixed(0.7, "center", None), fixed(0.8, "center", None)  # table 9
 
 
-def labelled(*rounds: Round, first: str = "asr", floor: float = 0.20, texts: Texts = "S") -> NasvaTrial:
+def labelled(
+    *rounds: Round, first: str = "asr", floor: float = 0.20, texts: Texts = "S"
+) -> NasvaTrial:
     """Return a training on written steps after these rounds of labelling."""
     plan = LabelPlan.model_validate({"first": first, "floor": floor, "rounds": rounds})
     return NasvaTrial(texts=texts, labels=plan)
@@ -197,8 +219,17 @@ def _table_2() -> list[NasvaRow]:
         name = f"{real} (here {backbone})"
         made += [
             NasvaRow("2", f"{name}, W", NARRATED.changed(backbone=backbone), _two(*alone)),
-            NasvaRow("2", f"{name}, W + S", labelled(*PAPER, texts="W+S").changed(backbone=backbone), _two(*both)),
-            NasvaRow("2", f"{name}, planted labels of W + S: the ceiling", ALL_PLANTED.changed(backbone=backbone)),
+            NasvaRow(
+                "2",
+                f"{name}, W + S",
+                labelled(*PAPER, texts="W+S").changed(backbone=backbone),
+                _two(*both),
+            ),
+            NasvaRow(
+                "2",
+                f"{name}, planted labels of W + S: the ceiling",
+                ALL_PLANTED.changed(backbone=backbone),
+            ),
         ]
     return made
 
@@ -210,8 +241,12 @@ def _table_3() -> list[NasvaRow]:
         NasvaRow("3", "Step-Video, eps2 0.8", labelled(*PAPER, first="video"), _one(36.9)),
         NasvaRow("3", "Step-ASR, eps1 0.15, no self-training", labelled(floor=0.15), _one(35.3)),
         NasvaRow("3", "Step-ASR, eps1 0.20, no self-training", FIRST, _one(36.0)),
-        NasvaRow("3", "Step-ASR, eps1 0.15, eps2 0.7", labelled(start(0.7), floor=0.15), _one(41.4)),
-        NasvaRow("3", "Step-ASR, eps1 0.15, eps2 0.8", labelled(start(0.8), floor=0.15), _one(41.7)),
+        NasvaRow(
+            "3", "Step-ASR, eps1 0.15, eps2 0.7", labelled(start(0.7), floor=0.15), _one(41.4)
+        ),
+        NasvaRow(
+            "3", "Step-ASR, eps1 0.15, eps2 0.8", labelled(start(0.8), floor=0.15), _one(41.7)
+        ),
         NasvaRow("3", "Step-ASR, eps1 0.20, eps2 0.7", labelled(start(0.7)), _one(42.3)),
         NasvaRow("3", "Step-ASR, eps1 0.20, eps2 0.8", labelled(*PAPER), _one(43.7)),
         NasvaRow("3", "planted labels: the ceiling", PLANTED),
@@ -223,7 +258,11 @@ def _beyond() -> list[NasvaRow]:
     return [
         NasvaRow("beyond", "the early-stopped teacher", EARLY),
         NasvaRow("beyond", "the same labels, trained long", FIRST),
-        NasvaRow("beyond", "one teacher, start, 8 s, nothing dropped", labelled(round_of(position="start"))),
+        NasvaRow(
+            "beyond",
+            "one teacher, start, 8 s, nothing dropped",
+            labelled(round_of(position="start")),
+        ),
         NasvaRow("beyond", "one teacher, center, 8 s, nothing dropped", labelled(round_of())),
         NasvaRow("beyond", "two teachers averaged", labelled(round_of(teachers=2))),
         NasvaRow("beyond", "two teachers that agree within 4 s", labelled(OURS)),
@@ -237,9 +276,21 @@ def _table_4() -> list[NasvaRow]:
     noisy = NARRATED.changed(recogniser="noisy")
     return [
         NasvaRow("4", "CLIP (usual), clean recogniser", NARRATED, _two(32.2, 58.7)),
-        NasvaRow("4", "S3D (dull), clean recogniser", NARRATED.changed(backbone="dull"), _two(29.1, 59.5)),
-        NasvaRow("4", "InternVideo (sharp), clean recogniser", NARRATED.changed(backbone="sharp"), _two(34.7, 70.0)),
-        NasvaRow("4", "InternVideo (sharp), noisy recogniser", noisy.changed(backbone="sharp"), _two(35.7, 61.3)),
+        NasvaRow(
+            "4", "S3D (dull), clean recogniser", NARRATED.changed(backbone="dull"), _two(29.1, 59.5)
+        ),
+        NasvaRow(
+            "4",
+            "InternVideo (sharp), clean recogniser",
+            NARRATED.changed(backbone="sharp"),
+            _two(34.7, 70.0),
+        ),
+        NasvaRow(
+            "4",
+            "InternVideo (sharp), noisy recogniser",
+            noisy.changed(backbone="sharp"),
+            _two(35.7, 61.3),
+        ),
     ]
 
 
@@ -250,13 +301,17 @@ def _table_8() -> list[NasvaRow]:
         "center": {6.0: 38.0, 8.0: 37.2, 10.0: 37.8},
     }
     made = [
-        NasvaRow("8", f"eps2 {eps2}, center, grown", labelled(fixed(eps2, "center", None)), _one(recall))
+        NasvaRow(
+            "8", f"eps2 {eps2}, center, grown", labelled(fixed(eps2, "center", None)), _one(recall)
+        )
         for eps2, recall in grown.items()
     ]
     for position, published in fixed_lengths.items():
         for seconds, recall in published.items():
             trial = labelled(fixed(0.8, position, seconds))
-            made.append(NasvaRow("8", f"eps2 0.8, {position}, {seconds:.0f} s", trial, _one(recall)))
+            made.append(
+                NasvaRow("8", f"eps2 0.8, {position}, {seconds:.0f} s", trial, _one(recall))
+            )
     return [*made, NasvaRow("8", "planted labels: the ceiling", PLANTED)]
 
 
@@ -265,11 +320,17 @@ def _table_9() -> list[NasvaRow]:
     return [
         NasvaRow("9", "0 rounds, S", FIRST, _two(36.0, 44.0)),
         NasvaRow("9", "1 round, start, 8 s, S", labelled(*PAPER), _two(43.7, 46.7)),
-        NasvaRow("9", "1 round, start, 8 s, W + S", labelled(*PAPER, texts="W+S"), _two(46.4, 71.6)),
+        NasvaRow(
+            "9", "1 round, start, 8 s, W + S", labelled(*PAPER, texts="W+S"), _two(46.4, 71.6)
+        ),
         NasvaRow("9", "2 rounds, center, grown, S", labelled(*first), _two(44.8, 52.9)),
-        NasvaRow("9", "2 rounds, center, grown, W + S", labelled(*first, texts="W+S"), _two(46.9, 72.1)),
+        NasvaRow(
+            "9", "2 rounds, center, grown, W + S", labelled(*first, texts="W+S"), _two(46.9, 72.1)
+        ),
         NasvaRow("9", "3 rounds, center, grown, S", labelled(*second), _two(45.2, 51.8)),
-        NasvaRow("9", "3 rounds, center, grown, W + S", labelled(*second, texts="W+S"), _two(46.0, 69.7)),
+        NasvaRow(
+            "9", "3 rounds, center, grown, W + S", labelled(*second, texts="W+S"), _two(46.0, 69.7)
+        ),
         NasvaRow("9", "planted labels of W + S: the ceiling", ALL_PLANTED),
     ]
 
@@ -287,7 +348,11 @@ def _dropout() -> list[NasvaRow]:
     ours = labelled(OURS)
     return [
         NasvaRow("dropout", "of attention weights: 0", ours),
-        NasvaRow("dropout", "of attention weights: 0.1 (as released)", ours.changed(attention_dropout=0.1)),
+        NasvaRow(
+            "dropout",
+            "of attention weights: 0.1 (as released)",
+            ours.changed(attention_dropout=0.1),
+        ),
     ]
 
 
@@ -297,23 +362,36 @@ def _paper_network() -> list[NasvaRow]:
         NasvaRow("size", "D 64, 1 + 1 layers, first labels", EARLY),
         NasvaRow("size", "D 256, 3 + 3 layers, first labels", EARLY.changed(paper_network=True)),
         NasvaRow("size", "D 64, 1 + 1 layers, our labels", ours.changed(early=True)),
-        NasvaRow("size", "D 256, 3 + 3 layers, our labels", ours.changed(paper_network=True, early=True)),
+        NasvaRow(
+            "size", "D 256, 3 + 3 layers, our labels", ours.changed(paper_network=True, early=True)
+        ),
     ]
 
 
 def _second_version() -> list[NasvaRow]:
     rows = {
-        "W": NARRATED, "W + S": BOTH, "S, first labels": FIRST, "S, refined": REFINED, "Step-Video": VIDEO,
-        "Step-Video, refined": VIDEO_REFINED, "the early-stopped teacher": EARLY,
-    }  # fmt: skip
-    return [NasvaRow("version-2", name, trial.changed(world="short-2")) for name, trial in rows.items()]
+        "W": NARRATED,
+        "W + S": BOTH,
+        "S, first labels": FIRST,
+        "S, refined": REFINED,
+        "Step-Video": VIDEO,
+        "Step-Video, refined": VIDEO_REFINED,
+        "the early-stopped teacher": EARLY,
+    }
+    return [
+        NasvaRow("version-2", name, trial.changed(world="short-2")) for name, trial in rows.items()
+    ]
 
 
 LAGS: tuple[tuple[WorldName, float | None], ...] = (
-    ("short", None), ("short", 4.0), ("short-2", None), ("onset", None),
-)  # fmt: skip
+    ("short", None),
+    ("short", 4.0),
+    ("short-2", None),
+    ("onset", None),
+)
 CORPORA = (100, 300, 1000, 3000)  # videos
-VERSIONS: Mapping[str, WorldName] = {"labellers": "short-2", "labellers-1": "short"}  # by their table
+# by their table
+VERSIONS: Mapping[str, WorldName] = {"labellers": "short-2", "labellers-1": "short"}
 
 
 def of_lag(world: WorldName, lag: float | None, position: BestAt) -> NasvaTrial:
@@ -331,7 +409,9 @@ def _lags() -> list[NasvaRow]:
 
 
 def _lag_name(world: WorldName, lag: float | None) -> str:
-    name = {"short": "version 1", "short-2": "version 2", "onset": "version 2, act at the onset"}[world]
+    name = {"short": "version 1", "short-2": "version 2", "onset": "version 2, act at the onset"}[
+        world
+    ]
     return f"{name}, {'its own lag' if lag is None else f'{lag:+.0f} s'}"
 
 
@@ -342,18 +422,23 @@ def of_corpus(videos: int, eps2: float) -> NasvaTrial:
 
 def _corpora() -> list[NasvaRow]:
     return [
-        NasvaRow("corpus", f"{videos} videos, eps2 {eps2} ({DROPPED_FRACTION[eps2]:.0%} dropped)",
-                 of_corpus(videos, eps2))
+        NasvaRow(
+            "corpus",
+            f"{videos} videos, eps2 {eps2} ({DROPPED_FRACTION[eps2]:.0%} dropped)",
+            of_corpus(videos, eps2),
+        )
         for videos in CORPORA
         for eps2 in (0.6, 0.8)
-    ]  # fmt: skip
+    ]
 
 
 LABELLERS: Mapping[str, NasvaTrial] = {
     "the early-stopped teacher": EARLY,
     "one teacher": labelled(round_of()),
     "two teachers that agree within 4 s": labelled(OURS),
-    "first labels of small loss": labelled(round_of().model_copy(update={"labeller": "small loss"})),
+    "first labels of small loss": labelled(
+        round_of().model_copy(update={"labeller": "small loss"})
+    ),
     "soft labels of one teacher": labelled(round_of().model_copy(update={"labeller": "soft"})),
 }
 
@@ -371,7 +456,9 @@ def _unshown() -> list[NasvaRow]:
     return [
         NasvaRow("unshown", "its own texts without a label", ours),
         NasvaRow("unshown", "texts of other tasks", ours.changed(unshown="other task")),
-        NasvaRow("unshown", "texts of the same task, unlike its own", ours.changed(unshown="unlike")),
+        NasvaRow(
+            "unshown", "texts of the same task, unlike its own", ours.changed(unshown="unlike")
+        ),
     ]
 
 
@@ -382,8 +469,12 @@ def sized(trial: NasvaTrial, size: NasvaSize, seed: int, *, cosines: bool = Fals
         share = min(1.0, size.videos / videos)
         epochs, early = math.ceil(share * size.epochs), math.ceil(share * size.teacher_epochs)
         size = size.model_copy(update={"videos": videos, "epochs": epochs, "teacher_epochs": early})
-    rounds = tuple(each.in_cosines for each in trial.labels.rounds) if cosines else trial.labels.rounds
-    return trial.changed(size=size, seed=seed, labels=trial.labels.model_copy(update={"rounds": rounds}))
+    rounds = (
+        tuple(each.in_cosines for each in trial.labels.rounds) if cosines else trial.labels.rounds
+    )
+    return trial.changed(
+        size=size, seed=seed, labels=trial.labels.model_copy(update={"rounds": rounds})
+    )
 
 
 def _one(steps: float) -> dict[str, float]:
@@ -404,22 +495,54 @@ VIDEO, VIDEO_REFINED = labelled(first="video"), labelled(*PAPER, first="video")
 
 ASSERTED = (
     Claim("W + S above W, steps", STEPS, BOTH, NARRATED, 5.0, 10.2),
-    Claim("self-training on Step-ASR labels, equally long training, steps", STEPS, REFINED, FIRST, 4.0, 7.7),
-    Claim("the same above that of Step-Video labels", STEPS, REFINED, FIRST, 2.0, 7.3, (VIDEO, VIDEO_REFINED)),
+    Claim(
+        "self-training on Step-ASR labels, equally long training, steps",
+        STEPS,
+        REFINED,
+        FIRST,
+        4.0,
+        7.7,
+    ),
+    Claim(
+        "the same above that of Step-Video labels",
+        STEPS,
+        REFINED,
+        FIRST,
+        2.0,
+        7.3,
+        (VIDEO, VIDEO_REFINED),
+    ),
     Claim("refined S above W, steps", STEPS, REFINED, NARRATED, 0.0, 9.0),
     Claim("W above refined S, narrations", SAID, NARRATED, REFINED, 0.0, 23.3),
-    Claim("refined labels in the planted window more often than coarse ones", INSIDE, REFINED, FIRST, 0.0),
+    Claim(
+        "refined labels in the planted window more often than coarse ones",
+        INSIDE,
+        REFINED,
+        FIRST,
+        0.0,
+    ),
     Claim("our student above the early-stopped teacher, steps", STEPS, labelled(OURS), EARLY, 0.0),
-    Claim("our student above the early-stopped teacher, narrations", SAID, labelled(OURS), EARLY, 0.0),
+    Claim(
+        "our student above the early-stopped teacher, narrations", SAID, labelled(OURS), EARLY, 0.0
+    ),
 )
 
 REPORTED = (
     Claim("the paper's student above the early-stopped teacher, steps", STEPS, REFINED, EARLY),
-    Claim("start above center, 8 s, steps", STEPS, REFINED, labelled(fixed(0.8, "center", 8.0)), None, 6.5),
+    Claim(
+        "start above center, 8 s, steps",
+        STEPS,
+        REFINED,
+        labelled(fixed(0.8, "center", 8.0)),
+        None,
+        6.5,
+    ),
     Claim("eps2 0.8 above 0.7, start, steps", STEPS, REFINED, labelled(start(0.7)), None, 1.4),
     Claim("two teachers averaged above one, center, steps", STEPS, AVERAGED, CENTER),
     Claim("teachers that agree above averaged, steps", STEPS, labelled(OURS), AVERAGED),
-    Claim("a second round of ours above the first, steps", STEPS, labelled(OURS, OURS), labelled(OURS)),
+    Claim(
+        "a second round of ours above the first, steps", STEPS, labelled(OURS, OURS), labelled(OURS)
+    ),
     Claim("W + S above W, narrations", SAID, BOTH, NARRATED, None, 6.2),
     Claim("the ceiling above W + S, steps", STEPS, ALL_PLANTED, BOTH),
 )
@@ -438,29 +561,61 @@ def _explained() -> tuple[Claim, ...]:
     """Return the orderings of the tables that say why others come out as they do."""
     second = (_in_version_2(claim) for claim in (*ASSERTED, *REPORTED))
     lags = (
-        Claim(f"start above center, {_lag_name(world, lag)}, {metric.split()[0]}", metric, of_lag(world, lag, "start"),
-              of_lag(world, lag, "center"), None, 6.5 if metric == STEPS else None)
-        for world, lag in LAGS for metric in (STEPS, INSIDE)
-    )  # fmt: skip
+        Claim(
+            f"start above center, {_lag_name(world, lag)}, {metric.split()[0]}",
+            metric,
+            of_lag(world, lag, "start"),
+            of_lag(world, lag, "center"),
+            None,
+            6.5 if metric == STEPS else None,
+        )
+        for world, lag in LAGS
+        for metric in (STEPS, INSIDE)
+    )
     corpora = (
-        Claim(f"eps2 0.8 above 0.6, {videos} videos, steps", STEPS, of_corpus(videos, 0.8), of_corpus(videos, 0.6))
+        Claim(
+            f"eps2 0.8 above 0.6, {videos} videos, steps",
+            STEPS,
+            of_corpus(videos, 0.8),
+            of_corpus(videos, 0.6),
+        )
         for videos in CORPORA
     )
-    agreed, one, early = "two teachers that agree within 4 s", "one teacher", "the early-stopped teacher"
+    agreed, one, early = (
+        "two teachers that agree within 4 s",
+        "one teacher",
+        "the early-stopped teacher",
+    )
     pairs = (
-        (agreed, one), (agreed, early), ("first labels of small loss", early), ("first labels of small loss", agreed),
-        ("soft labels of one teacher", one), ("soft labels of one teacher", agreed),
-    )  # fmt: skip
+        (agreed, one),
+        (agreed, early),
+        ("first labels of small loss", early),
+        ("first labels of small loss", agreed),
+        ("soft labels of one teacher", one),
+        ("soft labels of one teacher", agreed),
+    )
     labellers = (
-        Claim(f"{more} above {less}, version {1 if world == 'short' else 2}, {metric.split()[0]}", metric,
-              LABELLERS[more].changed(world=world), LABELLERS[less].changed(world=world))
-        for world in VERSIONS.values() for more, less in pairs for metric in (STEPS, SAID)
-    )  # fmt: skip
+        Claim(
+            f"{more} above {less}, version {1 if world == 'short' else 2}, {metric.split()[0]}",
+            metric,
+            LABELLERS[more].changed(world=world),
+            LABELLERS[less].changed(world=world),
+        )
+        for world in VERSIONS.values()
+        for more, less in pairs
+        for metric in (STEPS, SAID)
+    )
     own, *others = _unshown()
     heads = (
-        Claim(f"the head: {row.name} above {own.name}, {kind}", f"{kind} AUC head", row.trial, own.trial)
-        for row in others for kind in ("recipe", "step", "narration")
-    )  # fmt: skip
+        Claim(
+            f"the head: {row.name} above {own.name}, {kind}",
+            f"{kind} AUC head",
+            row.trial,
+            own.trial,
+        )
+        for row in others
+        for kind in ("recipe", "step", "narration")
+    )
     return (*second, *lags, *corpora, *labellers, *heads)
 
 

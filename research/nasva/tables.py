@@ -27,7 +27,11 @@ from research.nasva.trials import NasvaTrials
 from research.study import Claim, Study
 from stepline.errors import ShapeError, SteplineError
 
-AUC = tuple(f"{kind} AUC {scorer}" for kind in ("recipe", "step", "narration") for scorer in ("cosine", "head"))
+AUC = tuple(
+    f"{kind} AUC {scorer}"
+    for kind in ("recipe", "step", "narration")
+    for scorer in ("cosine", "head")
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
         "lag": (STEPS, SAID, INSIDE, AFTER_START),
         **dict.fromkeys(("head", "unshown"), (STEPS, SAID, *AUC)),
         **dict.fromkeys(("2", "4", "size", "dropout"), (STEPS, SAID)),
-    }  # fmt: skip
+    }
     published_names: ClassVar[Sequence[str]] = (STEPS, SAID)
     heads: ClassVar[Mapping[str, str]] = {
         STEPS: "steps R@1",
@@ -65,7 +69,8 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
         if self.data is None:
             return NasvaTrials(self.folder / "trials")
         data = self.data.resolve()
-        name = hashlib.sha256(f"{data} official".encode()).hexdigest()[:8]  # scored by the official rules
+        # scored by the official rules
+        name = hashlib.sha256(f"{data} official".encode()).hexdigest()[:8]
         return NasvaTrials(self.folder / f"trials-{name}", lambda trial: read_corpus(data, trial))
 
     def rows(self) -> list[NasvaRow]:
@@ -75,7 +80,8 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
         return [row for row in chosen if self.data is None or not needs_planted_truth(row.trial)]
 
     def trials(self) -> list[NasvaTrial]:
-        """Return the trial of every row and seed, each once, those of a corpus after one another."""
+        """Return the trial of every row and seed, each once, those of a corpus after one
+        another."""
         trials = super().trials()
         return sorted(
             trials,
@@ -90,7 +96,8 @@ class NasvaStudy(Study[NasvaRow, NasvaTrial]):
         )
 
     def sized(self, trial: NasvaTrial, seed: int) -> NasvaTrial:
-        """Return a row's trial with this seed, of this study's size; on real data with the paper's thresholds."""
+        """Return a row's trial with this seed, of this study's size; on real data with the paper's
+        thresholds."""
         return sized(trial, self.size, seed, cosines=self.data is not None)
 
     def facts(self) -> dict[str, object]:

@@ -1,4 +1,5 @@
-"""Running NaSVA's trials: labels from the planted truth, from likeness or from teachers; training; scores."""
+"""Running NaSVA's trials: labels from the planted truth, from likeness or from teachers; training;
+scores."""
 
 import shutil
 import time
@@ -35,7 +36,12 @@ from stepline.nasva.pseudo_labels import (
     step_video,
     unlabelled_samples,
 )
-from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, RefineSettings, UnshownTexts
+from stepline.nasva.settings import (
+    AlignerLossSettings,
+    AlignerNetworkSettings,
+    RefineSettings,
+    UnshownTexts,
+)
 from stepline.nasva.train import aligner_task, train_aligner
 from stepline.nasva.unshown_texts import unshown_texts
 from stepline.records import Matrix, Span
@@ -43,7 +49,8 @@ from stepline.training.batches import LazySamples, Mask, Sample
 from stepline.training.loop import TrainingTask, fit
 from stepline.training.settings import TrainSettings
 
-VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)  # grown around the likest second
+# grown around the likest second
+VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)
 
 
 def first_labels(videos: Sequence[TrainingVideo], plan: LabelPlan) -> tuple[StepSpans, ...]:
@@ -52,7 +59,9 @@ def first_labels(videos: Sequence[TrainingVideo], plan: LabelPlan) -> tuple[Step
     Raises DatasetError when the planted truth is asked for where there is none.
     """
     if plan.first == "video":
-        likeness = [cosine_similarity(video.features.values, video.step_vectors) for video in videos]
+        likeness = [
+            cosine_similarity(video.features.values, video.step_vectors) for video in videos
+        ]
         return relabel([likeness], [video.features.rate for video in videos], VIDEO_LABELS)
     if plan.first == "planted":
         return tuple(planted(video, video.truth) for video in videos)
@@ -68,17 +77,24 @@ def planted(video: TrainingVideo, truth: Mask | None) -> StepSpans:
 
 def step_videos(videos: Sequence[TrainingVideo]) -> list[StepVideo]:
     """Return the videos' written steps, none of them placed."""
-    return [step_video(video.id, video.features, video.step_vectors, (None,) * len(video.steps)) for video in videos]
+    return [
+        step_video(video.id, video.features, video.step_vectors, (None,) * len(video.steps))
+        for video in videos
+    ]
 
 
 def narration_samples(videos: Sequence[TrainingVideo], *, really: bool) -> LazySamples[Sample]:
-    """Return the sentences as samples, each labelled where it is spoken, or where it is really shown."""
+    """Return the sentences as samples, each labelled where it is spoken, or where it is really
+    shown."""
     places = [
-        planted(video, video.sentence_truth) if really else tuple(sentence.span for sentence in video.sentences)
+        planted(video, video.sentence_truth)
+        if really
+        else tuple(sentence.span for sentence in video.sentences)
         for video in videos
     ]
     said = [
-        step_video(video.id, video.features, video.sentence_vectors, (None,) * len(video.sentences)) for video in videos
+        step_video(video.id, video.features, video.sentence_vectors, (None,) * len(video.sentences))
+        for video in videos
     ]
     return step_samples(said, places)
 
@@ -86,7 +102,9 @@ def narration_samples(videos: Sequence[TrainingVideo], *, really: bool) -> LazyS
 def _spoken_spans(video: TrainingVideo, settings: CoarseSettings) -> StepSpans:
     """Return where each step is said, by its likeness to the narration (Step-ASR)."""
     duration = len(video.features.values) / video.features.rate
-    kept, _ = coarse_spans(video.steps, video.sentences, video.likeness, duration=duration, settings=settings)
+    kept, _ = coarse_spans(
+        video.steps, video.sentences, video.likeness, duration=duration, settings=settings
+    )
     said = {step.id: step.said for step in kept}
     return tuple(said.get(step.id) for step in video.steps)
 
@@ -120,10 +138,16 @@ class NasvaTrials(TrialStore[NasvaTrial]):
         seconds = time.process_time() - began
         write_aligner(network, folder / "aligner.safetensors")
         shutil.rmtree(folder / "training")
-        scores = corpus.benchmarks.score(network, folder) if corpus.benchmarks else score(network, corpus.tests)
+        scores = (
+            corpus.benchmarks.score(network, folder)
+            if corpus.benchmarks
+            else score(network, corpus.tests)
+        )
         return Outcome(scores | label_scores(corpus.videos, labels), seconds)
 
-    def train(self, trial: NasvaTrial, corpus: Corpus, labels: Sequence[StepSpans], folder: Path) -> Aligner:
+    def train(
+        self, trial: NasvaTrial, corpus: Corpus, labels: Sequence[StepSpans], folder: Path
+    ) -> Aligner:
         """Return the network that a trial's labels train."""
         model, settings = _model(trial, corpus), _training(trial)
         if not trial.labels.soft:
@@ -132,7 +156,12 @@ class NasvaTrials(TrialStore[NasvaTrial]):
         torch.manual_seed(settings.seed)  # of fresh weights, as `train_aligner` has it
         network = Aligner(model)
         places = soft_labels(self.matrices(trial, corpus))
-        fit(network, soft_task(unlabelled_samples(step_videos(corpus.videos)), places, _loss(trial)), settings, folder)
+        fit(
+            network,
+            soft_task(unlabelled_samples(step_videos(corpus.videos)), places, _loss(trial)),
+            settings,
+            folder,
+        )
         return network
 
     def matrices(self, trial: NasvaTrial, corpus: Corpus) -> list[list[Matrix]]:
@@ -159,11 +188,16 @@ class NasvaTrials(TrialStore[NasvaTrial]):
 
 
 def small_loss_labels(
-    labels: Sequence[StepSpans], matrices: Sequence[Sequence[Matrix]], videos: Sequence[TrainingVideo], kept: float
+    labels: Sequence[StepSpans],
+    matrices: Sequence[Sequence[Matrix]],
+    videos: Sequence[TrainingVideo],
+    kept: float,
 ) -> tuple[StepSpans, ...]:
-    """Return the labels on which the teachers' loss is smallest, a fraction `kept` of them; the others are dropped.
+    """Return the labels on which the teachers' loss is smallest, a fraction `kept` of them; the
+    others are dropped.
 
-    Networks learn what is right before what is wrong by heart. Source: co-teaching (Han et al. 2018).
+    Networks learn what is right before what is wrong by heart. Source: co-teaching (Han et al.
+    2018).
     """
     losses = [
         label_losses(np.mean(each, axis=0), places, video)
@@ -171,31 +205,39 @@ def small_loss_labels(
     ]
     limit = np.nanquantile(np.concatenate(losses), kept)
     return tuple(
-        tuple(span if loss <= limit else None for span, loss in zip(places, row.tolist(), strict=True))
+        tuple(
+            span if loss <= limit else None for span, loss in zip(places, row.tolist(), strict=True)
+        )
         for places, row in zip(labels, losses, strict=True)
     )
 
 
 def label_losses(scores: Matrix, places: StepSpans, video: TrainingVideo) -> Matrix:
     """Return the InfoNCE of each text's label (K,) by cosines (K, T); NaN where a text has none."""
-    shown = label_matrix([[span] if span is not None else [] for span in places], video.features)  # (K, T)
+    # (K, T)
+    shown = label_matrix([[span] if span is not None else [] for span in places], video.features)
     p = softmax(np.asarray(scores, dtype=np.float64) / TEMPERATURE)
     mass = (p * shown).sum(axis=1)
     return np.where(shown.any(axis=1), -np.log(np.maximum(mass, 1e-12)), np.nan)
 
 
 def soft_labels(matrices: Sequence[Sequence[Matrix]]) -> list[Matrix]:
-    """Return P(second) of every text (K, T), summed up along the seconds: the softmax of its teachers' mean cosines."""
-    means = (np.asarray(np.mean(each, axis=0), dtype=np.float64) for each in zip(*matrices, strict=True))
+    """Return P(second) of every text (K, T), summed up along the seconds: the softmax of its
+    teachers' mean cosines."""
+    means = (
+        np.asarray(np.mean(each, axis=0), dtype=np.float64) for each in zip(*matrices, strict=True)
+    )
     return [np.cumsum(softmax(mean / TEMPERATURE), axis=1).astype(np.float32) for mean in means]
 
 
 def soft_task(
     samples: LazySamples[Sample], places: Sequence[Matrix], loss: AlignerLossSettings
 ) -> TrainingTask[Sample]:
-    """Return the training whose labels are drawn anew at every sight, each text's second at its probability.
+    """Return the training whose labels are drawn anew at every sight, each text's second at its
+    probability.
 
-    places: (K, T) of every sample's texts, summed up along the seconds. The mean loss is the cross-entropy with P.
+    places: (K, T) of every sample's texts, summed up along the seconds. The mean loss is the
+    cross-entropy with P.
     """
     known = {sample.id: rows for sample, rows in zip(samples, places, strict=True)}
     plain = aligner_task(samples, loss)
@@ -216,13 +258,19 @@ def one_second(sums: Matrix, rng: np.random.Generator) -> Mask:
 
 
 def with_unshown_texts(
-    videos: Sequence[TrainingVideo], labels: Sequence[StepSpans], kind: UnshownTexts, rng: np.random.Generator
+    videos: Sequence[TrainingVideo],
+    labels: Sequence[StepSpans],
+    kind: UnshownTexts,
+    rng: np.random.Generator,
 ) -> list[Sample]:
-    """Return each video's labelled steps among texts that it does not show, as many where there are so many.
+    """Return each video's labelled steps among texts that it does not show, as many where there are
+    so many.
 
     Both kinds keep their order; the places of the unshown ones among the others are random.
     """
-    chosen = unshown_texts([video.task for video in videos], lambda index: videos[index].linking, kind)
+    chosen = unshown_texts(
+        [video.task for video in videos], lambda index: videos[index].linking, kind
+    )
     samples = []
     for video, places, (other, rows) in zip(videos, labels, chosen, strict=True):
         own = [row for row, span in enumerate(places) if span is not None]
@@ -231,14 +279,19 @@ def with_unshown_texts(
         some = np.sort(rng.permutation(rows)[: len(own)])
         vectors = np.concatenate([video.step_vectors[own], videos[other].step_vectors[some]])
         spans = [[span] for span in places if span is not None] + [[] for _ in some]
-        order = np.argsort(np.concatenate([np.sort(rng.random(len(part))) for part in (own, some)]), kind="stable")
+        order = np.argsort(
+            np.concatenate([np.sort(rng.random(len(part))) for part in (own, some)]), kind="stable"
+        )
         placed = [spans[at] for at in order]
-        samples.append(labelled_sample(video.id, video.features, vectors[order], placed, ordered=True))
+        samples.append(
+            labelled_sample(video.id, video.features, vectors[order], placed, ordered=True)
+        )
     return samples
 
 
 def score(network: Aligner, tests: Mapping[str, Sequence[Sample]]) -> dict[str, float]:
-    """Return R@1 of each kind of text, and how well scores tell texts that are shown (ROC-AUC), in per cent."""
+    """Return R@1 of each kind of text, and how well scores tell texts that are shown (ROC-AUC), in
+    per cent."""
     found: dict[str, float] = {}
     for kind, samples in tests.items():
         matrices = alignment_matrices(network, samples)
@@ -272,10 +325,14 @@ def _samples(trial: NasvaTrial, corpus: Corpus, labels: Sequence[StepSpans]) -> 
     given = step_videos(corpus.videos)
     steps: Sequence[Sample] = []
     if trial.unshown is not None:
-        steps = with_unshown_texts(corpus.videos, labels, trial.unshown, np.random.default_rng(trial.seed))
+        steps = with_unshown_texts(
+            corpus.videos, labels, trial.unshown, np.random.default_rng(trial.seed)
+        )
     elif labels:
         steps = step_samples(given, labels, keep_all=trial.head is not None)
-    narrations = narration_samples(corpus.videos, really=trial.planted) if "W" in trial.texts else []
+    narrations = (
+        narration_samples(corpus.videos, really=trial.planted) if "W" in trial.texts else []
+    )
     return [*steps, *narrations]
 
 
@@ -287,13 +344,18 @@ def label_scores(videos: Sequence[TrainingVideo], labels: Sequence[StepSpans]) -
     rates = [video.features.rate for video in videos]
     inside, shown = fraction_inside(labels, truths, rates)
     return {
-        "labels kept": 100 * labelled_fraction(labels), "labels inside": 100 * inside, "labels shown": 100 * shown,
+        "labels kept": 100 * labelled_fraction(labels),
+        "labels inside": 100 * inside,
+        "labels shown": 100 * shown,
         AFTER_START: median_after_start(labels, truths, rates),
-    }  # fmt: skip
+    }
 
 
-def median_after_start(labels: Sequence[StepSpans], truths: Sequence[Mask], rates: Sequence[float]) -> float:
-    """Return the median seconds from the start of the nearest window that shows a text to that of its label.
+def median_after_start(
+    labels: Sequence[StepSpans], truths: Sequence[Mask], rates: Sequence[float]
+) -> float:
+    """Return the median seconds from the start of the nearest window that shows a text to that of
+    its label.
 
     NaN where no labelled text is shown.
     """
@@ -310,10 +372,17 @@ def median_after_start(labels: Sequence[StepSpans], truths: Sequence[Mask], rate
 def _model(trial: NasvaTrial, corpus: Corpus) -> AlignerNetworkSettings:
     size, first = _network_size(trial), corpus.videos[0]
     return AlignerNetworkSettings(
-        video_width=first.features.values.shape[1], text_width=first.step_vectors.shape[1], width=size.width,
-        heads=size.heads, encoder_layers=size.layers, decoder_layers=size.layers, feed_forward=size.feed_forward,
-        projection=size.projection, attention_dropout=trial.attention_dropout, alignability=trial.head is not None,
-    )  # fmt: skip
+        video_width=first.features.values.shape[1],
+        text_width=first.step_vectors.shape[1],
+        width=size.width,
+        heads=size.heads,
+        encoder_layers=size.layers,
+        decoder_layers=size.layers,
+        feed_forward=size.feed_forward,
+        projection=size.projection,
+        attention_dropout=trial.attention_dropout,
+        alignability=trial.head is not None,
+    )
 
 
 def _network_size(trial: NasvaTrial) -> NasvaSize:
@@ -325,11 +394,17 @@ def _network_size(trial: NasvaTrial) -> NasvaSize:
 
 
 def _loss(trial: NasvaTrial) -> AlignerLossSettings:
-    return AlignerLossSettings() if trial.head is None else AlignerLossSettings(alignability=trial.head)
+    return (
+        AlignerLossSettings()
+        if trial.head is None
+        else AlignerLossSettings(alignability=trial.head)
+    )
 
 
 def _training(trial: NasvaTrial) -> TrainSettings:
     size = _network_size(trial)
     epochs = size.teacher_epochs if trial.early else size.epochs
     seed = trial.seed + SECOND_SEED * trial.again
-    return TrainSettings(epochs=epochs, learning_rate=size.learning_rate, seed=seed, save_every=10_000)
+    return TrainSettings(
+        epochs=epochs, learning_rate=size.learning_rate, seed=seed, save_every=10_000
+    )

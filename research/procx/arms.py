@@ -4,8 +4,9 @@
                the arm's
     compare    worlds 2, 3, ...: every arm at its rate, several seeds of weights and order in each world
 
-Arms of one world and seed share data, so that claims are judged by paired differences: their mean, and its 95 %
-t-interval over all pairs and over the means of worlds. A cell is one training; those that are done are not run again.
+Arms of one world and seed share data, so that claims are judged by paired differences: their mean,
+and its 95 % t-interval over all pairs and over the means of worlds. A cell is one training; those
+that are done are not run again.
 """
 
 import json
@@ -37,7 +38,9 @@ ARMS: Mapping[str, ProcxTrial] = {
     "ProcX, refined places": pretrained(PROCX, "refined"),
     "ProcX, true places": pretrained(PROCX, "true"),
     "vanilla attention": PROCX.changed(encoder="vanilla", decoder="vanilla"),
-    "vanilla attention, focal": PROCX.changed(encoder="vanilla", decoder="vanilla", confidence="focal"),
+    "vanilla attention, focal": PROCX.changed(
+        encoder="vanilla", decoder="vanilla", confidence="focal"
+    ),
     "vanilla attention, focal, LSTM": PROCX.changed(
         encoder="vanilla", decoder="vanilla", confidence="focal", captioner="lstm", contrast="none"
     ),
@@ -58,12 +61,18 @@ ARMS: Mapping[str, ProcxTrial] = {
     "ProcX, true places, a quarter of the captions": pretrained(PROCX, "true", **FEW),
 }
 TUNED = (
-    "ProcX", "ProcX, Sieve & Swap", "PDVC", "PDVC, Sieve & Swap", "Vid2Seq", "Vid2Seq, Sieve & Swap",
-)  # fmt: skip
+    "ProcX",
+    "ProcX, Sieve & Swap",
+    "PDVC",
+    "PDVC, Sieve & Swap",
+    "Vid2Seq",
+    "Vid2Seq, Sieve & Swap",
+)
 
 
 def tuned_as(arm: str) -> str:
-    """Return the arm whose rate and steps `arm` takes: of its system, pre-trained or not as it is."""
+    """Return the arm whose rate and steps `arm` takes: of its system, pre-trained or not as it
+    is."""
     trial = ARMS[arm]
     system = {"procx": "ProcX", "pdvc": "PDVC", "vid2seq": "Vid2Seq"}[trial.system]
     return system if trial.pretraining is None else f"{system}, Sieve & Swap"
@@ -76,7 +85,8 @@ FACTS = ("steps", "texts")  # kept, and not compared
 
 @dataclass(frozen=True)
 class Comparison:
-    """An ordering of the paper: that one arm is above another. published: its difference, by metric."""
+    """An ordering of the paper: that one arm is above another. published: its difference, by
+    metric."""
 
     statement: str
     more: str
@@ -85,48 +95,136 @@ class Comparison:
 
 
 COMPARISONS = (
-    Comparison("pre-training on Sieve & Swap above none", "ProcX, Sieve & Swap", "ProcX",
-               {"SODA-C": 1.26, "SODA-D": 2.98}),
-    Comparison("ProcX above PDVC, no pre-training", "ProcX", "PDVC", {"SODA-C": 0.60, "SODA-D": 3.00}),
-    Comparison("ProcX above PDVC, both on Sieve & Swap", "ProcX, Sieve & Swap", "PDVC, Sieve & Swap",
-               {"SODA-C": 1.13, "SODA-D": 4.81}),
-    Comparison("pre-training on raw speech above none", "ProcX, raw speech", "ProcX", {"SODA-C": 0.94, "SODA-D": 2.45}),
-    Comparison("Sieve & Swap above raw speech", "ProcX, Sieve & Swap", "ProcX, raw speech",
-               {"SODA-C": 0.32, "SODA-D": 0.53}),
-    Comparison("Sieve & Swap above only sieved", "ProcX, Sieve & Swap", "ProcX, only sieved", {"SODA-C": 0.36}),
+    Comparison(
+        "pre-training on Sieve & Swap above none",
+        "ProcX, Sieve & Swap",
+        "ProcX",
+        {"SODA-C": 1.26, "SODA-D": 2.98},
+    ),
+    Comparison(
+        "ProcX above PDVC, no pre-training", "ProcX", "PDVC", {"SODA-C": 0.60, "SODA-D": 3.00}
+    ),
+    Comparison(
+        "ProcX above PDVC, both on Sieve & Swap",
+        "ProcX, Sieve & Swap",
+        "PDVC, Sieve & Swap",
+        {"SODA-C": 1.13, "SODA-D": 4.81},
+    ),
+    Comparison(
+        "pre-training on raw speech above none",
+        "ProcX, raw speech",
+        "ProcX",
+        {"SODA-C": 0.94, "SODA-D": 2.45},
+    ),
+    Comparison(
+        "Sieve & Swap above raw speech",
+        "ProcX, Sieve & Swap",
+        "ProcX, raw speech",
+        {"SODA-C": 0.32, "SODA-D": 0.53},
+    ),
+    Comparison(
+        "Sieve & Swap above only sieved",
+        "ProcX, Sieve & Swap",
+        "ProcX, only sieved",
+        {"SODA-C": 0.36},
+    ),
     Comparison("mixed above Sieve & Swap", "ProcX, mixed", "ProcX, Sieve & Swap", {}),
-    Comparison("PDVC: Sieve & Swap above raw speech", "PDVC, Sieve & Swap", "PDVC, raw speech",
-               {"SODA-C": 0.35, "SODA-D": 0.09}),
-    Comparison("ProcX above Vid2Seq, no pre-training", "ProcX", "Vid2Seq", {"SODA-C": 2.42, "SODA-D": 7.47}),
-    Comparison("PDVC above Vid2Seq, no pre-training", "PDVC", "Vid2Seq", {"SODA-C": 1.82, "SODA-D": 4.47}),
-    Comparison("PDVC: Sieve & Swap above none", "PDVC, Sieve & Swap", "PDVC", {"SODA-C": 0.73, "SODA-D": 1.17}),
-    Comparison("PDVC: all narrated videos above half", "PDVC, Sieve & Swap", "PDVC, half of Sieve & Swap", {}),
-    Comparison("PDVC: half of the narrated videos above a tenth", "PDVC, half of Sieve & Swap",
-               "PDVC, a tenth of Sieve & Swap", {}),
-    Comparison("Vid2Seq: Sieve & Swap above none", "Vid2Seq, Sieve & Swap", "Vid2Seq",
-               {"SODA-C": 0.60, "SODA-D": 2.55}),
-    Comparison("Vid2Seq: Sieve & Swap above raw speech", "Vid2Seq, Sieve & Swap", "Vid2Seq, raw speech",
-               {"SODA-C": 0.56, "SODA-D": 0.07}),
-    Comparison("Tasty: Sieve & Swap above none", "ProcX, Sieve & Swap, Tasty", "ProcX, Tasty",
-               {"SODA-C": 0.83, "SODA-D": 0.80}),
-    Comparison("a quarter of the captions: Sieve & Swap above none", "ProcX, Sieve & Swap, a quarter of the captions",
-               "ProcX, a quarter of the captions", {}),
-    Comparison("a quarter of the captions: true times above none", "ProcX, true places, a quarter of the captions",
-               "ProcX, a quarter of the captions", {}),
+    Comparison(
+        "PDVC: Sieve & Swap above raw speech",
+        "PDVC, Sieve & Swap",
+        "PDVC, raw speech",
+        {"SODA-C": 0.35, "SODA-D": 0.09},
+    ),
+    Comparison(
+        "ProcX above Vid2Seq, no pre-training", "ProcX", "Vid2Seq", {"SODA-C": 2.42, "SODA-D": 7.47}
+    ),
+    Comparison(
+        "PDVC above Vid2Seq, no pre-training", "PDVC", "Vid2Seq", {"SODA-C": 1.82, "SODA-D": 4.47}
+    ),
+    Comparison(
+        "PDVC: Sieve & Swap above none",
+        "PDVC, Sieve & Swap",
+        "PDVC",
+        {"SODA-C": 0.73, "SODA-D": 1.17},
+    ),
+    Comparison(
+        "PDVC: all narrated videos above half",
+        "PDVC, Sieve & Swap",
+        "PDVC, half of Sieve & Swap",
+        {},
+    ),
+    Comparison(
+        "PDVC: half of the narrated videos above a tenth",
+        "PDVC, half of Sieve & Swap",
+        "PDVC, a tenth of Sieve & Swap",
+        {},
+    ),
+    Comparison(
+        "Vid2Seq: Sieve & Swap above none",
+        "Vid2Seq, Sieve & Swap",
+        "Vid2Seq",
+        {"SODA-C": 0.60, "SODA-D": 2.55},
+    ),
+    Comparison(
+        "Vid2Seq: Sieve & Swap above raw speech",
+        "Vid2Seq, Sieve & Swap",
+        "Vid2Seq, raw speech",
+        {"SODA-C": 0.56, "SODA-D": 0.07},
+    ),
+    Comparison(
+        "Tasty: Sieve & Swap above none",
+        "ProcX, Sieve & Swap, Tasty",
+        "ProcX, Tasty",
+        {"SODA-C": 0.83, "SODA-D": 0.80},
+    ),
+    Comparison(
+        "a quarter of the captions: Sieve & Swap above none",
+        "ProcX, Sieve & Swap, a quarter of the captions",
+        "ProcX, a quarter of the captions",
+        {},
+    ),
+    Comparison(
+        "a quarter of the captions: true times above none",
+        "ProcX, true places, a quarter of the captions",
+        "ProcX, a quarter of the captions",
+        {},
+    ),
     Comparison("refined above spoken times", "ProcX, refined places", "ProcX, Sieve & Swap", {}),
     Comparison("refined times above no pre-training", "ProcX, refined places", "ProcX", {}),
     Comparison("true times above no pre-training", "ProcX, true places", "ProcX", {}),
-    Comparison("ProcX: captions not learnt above learnt", "ProcX, captions not learnt", "ProcX", {}),
-    Comparison("captions not learnt: ProcX above PDVC", "ProcX, captions not learnt", "PDVC, captions not learnt", {}),
+    Comparison(
+        "ProcX: captions not learnt above learnt", "ProcX, captions not learnt", "ProcX", {}
+    ),
+    Comparison(
+        "captions not learnt: ProcX above PDVC",
+        "ProcX, captions not learnt",
+        "PDVC, captions not learnt",
+        {},
+    ),
     Comparison("PDVC's captioner: ProcX above PDVC", "ProcX, PDVC's captioner", "PDVC", {}),
-    Comparison("gVFL above focal confidence", "vanilla attention", "vanilla attention, focal",
-               {"SODA-C": 0.90, "SODA-D": 4.69}),
-    Comparison("transformer above LSTM, focal", "vanilla attention, focal", "vanilla attention, focal, LSTM",
-               {"SODA-C": -0.49, "SODA-D": -2.84, "CIDEr": 1.46}),
-    Comparison("key-aware above vanilla", "ProcX", "vanilla attention", {"SODA-C": 0.19, "SODA-D": 1.30}),
-    Comparison("key-aware from zero above vanilla", FROM_ZERO, "vanilla attention", {"SODA-C": 0.19, "SODA-D": 1.30}),
+    Comparison(
+        "gVFL above focal confidence",
+        "vanilla attention",
+        "vanilla attention, focal",
+        {"SODA-C": 0.90, "SODA-D": 4.69},
+    ),
+    Comparison(
+        "transformer above LSTM, focal",
+        "vanilla attention, focal",
+        "vanilla attention, focal, LSTM",
+        {"SODA-C": -0.49, "SODA-D": -2.84, "CIDEr": 1.46},
+    ),
+    Comparison(
+        "key-aware above vanilla", "ProcX", "vanilla attention", {"SODA-C": 0.19, "SODA-D": 1.30}
+    ),
+    Comparison(
+        "key-aware from zero above vanilla",
+        FROM_ZERO,
+        "vanilla attention",
+        {"SODA-C": 0.19, "SODA-D": 1.30},
+    ),
     Comparison("key-aware: from zero above usual", FROM_ZERO, "ProcX", {}),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -138,7 +236,9 @@ class ArmStudy:
     command: str
     size: ProcxSize = field(default_factory=ProcxSize)
 
-    def tune(self, arms: Sequence[str], worlds: Sequence[int], options: Sequence[Option] = OPTIONS) -> None:
+    def tune(
+        self, arms: Sequence[str], worlds: Sequence[int], options: Sequence[Option] = OPTIONS
+    ) -> None:
         """Run each arm at each rate and number of steps."""
         for world in worlds:
             for arm in arms:
@@ -146,9 +246,14 @@ class ArmStudy:
                     self._run("tuning", arm, world, 0, option)
 
     def compare(
-        self, arms: Sequence[str], worlds: Sequence[int], seeds: Sequence[int], option: Option | None = None
+        self,
+        arms: Sequence[str],
+        worlds: Sequence[int],
+        seeds: Sequence[int],
+        option: Option | None = None,
     ) -> None:
-        """Run every arm, all worlds with one seed before the next seed. option: None takes each arm's tuned one."""
+        """Run every arm, all worlds with one seed before the next seed. option: None takes each
+        arm's tuned one."""
         for seed in seeds:
             for world in worlds:
                 for arm in arms:
@@ -176,12 +281,18 @@ class ArmStudy:
         place = {"arm": arm, "world": world, "seed": seed, "rate": rate, "steps": steps}
         if any(place.items() <= cell.items() for cell in self.cells(stage)):
             return
-        trial = ARMS[arm].changed(seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size)
+        trial = ARMS[arm].changed(
+            seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size
+        )
         store = ProcxTrials(self.folder, ("surest",), ())
         outcome = store.outcome(trial)
-        scores = {metric: outcome.scores[score_name(trial.form, "surest", metric)] for metric in (*METRICS, *FACTS)}
+        scores = {
+            metric: outcome.scores[score_name(trial.form, "surest", metric)]
+            for metric in (*METRICS, *FACTS)
+        }
         cell = {**place, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)}
-        with lock_output(self.folder / "result.lock", self.result, wait=True):  # several processes share the cells
+        # several processes share the cells
+        with lock_output(self.folder / "result.lock", self.result, wait=True):
             known = {name: self.cells(name) for name in STAGES}
             known[stage].append(cell)
             self.write(known)
@@ -189,9 +300,12 @@ class ArmStudy:
     def write(self, known: Mapping[str, Sequence[Cell]]) -> None:
         """Write the cells of both stages with what they say."""
         tree = {
-            "command": self.command, "size": self.size.model_dump(mode="json"),
-            "tuned": list(tuning_means(known["tuning"])), **known, "claims": list(claims_of(known["comparison"])),
-        }  # fmt: skip
+            "command": self.command,
+            "size": self.size.model_dump(mode="json"),
+            "tuned": list(tuning_means(known["tuning"])),
+            **known,
+            "claims": list(claims_of(known["comparison"])),
+        }
         write_atomic(self.result, json.dumps(tree, indent=1) + "\n")
 
 
@@ -199,15 +313,23 @@ def tuning_means(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
     """Yield the mean SODA-D of each arm, rate and number of steps."""
     kinds = dict.fromkeys((cell["arm"], cell["rate"], cell["steps"]) for cell in cells)
     for arm, rate, steps in kinds:
-        own = [cell for cell in cells if (cell["arm"], cell["rate"], cell["steps"]) == (arm, rate, steps)]
+        own = [
+            cell
+            for cell in cells
+            if (cell["arm"], cell["rate"], cell["steps"]) == (arm, rate, steps)
+        ]
         yield {
-            "arm": arm, "rate": rate, "steps": steps, "worlds": [cell["world"] for cell in own],
+            "arm": arm,
+            "rate": rate,
+            "steps": steps,
+            "worlds": [cell["world"] for cell in own],
             "SODA-D": mean(cell["scores"]["SODA-D"] for cell in own),
-        }  # fmt: skip
+        }
 
 
 def claims_of(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
-    """Yield what the cells say of each comparison and metric, where both arms have two cells of one world and seed."""
+    """Yield what the cells say of each comparison and metric, where both arms have two cells of one
+    world and seed."""
     by_arm: dict[str, dict[tuple[int, int], Mapping[str, float]]] = {}
     for cell in cells:
         by_arm.setdefault(cell["arm"], {})[cell["world"], cell["seed"]] = cell["scores"]
@@ -222,16 +344,28 @@ def claims_of(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
             ]
             gains = list(differences.values())
             yield {
-                "claim": f"{claim.statement}, {metric}", "metric": metric, "published": claim.published.get(metric),
-                "gains": gains, "places": places, "mean": mean(gains), "pairs": interval(gains),
-                "worlds": interval(worlds) if len(worlds) > 1 else None, "world_means": worlds,
-            }  # fmt: skip
+                "claim": f"{claim.statement}, {metric}",
+                "metric": metric,
+                "published": claim.published.get(metric),
+                "gains": gains,
+                "places": places,
+                "mean": mean(gains),
+                "pairs": interval(gains),
+                "worlds": interval(worlds) if len(worlds) > 1 else None,
+                "world_means": worlds,
+            }
 
 
 def as_markdown(tree: Mapping[str, Any]) -> str:
     """Return what was measured as tables: tuning, arms, claims with their intervals."""
     tuned = [
-        [one["arm"], f"{one['rate']:g}", str(one["steps"]), str(len(one["worlds"])), f"{one['SODA-D']:.1f}"]
+        [
+            one["arm"],
+            f"{one['rate']:g}",
+            str(one["steps"]),
+            str(len(one["worlds"])),
+            f"{one['SODA-D']:.1f}",
+        ]
         for one in tree["tuned"]
     ]
     arms = []
@@ -241,11 +375,16 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
         seconds = mean(cell["cpu_seconds"] for cell in own)
         arms.append([arm, f"{own[0]['rate']:g}", str(len(own)), *cells, f"{seconds:.0f}"])
     claims = [
-        [one["claim"], "–" if one["published"] is None else f"{one['published']:+g}",
-         f"{one['mean']:+.1f}", _range(one["pairs"]), "–" if one["worlds"] is None else _range(one["worlds"]),
-         str(len(one["gains"]))]
+        [
+            one["claim"],
+            "–" if one["published"] is None else f"{one['published']:+g}",
+            f"{one['mean']:+.1f}",
+            _range(one["pairs"]),
+            "–" if one["worlds"] is None else _range(one["worlds"]),
+            str(len(one["gains"])),
+        ]
         for one in tree["claims"]
-    ]  # fmt: skip
+    ]
     heads = (
         ["tuned arm", "rate", "steps", "worlds", "SODA-D"],
         ["arm", "rate", "trainings", *METRICS, "texts", "CPU s"],

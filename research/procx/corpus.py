@@ -1,4 +1,5 @@
-"""What ProcX's tables are made of: narrated videos to pre-train on, and videos with people's captions in two forms.
+"""What ProcX's tables are made of: narrated videos to pre-train on, and videos with people's
+captions in two forms.
 
     narrated   videos of the simulated world whose sentences are the steps, at the seconds of the speech: raw, only
                sieved, or swapped for lines of the world's text base by Sieve & Swap as it is (MiniLM, its defaults,
@@ -8,7 +9,8 @@
 
 No video is in two of them. All are of the same tasks, and seen by the same encoder.
 
-What a network must beat: steps placed without a look at the video, with captions that are common or near.
+What a network must beat: steps placed without a look at the video, with captions that are common or
+near.
 
     spans      uniform   as many equal parts as training videos have steps on average
                prior     as many; each where training videos of so many steps have theirs on average
@@ -34,7 +36,15 @@ import numpy.typing as npt
 
 from research.procx.places import narration_towers, refined_record, true_record
 from research.procx.rows import Baseline, Form, ProcxSize, Wording
-from research.simulate import SHORT, TASTY, SimulatedVideo, SimulationSettings, make_world, recipes, stream
+from research.simulate import (
+    SHORT,
+    TASTY,
+    SimulatedVideo,
+    SimulationSettings,
+    make_world,
+    recipes,
+    stream,
+)
 from stepline.errors import ShapeError
 from stepline.evaluate.events import Event
 from stepline.procx.batch import StepSample, resize_rows
@@ -60,7 +70,8 @@ CORPUS_VERSION = 2  # of what is kept of Sieve & Swap's work
 
 @dataclass(frozen=True)
 class Captioned:
-    """Videos with people's captions: to train on, and withheld; speech: what is said in each, by id."""
+    """Videos with people's captions: to train on, and withheld; speech: what is said in each, by
+    id."""
 
     train: tuple[StepSample, ...]
     test: tuple[StepSample, ...]
@@ -74,9 +85,11 @@ class Captioned:
 
 @dataclass(frozen=True)
 class ProcxCorpus:
-    """narrated: by their words; a mix has every video twice. swap_quality: how right Sieve & Swap was, by the truth.
+    """narrated: by their words; a mix has every video twice. swap_quality: how right Sieve & Swap
+    was, by the truth.
 
-    placed: the narrated videos with swapped steps at "refined" or "true" places, made when they are asked for.
+    placed: the narrated videos with swapped steps at "refined" or "true" places, made when they are
+    asked for.
     """
 
     narrated: Mapping[Wording, tuple[StepSample, ...]]
@@ -103,13 +116,15 @@ def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
     records = _by_wording(videos, seed, folder)
     narrated: dict[Wording, tuple[StepSample, ...]] = {
         words: _samples(told, seen, "steps", size.rows) for words, told in records.items()
-    }  # fmt: skip
+    }
     narrated["mix"] = (*narrated["only-sieve"], *narrated["swap"])
     captioned = {form: _captioned(seed, form, size) for form in WORLDS}
     known = [sample for part in narrated.values() for sample in part]
     known += [sample for part in captioned.values() for sample in part.train]
     sentences = sorted({text for sample in known for text in sample.sentences})
-    speech = {one.text for part in captioned.values() for said in part.speech.values() for one in said}
+    speech = {
+        one.text for part in captioned.values() for said in part.speech.values() for one in said
+    }
     vocabulary = train_vocabulary([*sentences, *sorted(speech)], VocabularySettings(size=2000))
 
     @cache
@@ -122,24 +137,33 @@ def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
             told = [refined_record(video, record, towers) for video, record in pairs]
         return _samples(told, seen, "steps", size.rows)
 
-    return ProcxCorpus(narrated, placed, captioned, vocabulary, swap_quality(videos, records["swap"]))
+    return ProcxCorpus(
+        narrated, placed, captioned, vocabulary, swap_quality(videos, records["swap"])
+    )
 
 
 def _captioned(seed: int, form: Form, size: ProcxSize) -> Captioned:
     count = size.captioned + size.withheld
     videos = list(stream(seed, WORLDS[form], start=FIRST[form], count=count))
     records = [video.record for video in videos]
-    samples = _samples(records, {video.id: video.features() for video in videos}, "captions", size.rows)
+    samples = _samples(
+        records, {video.id: video.features() for video in videos}, "captions", size.rows
+    )
     speech = {one.id: one.transcript.sentences for one in records if one.transcript}
     return Captioned(samples[: size.captioned], samples[size.captioned :], speech)
 
 
 def _samples(
-    records: Sequence[Record], features: Mapping[str, FeatureSequence], target: Literal["steps", "captions"], rows: int
+    records: Sequence[Record],
+    features: Mapping[str, FeatureSequence],
+    target: Literal["steps", "captions"],
+    rows: int,
 ) -> tuple[StepSample, ...]:
-    """Return the samples, their features at the length that the networks take, so that they are resized once.
+    """Return the samples, their features at the length that the networks take, so that they are
+    resized once.
 
-    Rows have norm sqrt(C) instead of 1: at a hundredth of a network's other numbers, biases would drown them.
+    Rows have norm sqrt(C) instead of 1: at a hundredth of a network's other numbers, biases would
+    drown them.
     """
     found = gather_samples(records, features, DataSettings(target=target, speech=1.0))
     return tuple(replace(one, values=_unit_numbers(resize_rows(one.values, rows))) for one in found)
@@ -151,23 +175,35 @@ def _unit_numbers(rows: Matrix) -> Matrix:
     return scaled
 
 
-def _by_wording(videos: Sequence[SimulatedVideo], seed: int, folder: Path) -> dict[Wording, list[Record]]:
-    """Return the videos with their sentences as steps, by wording, from the folder where it has been done."""
+def _by_wording(
+    videos: Sequence[SimulatedVideo], seed: int, folder: Path
+) -> dict[Wording, list[Record]]:
+    """Return the videos with their sentences as steps, by wording, from the folder where it has
+    been done."""
     path = folder / f"sieve-swap-{CORPUS_VERSION}-{seed}-{len(videos)}.json"
     if not path.exists():
         records = [video.record for video in videos]
         with tempfile.TemporaryDirectory() as scratch:
-            write_atomic(Path(scratch, "recipes.json"), json.dumps(recipes(make_world(seed, SHORT))))
+            write_atomic(
+                Path(scratch, "recipes.json"), json.dumps(recipes(make_world(seed, SHORT)))
+            )
             base = build_base([Path(scratch, "recipes.json")], Path(scratch, "base"))
             embedder = CachedEmbedder()
             told = {
-                words: sieve_and_swap(records, base, SwapSettings(variant=words, merge="before"), embed=embedder)
+                words: sieve_and_swap(
+                    records, base, SwapSettings(variant=words, merge="before"), embed=embedder
+                )
                 for words in MADE_WORDINGS
             }
-        trees = {words: [json.loads(to_json(one)) for one in found] for words, found in told.items()}
+        trees = {
+            words: [json.loads(to_json(one)) for one in found] for words, found in told.items()
+        }
         write_atomic(path, json.dumps(trees) + "\n")
     kept = json.loads(path.read_text(encoding="utf-8"))
-    return {words: [from_json(json.dumps(tree), str(path)) for tree in kept[words]] for words in MADE_WORDINGS}
+    return {
+        words: [from_json(json.dumps(tree), str(path)) for tree in kept[words]]
+        for words in MADE_WORDINGS
+    }
 
 
 class CachedEmbedder:
@@ -186,10 +222,14 @@ class CachedEmbedder:
 def swap_quality(videos: Sequence[SimulatedVideo], records: Sequence[Record]) -> dict[str, float]:
     """Return how right Sieve & Swap was by the planted truth.
 
-    Fractions of kept pieces that tell a step, that tell one in view, that are swapped; of swaps that are the step told;
-    recall: of the sentences that tell a step, those kept.
+    Fractions of kept pieces that tell a step, that tell one in view, that are swapped; of swaps
+    that are the step told; recall: of the sentences that tell a step, those kept.
     """
-    found = [row for video, record in zip(videos, records, strict=True) for row in _piece_facts(video, record)]
+    found = [
+        row
+        for video, record in zip(videos, records, strict=True)
+        for row in _piece_facts(video, record)
+    ]
     columns = (np.array(column, dtype=np.float64) for column in zip(*found, strict=True))
     tells, shown, swapped, right, sentences = columns
     told = sum(int((video.narration.step >= 0).sum()) for video in videos)
@@ -203,13 +243,24 @@ def swap_quality(videos: Sequence[SimulatedVideo], records: Sequence[Record]) ->
     }
 
 
-def _piece_facts(video: SimulatedVideo, record: Record) -> Iterator[tuple[bool, bool, bool, bool, int]]:
-    lines, article = video.narration, dict(zip(video.record.recipe, video.recipe.step.tolist(), strict=True))
+def _piece_facts(
+    video: SimulatedVideo, record: Record
+) -> Iterator[tuple[bool, bool, bool, bool, int]]:
+    lines, article = (
+        video.narration,
+        dict(zip(video.record.recipe, video.recipe.step.tolist(), strict=True)),
+    )
     for step in record.steps:
         told = {int(lines.step[source]) for source in step.sources} - {-1}
         shown = any(lines.window[source] >= 0 for source in step.sources)
         swapped = step.source_text is not None
-        yield bool(told), shown, swapped, swapped and article.get(step.text) in told, len(step.sources)
+        yield (
+            bool(told),
+            shown,
+            swapped,
+            swapped and article.get(step.text) in told,
+            len(step.sources),
+        )
 
 
 def first_fraction(samples: Sequence[StepSample], fraction: float) -> tuple[StepSample, ...]:
@@ -233,23 +284,35 @@ def baseline_steps(
 
 
 def unseen_steps(
-    train: Sequence[StepSample], test: Sequence[StepSample], spans: SpanBaseline, captions: CaptionBaseline
+    train: Sequence[StepSample],
+    test: Sequence[StepSample],
+    spans: SpanBaseline,
+    captions: CaptionBaseline,
 ) -> dict[str, list[Event]]:
-    """Return the steps of each test video, by its id. Raises ShapeError without a training video that has a step."""
+    """Return the steps of each test video, by its id. Raises ShapeError without a training video
+    that has a step."""
     count = typical_count(train)
     fractions = uniform_spans(count) if spans == "uniform" else prior_spans(train, count)
     common = Counter(text for one in train for text in one.sentences).most_common(1)[0][0]
     found = {}
     for one in test:
-        sentences = [common] * count if captions == "common" else evenly_spaced(nearest_video(train, one), count)
+        sentences = (
+            [common] * count
+            if captions == "common"
+            else evenly_spaced(nearest_video(train, one), count)
+        )
         found[one.id] = [
-            (*span, text) for span, text in zip((fractions * one.duration).tolist(), sentences, strict=True)
+            (*span, text)
+            for span, text in zip((fractions * one.duration).tolist(), sentences, strict=True)
         ]
     return found
 
 
-def nearest_video_steps(train: Sequence[StepSample], test: Sequence[StepSample]) -> dict[str, list[Event]]:
-    """Return for each test video the steps of the likest training video, stretched to its own length."""
+def nearest_video_steps(
+    train: Sequence[StepSample], test: Sequence[StepSample]
+) -> dict[str, list[Event]]:
+    """Return for each test video the steps of the likest training video, stretched to its own
+    length."""
     found = {}
     for one in test:
         like = nearest_video(train, one)
@@ -259,7 +322,8 @@ def nearest_video_steps(train: Sequence[StepSample], test: Sequence[StepSample])
 
 
 def typical_count(train: Sequence[StepSample]) -> int:
-    """Return how many steps a training video has on average, rounded. Raises ShapeError where none has any."""
+    """Return how many steps a training video has on average, rounded. Raises ShapeError where none
+    has any."""
     counts = [len(one.spans) for one in train]
     if not sum(counts):
         raise ShapeError("no training video has a step; a baseline needs one at least")
@@ -273,9 +337,12 @@ def uniform_spans(count: int) -> SpanFractions:
 
 
 def prior_spans(train: Sequence[StepSample], count: int) -> SpanFractions:
-    """Return where the first, second, ... of K steps is on average in training videos with K steps, or nearest to K."""
+    """Return where the first, second, ... of K steps is on average in training videos with K steps,
+    or nearest to K."""
     apart = [abs(len(one.spans) - count) if one.spans else np.inf for one in train]
-    like = [_at_rank(one, count) for one, far in zip(train, apart, strict=True) if far == min(apart)]
+    like = [
+        _at_rank(one, count) for one, far in zip(train, apart, strict=True) if far == min(apart)
+    ]
     fractions: SpanFractions = np.mean(like, axis=0)
     return fractions
 
@@ -288,14 +355,16 @@ def _at_rank(sample: StepSample, count: int) -> SpanFractions:
 
 
 def nearest_video(train: Sequence[StepSample], sample: StepSample) -> StepSample:
-    """Return the training video with steps whose mean feature row has the greatest cosine with the sample's."""
+    """Return the training video with steps whose mean feature row has the greatest cosine with the
+    sample's."""
     able = [one for one in train if one.spans]
     own = _mean_feature(sample)
     return max(able, key=lambda one: float(_mean_feature(one) @ own))
 
 
 def evenly_spaced(sample: StepSample, count: int) -> list[str]:
-    """Return K of a video's sentences in the order of time, evenly chosen; some twice where it has fewer."""
+    """Return K of a video's sentences in the order of time, evenly chosen; some twice where it has
+    fewer."""
     texts = [text for _, _, text in events_of(sample)]
     return [texts[int((step + 0.5) * len(texts) / count)] for step in range(count)]
 

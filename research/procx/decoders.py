@@ -1,8 +1,10 @@
-"""What a choice of proposals is worth: places and texts apart, on videos with gaps (youcook2) and without (tasty).
+"""What a choice of proposals is worth: places and texts apart, on videos with gaps (youcook2) and
+without (tasty).
 
-One network a world and form; only the choice of its proposals differs. Places: SODA-D, which reads no sentence. Texts:
-METEOR over steps paired one to one by IoU. What a tiling does is taken apart: count (as many as the network counts, or
-of the greatest expected F1), order (no overlap), cover (no gap).
+One network a world and form; only the choice of its proposals differs. Places: SODA-D, which reads
+no sentence. Texts: METEOR over steps paired one to one by IoU. What a tiling does is taken apart:
+count (as many as the network counts, or of the greatest expected F1), order (no overlap), cover (no
+gap).
 """
 
 import json
@@ -19,7 +21,14 @@ from research.procx.trials import Events, ProcxTrials, oracle_selection, score_e
 from research.study import interval, markdown_table, spread
 from stepline.evaluate.soda import soda
 from stepline.procx.batch import StepSample
-from stepline.procx.inference import Floats, Proposals, VideoToDescribe, describe_many, place_steps, propose
+from stepline.procx.inference import (
+    Floats,
+    Proposals,
+    VideoToDescribe,
+    describe_many,
+    place_steps,
+    propose,
+)
 from stepline.procx.model import ProcX
 from stepline.procx.settings import DescribeSettings
 from stepline.storage import write_atomic
@@ -32,21 +41,30 @@ TEXTS = ("SODA-C", "SODA-D", "texts", "steps")
 
 @dataclass(frozen=True)
 class DecoderStudy:
-    """Networks in `folder` (trained where they are lacking), and what came of them in `result`, written as it comes."""
+    """Networks in `folder` (trained where they are lacking), and what came of them in `result`,
+    written as it comes."""
 
     folder: Path
     result: Path
     command: str
     size: ProcxSize = field(default_factory=ProcxSize)
 
-    def run(self, form: Form, world: int, seed: int, rate: float | None = None, steps: int | None = None) -> None:
+    def run(
+        self, form: Form, world: int, seed: int, rate: float | None = None, steps: int | None = None
+    ) -> None:
         """Score all choices of one network's proposals, unless it has been done."""
-        tree = json.loads(self.result.read_text(encoding="utf-8")) if self.result.exists() else {"networks": []}
+        tree = (
+            json.loads(self.result.read_text(encoding="utf-8"))
+            if self.result.exists()
+            else {"networks": []}
+        )
         place = {"form": form, "world": world, "seed": seed}
         if any(place.items() <= one.items() for one in tree["networks"]):
             return
         corpus = procx_corpus(world, self.size, self.folder)
-        trial = PROCX.changed(form=form, seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size)
+        trial = PROCX.changed(
+            form=form, seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size
+        )
         network = ProcxTrials(self.folder, ("surest",), ()).network(trial, corpus)
         if not isinstance(network, ProcX):
             raise TypeError("a decoder's network is ProcX")
@@ -56,15 +74,23 @@ class DecoderStudy:
 
 
 def scores_of(network: ProcX, corpus: ProcxCorpus, form: Form) -> dict[str, Any]:
-    """Return "places", "described" and "unseen" (what does not look at the video), each by the name of the choice."""
+    """Return "places", "described" and "unseen" (what does not look at the video), each by the name
+    of the choice."""
     part = corpus.captioned[form]
     proposals = proposals_of(network, part.test)
     choices = placed(part.test, proposals)
-    places = {name: place_scores(part.reference, given, choices["surest"]) for name, given in choices.items()}
+    places = {
+        name: place_scores(part.reference, given, choices["surest"])
+        for name, given in choices.items()
+    }
     watched = [VideoToDescribe(one.values, one.duration, one.duration) for one in part.test]
     described = {}
     for name, settings in {**CHOICES, "oracle": DescribeSettings()}.items():
-        selector = oracle_selection([part.reference[one.id] for one in part.test]) if name == "oracle" else None
+        selector = (
+            oracle_selection([part.reference[one.id] for one in part.test])
+            if name == "oracle"
+            else None
+        )
         steps = describe_many(network, corpus.vocabulary, watched, settings, selector=selector)
         given = {
             one.id: [(step.spans[0].start, step.spans[0].end, step.text) for step in each.steps]
@@ -93,7 +119,9 @@ def proposals_of(network: ProcX, samples: Sequence[StepSample]) -> list[Proposal
     found: list[Proposals] = []
     for first in range(0, len(samples), AT_ONCE):
         part = samples[first : first + AT_ONCE]
-        found += propose(network, [one.values for one in part], [one.duration for one in part]).videos
+        found += propose(
+            network, [one.values for one in part], [one.duration for one in part]
+        ).videos
     return found
 
 
@@ -117,13 +145,17 @@ def placed(samples: Sequence[StepSample], proposals: Sequence[Proposals]) -> dic
         for name, spans in own.items():
             given.setdefault(name, {})[sample.id] = spans
     return {
-        name: {video: [(start, end, "") for start, end in spans.tolist()] for video, spans in videos.items()}
+        name: {
+            video: [(start, end, "") for start, end in spans.tolist()]
+            for video, spans in videos.items()
+        }
         for name, videos in given.items()
     }
 
 
 def stretched(spans: Floats, duration: float) -> Floats:
-    """Return spans (k, 2) in the order of their middles, each up to half way to its neighbours: cover alone."""
+    """Return spans (k, 2) in the order of their middles, each up to half way to its neighbours:
+    cover alone."""
     middles = np.sort(spans.mean(axis=1))
     ordered = spans[np.argsort(spans.mean(axis=1), kind="stable")]
     cuts = np.clip((ordered[:-1, 1] + ordered[1:, 0]) / 2, middles[:-1], middles[1:])
@@ -132,18 +164,23 @@ def stretched(spans: Floats, duration: float) -> Floats:
 
 
 def place_scores(reference: Events, given: Events, surest: Events) -> dict[str, float]:
-    """Return SODA-D in per cent, its gain over the surest with a 95 % t-interval over videos, and steps a video."""
+    """Return SODA-D in per cent, its gain over the surest with a 95 % t-interval over videos, and
+    steps a video."""
     own, other = (soda(reference, each, kind="d").per_video for each in (given, surest))
     gains = [100 * (own[video][2] - other[video][2]) for video in own]
     low, high = interval(gains)
     return {
-        "SODA-D": 100 * float(np.mean([f1 for _, _, f1 in own.values()])), "gain": float(np.mean(gains)),
-        "low": low, "high": high, "steps": float(np.mean([len(each) for each in given.values()])),
-    }  # fmt: skip
+        "SODA-D": 100 * float(np.mean([f1 for _, _, f1 in own.values()])),
+        "gain": float(np.mean(gains)),
+        "low": low,
+        "high": high,
+        "steps": float(np.mean([len(each) for each in given.values()])),
+    }
 
 
 def as_markdown(tree: Mapping[str, Any]) -> str:
-    """Return places and texts of every choice and form, the mean over networks from least to most."""
+    """Return places and texts of every choice and form, the mean over networks from least to
+    most."""
     parts = []
     for form in dict.fromkeys(one["form"] for one in tree["networks"]):
         networks = [one for one in tree["networks"] if one["form"] == form]
@@ -153,8 +190,13 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
             ("unseen", TEXTS),
         ):
             rows = [
-                [name, *(spread([one[kind][name][metric] for one in networks]) for metric in metrics)]
+                [
+                    name,
+                    *(spread([one[kind][name][metric] for one in networks]) for metric in metrics),
+                ]
                 for name in networks[0][kind]
             ]
-            parts.append(markdown_table([f"{form}, {kind}, {len(networks)} networks", *metrics], rows))
+            parts.append(
+                markdown_table([f"{form}, {kind}, {len(networks)} networks", *metrics], rows)
+            )
     return "\n".join(parts)

@@ -1,9 +1,10 @@
-"""Where the steps of narrated videos are taken to be: where they are said, refined by the picture, or by the truth.
+"""Where the steps of narrated videos are taken to be: where they are said, refined by the picture,
+or by the truth.
 
-Refined: two towers learn by MIL-NCE which clips of 3 s go with which narration (WYS2's baseline, no labels); a step
-moves to the `LENGTH` seconds near its speech that its sentences fit best. True: the window that one of its sentences
-tells of; a step that is not shown is left out. ProcX names refined times as future work.
-Letters: K steps, S sentences, T feature rows, D width.
+Refined: two towers learn by MIL-NCE which clips of 3 s go with which narration (WYS2's baseline, no
+labels); a step moves to the `LENGTH` seconds near its speech that its sentences fit best. True: the
+window that one of its sentences tells of; a step that is not shown is left out. ProcX names refined
+times as future work. Letters: K steps, S sentences, T feature rows, D width.
 """
 
 from collections.abc import Sequence
@@ -27,32 +28,49 @@ REACH = 15.0  # s that its middle may lie from the middle of its speech
 
 
 def narration_towers(videos: Sequence[SimulatedVideo], seed: int) -> Detector:
-    """Return two towers that compare clips and narrations, learnt from the videos without any label."""
+    """Return two towers that compare clips and narrations, learnt from the videos without any
+    label."""
     pairs = clips_of(videos).pairs
-    shape = DetectorSettings(video_width=pairs[0].array().shape[1], text_width=pairs[0].text.shape[1])
+    shape = DetectorSettings(
+        video_width=pairs[0].array().shape[1], text_width=pairs[0].text.shape[1]
+    )
     with TemporaryDirectory() as folder:
         return train_detector(
-            pairs, Path(folder), detector=shape, contrast=ContrastSettings(objective="mil-nce"),
+            pairs,
+            Path(folder),
+            detector=shape,
+            contrast=ContrastSettings(objective="mil-nce"),
             settings=training(Wys2Size(), len(pairs), seed),
-        )  # fmt: skip
+        )
 
 
 def refined_record(
-    video: SimulatedVideo, record: Record, towers: Detector, *, length: float = LENGTH, reach: float = REACH
+    video: SimulatedVideo,
+    record: Record,
+    towers: Detector,
+    *,
+    length: float = LENGTH,
+    reach: float = REACH,
 ) -> Record:
-    """Return the record with each step where its sentences fit the picture best, near its speech."""
+    """Return the record with each step where its sentences fit the picture best, near its
+    speech."""
     rows = embed_seconds(towers, video.features())
     sentences = embed_sentences(towers, video.vectors("narration"))  # (S, D)
     fit = sentences @ rows.values.T  # (S, T)
     width = min(max(1, round(length * rows.rate)), fit.shape[1])
-    means = np.apply_along_axis(np.convolve, 1, fit, np.ones(width) / width, "valid")  # (S, T - width + 1), by start
+    # (S, T - width + 1), by start
+    means = np.apply_along_axis(np.convolve, 1, fit, np.ones(width) / width, "valid")
     starts = np.arange(means.shape[1]) / rows.rate
     steps = []
     for step in record.steps:
         said = place_of(step)
         scores = means[list(step.sources)].mean(axis=0)
         near = np.abs(starts + width / rows.rate / 2 - said.center) <= reach
-        best = float(starts[int(np.where(near, scores, -np.inf).argmax())]) if near.any() else said.start
+        best = (
+            float(starts[int(np.where(near, scores, -np.inf).argmax())])
+            if near.any()
+            else said.start
+        )
         span = Span(best, min(best + width / rows.rate, rows.duration))
         steps.append(step.model_copy(update={"spans": (span,)}))
     return record.model_copy(update={"steps": tuple(steps)})
@@ -85,7 +103,8 @@ def place_of(step: Step) -> Span:
 
 
 def mean_agreement(videos: Sequence[SimulatedVideo], records: Sequence[Record]) -> float:
-    """Return the mean IoU of steps with the windows that they tell of, over steps that are shown."""
+    """Return the mean IoU of steps with the windows that they tell of, over steps that are
+    shown."""
     pairs = [
         (place_of(step), window)
         for video, record in zip(videos, records, strict=True)

@@ -1,4 +1,5 @@
-"""The rows of ProcX's tables and what is claimed of them, with the paper's values; nothing heavy is imported here."""
+"""The rows of ProcX's tables and what is claimed of them, with the paper's values; nothing heavy is
+imported here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ Form: TypeAlias = Literal["youcook2", "tasty"]
 Selection: TypeAlias = Literal[
     "surest", "apart", "tile", "oracle"
 ]  # how steps are chosen; "oracle" knows where they are
-Baseline: TypeAlias = Literal["uniform, common", "uniform, nearest", "prior, common", "prior, nearest", "nearest video"]
+Baseline: TypeAlias = Literal[
+    "uniform, common", "uniform, nearest", "prior, common", "prior, nearest", "nearest video"
+]
 System: TypeAlias = Literal["procx", "pdvc", "vid2seq"]
 Attention: TypeAlias = Literal["key-aware", "vanilla"]
 
@@ -40,17 +43,20 @@ class ProcxSize(Settings):
     finetuning_steps: Count = 600  # from pre-trained weights
     steps: Count = 600  # on captioned videos, from fresh weights
     batch: Count = 8  # section E.2, fine-tuning
-    learning_rate: Positive = 3e-3  # of fresh weights; the paper's 1e-4, for a network 100 times as large
+    # of fresh weights; the paper's 1e-4, for a network 100 times as large
+    learning_rate: Positive = 3e-3
     finetuning_rate: Positive = 1e-3  # of pre-trained weights
     clip: Positive = 1.0  # the paper's 0.1
 
 
 class ProcxTrial(Trial):
-    """One training: pre-trained on narrated videos, fine-tuned on captioned ones, or one of the two alone."""
+    """One training: pre-trained on narrated videos, fine-tuned on captioned ones, or one of the two
+    alone."""
 
     form: Form = "youcook2"  # of the captioned videos that it is fine-tuned on
     system: System = "procx"
-    pretraining: Wording | None = None  # what the steps of the narrated videos say; None: fresh weights
+    # what the steps of the narrated videos say; None: fresh weights
+    pretraining: Wording | None = None
     narrated_share: PositiveFraction = 1.0  # of the narrated videos
     captioned_share: PositiveFraction = 1.0  # of the captioned videos
     zero_shot: bool = False  # not fine-tuned
@@ -59,8 +65,10 @@ class ProcxTrial(Trial):
     confidence: Literal["varifocal", "focal"] = "varifocal"
     encoder: Attention = "key-aware"
     decoder: Attention = "key-aware"
-    contrast: Literal["none", "pair", "multiple"] = "pair"  # in fine-tuning; "multiple" in pre-training unless "none"
-    caption_weight: NonNegative | None = None  # of the loss; None: the system's; 0: captions are not learnt
+    # in fine-tuning; "multiple" in pre-training unless "none"
+    contrast: Literal["none", "pair", "multiple"] = "pair"
+    # of the loss; None: the system's; 0: captions are not learnt
+    caption_weight: NonNegative | None = None
     query_start: QueryStart = "xavier"  # of the query projections of key-aware attention
     offset_rate: Positive = 1.0  # of the rate, for sampling offsets
     network_seed: SeedOrNone = None  # of fresh weights and the order of videos; None: the world's
@@ -70,12 +78,18 @@ class ProcxTrial(Trial):
 
     @property
     def start(self) -> "ProcxTrial | None":
-        """The pre-training that it goes on from; None where it is one itself, or starts from fresh weights."""
+        """The pre-training that it goes on from; None where it is one itself, or starts from fresh
+        weights."""
         if self.pretraining is None or self.zero_shot:
             return None
         contrast = "none" if self.contrast == "none" else "multiple"
         return self.changed(
-            form="youcook2", captioned_share=1.0, zero_shot=True, contrast=contrast, rate=None, steps=None
+            form="youcook2",
+            captioned_share=1.0,
+            zero_shot=True,
+            contrast=contrast,
+            rate=None,
+            steps=None,
         )
 
     @property
@@ -101,7 +115,8 @@ TITLES = {
     "speech": "With what is said read beside the pictures",
 }
 
-USUAL = ("baselines", "2a", "2b", "5", "contrast", "decoding", "speech")  # fit half an hour of two cores, three worlds
+# fit half an hour of two cores, three worlds
+USUAL = ("baselines", "2a", "2b", "5", "contrast", "decoding", "speech")
 
 
 @dataclass(frozen=True)
@@ -122,8 +137,15 @@ class ProcxRow(Row[ProcxTrial]):
 
     def as_json(self) -> dict[str, object]:
         """Return the row as tables.json has it; a baseline has no trial."""
-        trial = None if self.baseline else self.trial.model_dump(mode="json", exclude={"size", "seed"})
-        own = {"form": self.form, "chosen": self.selection, "baseline": self.baseline, "trial": trial}
+        trial = (
+            None if self.baseline else self.trial.model_dump(mode="json", exclude={"size", "seed"})
+        )
+        own = {
+            "form": self.form,
+            "chosen": self.selection,
+            "baseline": self.baseline,
+            "trial": trial,
+        }
         return {**super().as_json(), **own}
 
 
@@ -147,7 +169,9 @@ BASELINES: Mapping[Baseline, str] = {
     "prior, nearest": "usual places, sentences of the nearest training video",
     "nearest video": "places and sentences of the nearest training video",
 }
-BEST_PLACES, BEST_WORDS = (f"{BASELINES[name]}, youcook2" for name in ("uniform, common", "uniform, nearest"))
+BEST_PLACES, BEST_WORDS = (
+    f"{BASELINES[name]}, youcook2" for name in ("uniform, common", "uniform, nearest")
+)
 
 
 def columns(*values: float | None) -> dict[str, float]:
@@ -163,9 +187,17 @@ def pretrained(trial: ProcxTrial, wording: Wording, **changes: object) -> ProcxT
 def procx_rows() -> tuple[ProcxRow, ...]:
     """Return all rows."""
     return (
-        *_baselines(), *_table_1(), *_table_3(), *_table_4(), *_table_5(), *_table_2(), *_contrast(), *_shares(),
-        *_decoding(), *_speech(),
-    )  # fmt: skip
+        *_baselines(),
+        *_table_1(),
+        *_table_3(),
+        *_table_4(),
+        *_table_5(),
+        *_table_2(),
+        *_contrast(),
+        *_shares(),
+        *_decoding(),
+        *_speech(),
+    )
 
 
 def _baselines() -> list[ProcxRow]:
@@ -178,10 +210,13 @@ def _baselines() -> list[ProcxRow]:
 
 def _table_1() -> list[ProcxRow]:
     published = {
-        ("Vid2Seq", "raw"): (3.65, 3.89, 14.57, 0.52, 29.64), ("Vid2Seq", "swap"): (4.21, 4.19, 15.86, 0.61, 29.71),
-        ("PDVC", "raw"): (5.81, 6.27, 32.44, 1.26, 32.71), ("PDVC", "swap"): (6.16, 6.85, 36.27, 1.61, 32.80),
-        ("ProcX", "raw"): (6.97, 6.34, 38.23, 1.71, 37.08), ("ProcX", "swap"): (7.29, 6.76, 40.57, 1.92, 37.61),
-    }  # fmt: skip
+        ("Vid2Seq", "raw"): (3.65, 3.89, 14.57, 0.52, 29.64),
+        ("Vid2Seq", "swap"): (4.21, 4.19, 15.86, 0.61, 29.71),
+        ("PDVC", "raw"): (5.81, 6.27, 32.44, 1.26, 32.71),
+        ("PDVC", "swap"): (6.16, 6.85, 36.27, 1.61, 32.80),
+        ("ProcX", "raw"): (6.97, 6.34, 38.23, 1.71, 37.08),
+        ("ProcX", "swap"): (7.29, 6.76, 40.57, 1.92, 37.61),
+    }
     wordings: Sequence[Wording] = ("raw", "swap")
     return [
         ProcxRow(
@@ -214,7 +249,11 @@ def _table_3() -> list[ProcxRow]:
     for (name, swapped, form), values in published.items():
         row = f"{name}, {'Sieve & Swap' if swapped else 'no pre-training'}, {form}"
         changes = {"form": form, "pretraining": "swap" if swapped else None}
-        rows.append(ProcxRow("3", row, SYSTEMS[name].changed(**changes), form=form, published=columns(*values)))
+        rows.append(
+            ProcxRow(
+                "3", row, SYSTEMS[name].changed(**changes), form=form, published=columns(*values)
+            )
+        )
     return rows
 
 
@@ -230,12 +269,15 @@ def _table_4() -> list[ProcxRow]:
     forms: Sequence[Form] = ("youcook2", "tasty")
     return [
         ProcxRow(
-            "4", f"{name}, {WORDINGS[wording]}, {form}", zero_shot(SYSTEMS[name], wording), form=form,
+            "4",
+            f"{name}, {WORDINGS[wording]}, {form}",
+            zero_shot(SYSTEMS[name], wording),
+            form=form,
             published=columns(*published[name, wording][column]),
         )
         for name, wording in published
         for column, form in enumerate(forms)
-    ]  # fmt: skip
+    ]
 
 
 def zero_shot(trial: ProcxTrial, wording: Wording) -> ProcxTrial:
@@ -249,11 +291,13 @@ def _table_5() -> list[ProcxRow]:
     none = ProcxRow("5", "ProcX, no pre-training", PROCX, published=columns(6.03))
     return [none] + [
         ProcxRow(
-            "5", f"ProcX, {said}", pretrained(PROCX, wording),
+            "5",
+            f"ProcX, {said}",
+            pretrained(PROCX, wording),
             published=columns(published[wording]) if wording in published else {},
         )
         for wording, said in WORDINGS.items()
-    ]  # fmt: skip
+    ]
 
 
 def _table_2() -> list[ProcxRow]:
@@ -263,12 +307,18 @@ def _table_2() -> list[ProcxRow]:
     encoder = vanilla.changed(encoder="key-aware")
     return [
         ProcxRow("2a", "LSTM, focal", lstm, published=columns(5.43, 5.40, 27.42, 0.85, 31.48)),
-        ProcxRow("2a", "transformer, focal", focal, published=columns(4.94, 5.67, 28.88, 1.19, 28.64)),
-        ProcxRow("2a", "transformer, gVFL", vanilla, published=columns(5.84, 5.34, 30.83, 1.28, 33.33)),
+        ProcxRow(
+            "2a", "transformer, focal", focal, published=columns(4.94, 5.67, 28.88, 1.19, 28.64)
+        ),
+        ProcxRow(
+            "2a", "transformer, gVFL", vanilla, published=columns(5.84, 5.34, 30.83, 1.28, 33.33)
+        ),
         ProcxRow("2a", "PDVC in full", PDVC),
         ProcxRow("2b", "nowhere", vanilla, published=columns(5.84, 5.34, 30.83, 1.28, 33.33)),
         ProcxRow("2b", "encoder", encoder, published=columns(5.95, 5.40, 31.20, 1.29, 33.26)),
-        ProcxRow("2b", "encoder and decoder", PROCX, published=columns(6.03, 5.35, 30.84, 1.27, 34.63)),
+        ProcxRow(
+            "2b", "encoder and decoder", PROCX, published=columns(6.03, 5.35, 30.84, 1.27, 34.63)
+        ),
     ]
 
 
@@ -283,7 +333,8 @@ def _contrast() -> list[ProcxRow]:
 def _shares() -> list[ProcxRow]:
     swapped = pretrained(PROCX, "swap")
     narrated = [
-        ProcxRow("7b", f"{100 * fraction:g} %", swapped.changed(narrated_share=fraction)) for fraction in FRACTIONS
+        ProcxRow("7b", f"{100 * fraction:g} %", swapped.changed(narrated_share=fraction))
+        for fraction in FRACTIONS
     ]
     captioned = [
         ProcxRow("data", f"{100 * fraction:g} %", swapped.changed(captioned_share=fraction))
@@ -329,15 +380,50 @@ FOCAL, LSTM, VANILLA = "2a: transformer, focal", "2a: LSTM, focal", "2b: nowhere
 NO_CONTRAST, PAIR, MULTIPLE = "contrast: none", "contrast: InfoNCE", "contrast: MIL-InfoNCE"
 SUREST, APART, TILE, ORACLE = (_decoded("ProcX", said) for said in SELECTIONS.values())
 
-# what a mean must exceed is at most half of the least seed's difference, and was set after these had been seen
+# what a mean must exceed is at most half of the least seed's difference, and was set after these
+# had been seen
 CLAIMS = (
     Claim("ProcX above even parts", "SODA-D", NONE, f"baselines: {BEST_PLACES}", 8.0, None),
-    Claim("ProcX + Sieve & Swap above even parts", "SODA-D", SWAP, f"baselines: {BEST_PLACES}", None, None),
-    Claim("ProcX above even parts, commonest sentence", "SODA-C", NONE, f"baselines: {BEST_PLACES}", 3.0, None),
-    Claim("ProcX + Sieve & Swap above nearest sentences", "SODA-C", SWAP, f"baselines: {BEST_WORDS}", None, None),
-    Claim("Vid2Seq: Sieve & Swap above raw", "SODA-C", "1: Vid2Seq, Sieve & Swap", "1: Vid2Seq, raw speech",
-          None, 0.56),
-    Claim("PDVC: Sieve & Swap above raw", "SODA-C", "1: PDVC, Sieve & Swap", "1: PDVC, raw speech", None, 0.35),
+    Claim(
+        "ProcX + Sieve & Swap above even parts",
+        "SODA-D",
+        SWAP,
+        f"baselines: {BEST_PLACES}",
+        None,
+        None,
+    ),
+    Claim(
+        "ProcX above even parts, commonest sentence",
+        "SODA-C",
+        NONE,
+        f"baselines: {BEST_PLACES}",
+        3.0,
+        None,
+    ),
+    Claim(
+        "ProcX + Sieve & Swap above nearest sentences",
+        "SODA-C",
+        SWAP,
+        f"baselines: {BEST_WORDS}",
+        None,
+        None,
+    ),
+    Claim(
+        "Vid2Seq: Sieve & Swap above raw",
+        "SODA-C",
+        "1: Vid2Seq, Sieve & Swap",
+        "1: Vid2Seq, raw speech",
+        None,
+        0.56,
+    ),
+    Claim(
+        "PDVC: Sieve & Swap above raw",
+        "SODA-C",
+        "1: PDVC, Sieve & Swap",
+        "1: PDVC, raw speech",
+        None,
+        0.35,
+    ),
     Claim("ProcX: Sieve & Swap above raw", "SODA-C", SWAP, RAW, 0.5, 0.32),
     Claim("ProcX: Sieve & Swap above only sieved", "SODA-C", SWAP, SIEVED, None, 0.36),
     Claim("ProcX: Sieve & Swap above no pre-training", "SODA-C", SWAP, NONE, None, 1.26),
@@ -353,13 +439,39 @@ CLAIMS = (
     Claim("key-aware above vanilla", "SODA-C", NONE, VANILLA, None, 0.19),
     Claim("InfoNCE above no contrastive loss", "SODA-C", PAIR, NO_CONTRAST, None, None),
     Claim("MIL-InfoNCE above InfoNCE in fine-tuning", "SODA-C", MULTIPLE, PAIR, None, None),
-    Claim("zero-shot: Sieve & Swap above raw", "SODA-C", "4: ProcX, Sieve & Swap, youcook2",
-     "4: ProcX, raw speech, youcook2", 0.25, 0.93),
-    Claim("zero-shot on Tasty: raw above Sieve & Swap", "SODA-D", "4: ProcX, raw speech, tasty",
-     "4: ProcX, Sieve & Swap, tasty", 6.0, 10.37),
+    Claim(
+        "zero-shot: Sieve & Swap above raw",
+        "SODA-C",
+        "4: ProcX, Sieve & Swap, youcook2",
+        "4: ProcX, raw speech, youcook2",
+        0.25,
+        0.93,
+    ),
+    Claim(
+        "zero-shot on Tasty: raw above Sieve & Swap",
+        "SODA-D",
+        "4: ProcX, raw speech, tasty",
+        "4: ProcX, Sieve & Swap, tasty",
+        6.0,
+        10.37,
+    ),
     Claim("oracle above the surest", "SODA-D", ORACLE, SUREST, 5.0, 20.0),
     Claim("without overlap above the surest", "SODA-D", APART, SUREST, None, None),
     Claim("without overlap above the surest", "SODA-C", APART, SUREST, None, None),
-    Claim("speech beside pictures, ProcX", "SODA-C", "speech: ProcX, pictures and speech", NONE, None, None),
-    Claim("speech beside pictures, Vid2Seq", "SODA-C", "speech: Vid2Seq, pictures and speech", VID2SEQ_ROW, None, None),
-)  # fmt: skip
+    Claim(
+        "speech beside pictures, ProcX",
+        "SODA-C",
+        "speech: ProcX, pictures and speech",
+        NONE,
+        None,
+        None,
+    ),
+    Claim(
+        "speech beside pictures, Vid2Seq",
+        "SODA-C",
+        "speech: Vid2Seq, pictures and speech",
+        VID2SEQ_ROW,
+        None,
+        None,
+    ),
+)

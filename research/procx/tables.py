@@ -11,8 +11,25 @@ from statistics import mean
 from typing import ClassVar
 
 from research.procx.corpus import baseline_steps, procx_corpus
-from research.procx.rows import CLAIMS, COLUMNS, FORMS, TITLES, USUAL, ProcxRow, ProcxSize, ProcxTrial, procx_rows
-from research.procx.trials import METRICS, ProcxTrials, score_events, score_name, spread_plot, spread_points
+from research.procx.rows import (
+    CLAIMS,
+    COLUMNS,
+    FORMS,
+    TITLES,
+    USUAL,
+    ProcxRow,
+    ProcxSize,
+    ProcxTrial,
+    procx_rows,
+)
+from research.procx.trials import (
+    METRICS,
+    ProcxTrials,
+    score_events,
+    score_name,
+    spread_plot,
+    spread_points,
+)
 from research.study import Claim, Outcome, Study
 from stepline.evaluate.benchmarks import DENSE
 from stepline.evaluate.bootstrap import Floats
@@ -24,9 +41,10 @@ from stepline.storage import write_atomic
 class Facts:
     """What the tables rest on.
 
-    scored: ids of the videos scored, by form, a list a seed; swap_quality: how right Sieve & Swap was, a seed;
-    steps: of all narrated videos, by their wording, a seed; attention: over how many points it spreads on average, by
-    the row of table 2b, a seed; cpu_seconds: of all trainings together.
+    scored: ids of the videos scored, by form, a list a seed; swap_quality: how right Sieve & Swap
+    was, a seed; steps: of all narrated videos, by their wording, a seed; attention: over how many
+    points it spreads on average, by the row of table 2b, a seed; cpu_seconds: of all trainings
+    together.
     """
 
     scored: Mapping[str, Sequence[Sequence[str]]]
@@ -39,7 +57,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class ProcxStudy(Study[ProcxRow, ProcxTrial]):
-    """processes: of one thread each. train_missing: else only rows whose trials have all been run."""
+    """processes: of one thread each. train_missing: else only rows whose trials have all been
+    run."""
 
     seeds: Sequence[int] = (2, 3, 4)  # sizes were chosen on worlds 0 and 1
     size: ProcxSize = field(default_factory=ProcxSize)
@@ -58,10 +77,15 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
         return ProcxTrials(self.folder)
 
     def rows(self) -> list[ProcxRow]:
-        """Return the rows of the chosen tables; of all tables what has been run, where nothing is to be trained."""
+        """Return the rows of the chosen tables; of all tables what has been run, where nothing is
+        to be trained."""
         tables = self.tables or (USUAL if self.train_missing else TITLES)
         chosen = [row for row in procx_rows() if row.table in tables]
-        return [row for row in chosen if self.train_missing or row.baseline is not None or self._has_run(row)]
+        return [
+            row
+            for row in chosen
+            if self.train_missing or row.baseline is not None or self._has_run(row)
+        ]
 
     def _has_run(self, row: ProcxRow) -> bool:
         return all(self.store.has_run(self.sized(row.trial, seed)) for seed in self.seeds)
@@ -76,7 +100,12 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
 
     def trials(self) -> list[ProcxTrial]:
         """Return every training once, pre-trainings before what goes on from them."""
-        asked = [self.sized(row.trial, seed) for seed in self.seeds for row in self.rows() if row.baseline is None]
+        asked = [
+            self.sized(row.trial, seed)
+            for seed in self.seeds
+            for row in self.rows()
+            if row.baseline is None
+        ]
         return list(dict.fromkeys(one for trial in asked for one in (*trial.predecessors, trial)))
 
     def train(self) -> dict[ProcxTrial, str]:
@@ -99,40 +128,69 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
         for seed in self.seeds:  # what Sieve & Swap makes is kept before two processes need it
             procx_corpus(seed, self.size, self.folder)
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(self.processes, mp_context=context, initializer=limit_to_one_thread) as pool:
+        with ProcessPoolExecutor(
+            self.processes, mp_context=context, initializer=limit_to_one_thread
+        ) as pool:
             for ended in as_completed([pool.submit(run_trials, job, self.folder) for job in jobs]):
                 yield ended.result()
 
     def outcome(self, row: ProcxRow, seed: int) -> Outcome:
-        """Return a row's metrics: of its baseline, or of its trial's steps as the row selects them."""
+        """Return a row's metrics: of its baseline, or of its trial's steps as the row selects
+        them."""
         if row.baseline is not None:
             part = procx_corpus(seed, self.size, self.folder).captioned[row.form]
-            return Outcome(score_events(part.reference, baseline_steps(part.train, part.test, row.baseline)), 0.0)
+            return Outcome(
+                score_events(part.reference, baseline_steps(part.train, part.test, row.baseline)),
+                0.0,
+            )
         given = super().outcome(row, seed)
-        scores = {name: given.scores[score_name(row.form, row.selection, name)] for name in (*METRICS, "steps")}
+        scores = {
+            name: given.scores[score_name(row.form, row.selection, name)]
+            for name in (*METRICS, "steps")
+        }
         return Outcome(scores, given.cpu_seconds)
 
     def facts(self) -> dict[str, object]:
-        """Return the rule of scoring, the ids scored, and what else the tables rest on; draw attention.svg."""
+        """Return the rule of scoring, the ids scored, and what else the tables rest on; draw
+        attention.svg."""
         found = self._facts
         if found.attention:
-            write_atomic(self.folder / "attention.svg", spread_plot(self._attention_spreads(self.seeds[0])))
+            write_atomic(
+                self.folder / "attention.svg", spread_plot(self._attention_spreads(self.seeds[0]))
+            )
         return {
-            "protocol": {"benchmarks": ["youcook2", "tasty"], "convention": "stepline", "rule": DENSE},
-            "size": self.size.model_dump(mode="json"), "cpu_seconds": found.cpu_seconds, "trainings": found.trainings,
-            "sieve_and_swap": [dict(one) for one in found.swap_quality], "narrated_steps": dict(found.steps),
-            "attention": dict(found.attention), "scored": dict(found.scored),
-        }  # fmt: skip
+            "protocol": {
+                "benchmarks": ["youcook2", "tasty"],
+                "convention": "stepline",
+                "rule": DENSE,
+            },
+            "size": self.size.model_dump(mode="json"),
+            "cpu_seconds": found.cpu_seconds,
+            "trainings": found.trainings,
+            "sieve_and_swap": [dict(one) for one in found.swap_quality],
+            "narrated_steps": dict(found.steps),
+            "attention": dict(found.attention),
+            "scored": dict(found.scored),
+        }
 
     def preface(self) -> str:
         """Return what was scored, and how."""
         found = self._facts
-        counts = ", ".join(f"{form} {'/'.join(str(len(ids)) for ids in lists)}" for form, lists in found.scored.items())
+        counts = ", ".join(
+            f"{form} {'/'.join(str(len(ids)) for ids in lists)}"
+            for form, lists in found.scored.items()
+        )
         steps = ", ".join(f"{wording} {mean(count):.0f}" for wording, count in found.steps.items())
         first = found.swap_quality[0]
-        swaps = ", ".join(f"{name} {mean(one[name] for one in found.swap_quality):.3g}" for name in first)
-        spreads = ", ".join(f"{name} {mean(points):.1f}" for name, points in found.attention.items())
-        points = f"Points over which a query and head of the last decoder layer spreads: {spreads}.\n"
+        swaps = ", ".join(
+            f"{name} {mean(one[name] for one in found.swap_quality):.3g}" for name in first
+        )
+        spreads = ", ".join(
+            f"{name} {mean(points):.1f}" for name, points in found.attention.items()
+        )
+        points = (
+            f"Points over which a query and head of the last decoder layer spreads: {spreads}.\n"
+        )
         return (
             f"Protocol of every number: youcook2 and tasty, convention stepline: {DENSE}.\n"
             f"Videos scored, a seed: {counts}; their ids are in tables.json (`scored`). Per cent, the mean of "
@@ -147,10 +205,15 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
         trials = self.trials()
         spreads = [self._attention_spreads(seed) for seed in self.seeds]
         return Facts(
-            {form: [[one.id for one in corpus.captioned[form].test] for corpus in corpora] for form in FORMS},
+            {
+                form: [[one.id for one in corpus.captioned[form].test] for corpus in corpora]
+                for form in FORMS
+            },
             [dict(corpus.swap_quality) for corpus in corpora],
             {
-                wording: [sum(len(one.spans) for one in corpus.narrated[wording]) for corpus in corpora]
+                wording: [
+                    sum(len(one.spans) for one in corpus.narrated[wording]) for corpus in corpora
+                ]
                 for wording in corpora[0].narrated
             },
             {name: [float(one[name].mean()) for one in spreads] for name in spreads[0]},
@@ -159,19 +222,23 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
         )
 
     def _attention_spreads(self, seed: int) -> dict[str, Floats]:
-        """Return how attention spreads in the networks of table 2b, none where it is not asked for."""
+        """Return how attention spreads in the networks of table 2b, none where it is not asked
+        for."""
         spreads = {}
         for row in self.rows():
             if row.table == "2b":
                 corpus = procx_corpus(seed, self.size, self.folder)
                 network = self.store.network(self.sized(row.trial, seed), corpus)
                 if isinstance(network, ProcX):
-                    spreads[f"keys: {row.name}"] = spread_points(network, corpus.captioned["youcook2"].test)
+                    spreads[f"keys: {row.name}"] = spread_points(
+                        network, corpus.captioned["youcook2"].test
+                    )
         return spreads
 
 
 def families(trials: Sequence[ProcxTrial]) -> Iterator[list[ProcxTrial]]:
-    """Yield trials that one process should run: a seed's from fresh weights one by one, others with their start."""
+    """Yield trials that one process should run: a seed's from fresh weights one by one, others with
+    their start."""
 
     def family(trial: ProcxTrial) -> str:
         return trial.key if trial.start is None else trial.start.key

@@ -1,11 +1,14 @@
-"""Running ProcX's trials: their networks and losses, training, and scores as `stepline evaluate` gives them.
+"""Running ProcX's trials: their networks and losses, training, and scores as `stepline evaluate`
+gives them.
 
-Described videos are scored as `stepline evaluate youcook2` and `tasty` do: SODA-C, SODA-D and densevid_eval. The
-convention is "stepline": every withheld video counts, one without a prediction 0. All in per cent.
+Described videos are scored as `stepline evaluate youcook2` and `tasty` do: SODA-C, SODA-D and
+densevid_eval. The convention is "stepline": every withheld video counts, one without a prediction
+0. All in per cent.
 
-How attention spreads over the points that it samples, with and without a look at the keys (ProcX, figure 3): a query
-and head spreads over exp(entropy of its weights) points, 1 where one point has all, 16 where all are alike.
-Letters: B videos, N queries, H heads, L levels, P points, D width of a head.
+How attention spreads over the points that it samples, with and without a look at the keys (ProcX,
+figure 3): a query and head spreads over exp(entropy of its weights) points, 1 where one point has
+all, 16 where all are alike. Letters: B videos, N queries, H heads, L levels, P points, D width of a
+head.
 """
 
 import json
@@ -45,7 +48,11 @@ from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.soda import soda
 from stepline.plots import grouped_histogram, plot_style
 from stepline.procx.batch import StepSample, stack_videos
-from stepline.procx.deformable_attention import DeformableAttention, gather_dot_products, sampling_points
+from stepline.procx.deformable_attention import (
+    DeformableAttention,
+    gather_dot_products,
+    sampling_points,
+)
 from stepline.procx.inference import Proposals, ProposalSelector, VideoToDescribe, describe_many
 from stepline.procx.model import ProcX
 from stepline.procx.settings import PDVC_LOSSES as PDVC
@@ -71,17 +78,29 @@ def model_of(trial: ProcxTrial) -> ModelSettings:
     encoder: Attention = "vanilla" if pdvc else trial.encoder
     decoder: Attention = "vanilla" if pdvc else trial.decoder
     return ModelSettings(
-        features=size.features, rows=size.rows, encoder_layers=size.layers, decoder_layers=size.layers,
+        features=size.features,
+        rows=size.rows,
+        encoder_layers=size.layers,
+        decoder_layers=size.layers,
         attention=AttentionSettings(
             width=size.width, heads=size.heads, form=encoder, query_start=trial.query_start
         ),
         decoder_form=decoder,
-        feed_forward=2 * size.width, queries=size.queries, most_steps=size.queries, fuse=not pdvc,
+        feed_forward=2 * size.width,
+        queries=size.queries,
+        most_steps=size.queries,
+        fuse=not pdvc,
         captioner=CaptionerSettings(
-            kind=kind, width=size.width, heads=size.heads, text_layers=1, joint_layers=1,
-            feed_forward=2 * size.width, projection=size.width // 2, longest=LONGEST,
+            kind=kind,
+            width=size.width,
+            heads=size.heads,
+            text_layers=1,
+            joint_layers=1,
+            feed_forward=2 * size.width,
+            projection=size.width // 2,
+            longest=LONGEST,
         ),
-    )  # fmt: skip
+    )
 
 
 def loss_of(trial: ProcxTrial) -> LossSettings:
@@ -103,9 +122,14 @@ def vid2seq_of(trial: ProcxTrial) -> Vid2SeqSettings:
     """Return the sequence baseline of the trial's size."""
     size = trial.size
     own = {
-        "features": size.features, "rows": size.rows, "width": size.width, "heads": size.heads,
-        "video_layers": size.layers, "writer_layers": size.layers, "feed_forward": 2 * size.width,
-    }  # fmt: skip
+        "features": size.features,
+        "rows": size.rows,
+        "width": size.width,
+        "heads": size.heads,
+        "video_layers": size.layers,
+        "writer_layers": size.layers,
+        "feed_forward": 2 * size.width,
+    }
     return SMALL_VID2SEQ.model_copy(update=own)
 
 
@@ -117,7 +141,8 @@ def fresh_network(trial: ProcxTrial, corpus: ProcxCorpus) -> ProcX | Vid2Seq:
     return ProcX(model_of(trial), len(corpus.vocabulary))
 
 
-METRICS = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D", "F1")  # the order of the paper's columns
+# the order of the paper's columns
+METRICS = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D", "F1")
 
 Events = Mapping[str, Sequence[Event]]
 
@@ -125,8 +150,8 @@ Events = Mapping[str, Sequence[Event]]
 def score_events(reference: Events, given: Events) -> dict[str, float]:
     """Return the metrics of `METRICS`, "steps" and "texts". Both: id -> (start, end, sentence).
 
-    steps: how many a video was given. texts: METEOR of the sentences alone, over the steps that are paired one to one
-    by IoU, however little it is.
+    steps: how many a video was given. texts: METEOR of the sentences alone, over the steps that are
+    paired one to one by IoU, however little it is.
     """
     words = densevid([reference], given, meteor=_meteor()).mean
     return {
@@ -171,13 +196,15 @@ def write_reference(path: Path, reference: Events, durations: Mapping[str, float
 def write_predictions(path: Path, given: Events) -> None:
     """Write described videos as `stepline evaluate --predictions` reads them."""
     tree = {
-        video: [{"timestamp": event[:2], "sentence": event[2]} for event in events] for video, events in given.items()
+        video: [{"timestamp": event[:2], "sentence": event[2]} for event in events]
+        for video, events in given.items()
     }
     write_atomic(path, json.dumps({"results": tree}) + "\n")
 
 
 def oracle_selection(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
-    """Return the selector that knows where the steps are: for each the proposal of a one-to-one pairing by IoU.
+    """Return the selector that knows where the steps are: for each the proposal of a one-to-one
+    pairing by IoU.
 
     ProcX section 5 measures with it how much ranking by confidence loses.
     """
@@ -200,7 +227,8 @@ def score_name(form: str, selection: Selection, metric: str) -> str:
 class ProcxTrials(TrialStore[ProcxTrial]):
     """Trials kept with their networks and with what these described.
 
-    selections: how steps are chosen for scoring; forms: those that a pre-training alone is scored on.
+    selections: how steps are chosen for scoring; forms: those that a pre-training alone is scored
+    on.
     """
 
     selections: Sequence[Selection] = tuple(SELECTIONS)
@@ -227,28 +255,42 @@ class ProcxTrials(TrialStore[ProcxTrial]):
         return network
 
 
-def _trained(trial: ProcxTrial, corpus: ProcxCorpus, start: ProcX | Vid2Seq | None, folder: Path) -> ProcX | Vid2Seq:
+def _trained(
+    trial: ProcxTrial, corpus: ProcxCorpus, start: ProcX | Vid2Seq | None, folder: Path
+) -> ProcX | Vid2Seq:
     samples = training_samples(trial, corpus)
     settings = training(trial, len(samples))
     try:
         if isinstance(start, Vid2Seq) or trial.system == "vid2seq":
             speech = corpus.captioned[trial.form].speech if trial.speech else None
-            given = [vid2seq_sample(one, None if speech is None else speech[one.id]) for one in samples]
+            given = [
+                vid2seq_sample(one, None if speech is None else speech[one.id]) for one in samples
+            ]
             vocabulary = TimedVocabulary(corpus.vocabulary, vid2seq_of(trial).bins)
             return train_vid2seq(
-                given, folder, vocabulary=vocabulary, model=vid2seq_of(trial), settings=settings,
+                given,
+                folder,
+                vocabulary=vocabulary,
+                model=vid2seq_of(trial),
+                settings=settings,
                 start=start if isinstance(start, Vid2Seq) else None,
-            )  # fmt: skip
+            )
         return train_procx(
-            samples, folder, vocabulary=corpus.vocabulary, model=model_of(trial), loss=loss_of(trial),
-            settings=settings, start=start,
-        )  # fmt: skip
+            samples,
+            folder,
+            vocabulary=corpus.vocabulary,
+            model=model_of(trial),
+            loss=loss_of(trial),
+            settings=settings,
+            start=start,
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def training_samples(trial: ProcxTrial, corpus: ProcxCorpus) -> list[StepSample]:
-    """Return what a trial is trained on itself; what is said goes with it only where that is read."""
+    """Return what a trial is trained on itself; what is said goes with it only where that is
+    read."""
     if trial.zero_shot:
         samples = first_fraction(corpus.samples(trial.pretraining or "raw"), trial.narrated_share)
     else:
@@ -257,16 +299,28 @@ def training_samples(trial: ProcxTrial, corpus: ProcxCorpus) -> list[StepSample]
 
 
 def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
-    """Return a training of about the size's steps, in whole epochs, whatever the number of samples."""
+    """Return a training of about the size's steps, in whole epochs, whatever the number of
+    samples."""
     size, pretrained = trial.size, trial.start is not None
     steps = trial.steps or (size.finetuning_steps if pretrained else size.steps)
     rate = size.finetuning_rate if pretrained else size.learning_rate
-    epochs = max(1, round((size.pretraining_steps if trial.zero_shot else steps) / math.ceil(count / size.batch)))
+    epochs = max(
+        1,
+        round(
+            (size.pretraining_steps if trial.zero_shot else steps) / math.ceil(count / size.batch)
+        ),
+    )
     own = {
-        "epochs": epochs, "batch": size.batch, "learning_rate": trial.rate or rate, "clip": size.clip,
-        "seed": trial.seed if trial.network_seed is None else trial.network_seed, "readers": 0,
-        "save_every": 1_000_000, "device": "cpu", "offset_rate": trial.offset_rate,
-    }  # fmt: skip
+        "epochs": epochs,
+        "batch": size.batch,
+        "learning_rate": trial.rate or rate,
+        "clip": size.clip,
+        "seed": trial.seed if trial.network_seed is None else trial.network_seed,
+        "readers": 0,
+        "save_every": 1_000_000,
+        "device": "cpu",
+        "offset_rate": trial.offset_rate,
+    }
     return PROCX_TRAINING.model_copy(update=own)
 
 
@@ -278,16 +332,23 @@ def _scored(
     forms: Sequence[Form],
     selections: Sequence[Selection],
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the metrics of every selection of steps in the withheld videos; what was described is written beside."""
+    """Return the metrics of every selection of steps in the withheld videos; what was described is
+    written beside."""
     scores: dict[str, float] = {}
     counted: Counter[str] = Counter()
     for form in forms:
         part = corpus.captioned[form]
-        write_reference(folder / f"{form}.json", part.reference, {one.id: one.duration for one in part.test})
-        for selection, given in _described(trial, network, corpus, part, selections, counted).items():
+        write_reference(
+            folder / f"{form}.json", part.reference, {one.id: one.duration for one in part.test}
+        )
+        for selection, given in _described(
+            trial, network, corpus, part, selections, counted
+        ).items():
             write_predictions(folder / f"{form}-{selection}.json", given)
             found = score_events(part.reference, given)
-            scores |= {score_name(form, selection, metric): value for metric, value in found.items()}
+            scores |= {
+                score_name(form, selection, metric): value for metric, value in found.items()
+            }
     counted["samples"] = len(training_samples(trial, corpus))
     return scores, dict(counted)
 
@@ -304,17 +365,26 @@ def _described(
     if isinstance(network, Vid2Seq):
         return {"surest": _described_by_vid2seq(trial, network, corpus, part, counted)}
     clips = [
-        VideoToDescribe(one.values, one.duration, one.duration, tuple(part.speech[one.id]) if trial.speech else ())
+        VideoToDescribe(
+            one.values,
+            one.duration,
+            one.duration,
+            tuple(part.speech[one.id]) if trial.speech else (),
+        )
         for one in part.test
     ]
     truth = [events_of(one) for one in part.test]
     found: dict[Selection, dict[str, list[Event]]] = {}
     for selection in selections:
-        by_captions = trial.system == "pdvc" and selection == "surest" and trial.caption_weight != 0.0  # as PDVC ranks
+        # as PDVC ranks
+        by_captions = (
+            trial.system == "pdvc" and selection == "surest" and trial.caption_weight != 0.0
+        )
         settings = DescribeSettings(
-            choose="surest" if selection == "oracle" else selection, speech=trial.speech,
+            choose="surest" if selection == "oracle" else selection,
+            speech=trial.speech,
             caption_weight=1.0 if by_captions else 0.0,
-        )  # fmt: skip
+        )
         selector = oracle_selection(truth) if selection == "oracle" else None
         described = describe_many(network, corpus.vocabulary, clips, settings, selector=selector)
         found[selection] = {
@@ -331,7 +401,8 @@ def _described_by_vid2seq(
     """Return what the sequence baseline writes; what was malformed is counted by its reason."""
     vocabulary = TimedVocabulary(corpus.vocabulary, network.settings.bins)
     watched = [
-        VideoInput(one.values, one.duration, tuple(part.speech[one.id]) if trial.speech else None) for one in part.test
+        VideoInput(one.values, one.duration, tuple(part.speech[one.id]) if trial.speech else None)
+        for one in part.test
     ]
     parsed = predict_steps(network, vocabulary, watched)
     counted.update(f"malformed: {row.reason}" for one in parsed for row in one.dropped)
@@ -347,10 +418,13 @@ AT_ONCE = 16  # videos
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def spread_points(network: ProcX, samples: Sequence[StepSample]) -> Floats:
-    """Return over how many points each query and head of the last decoder layer spreads, (videos N H,)."""
+    """Return over how many points each query and head of the last decoder layer spreads, (videos N
+    H,)."""
     found: list[Tensor] = []
 
-    def look(module: DeformableAttention, given: tuple[Tensor, Tensor, Tensor, Sequence[int]], _: Tensor) -> None:
+    def look(
+        module: DeformableAttention, given: tuple[Tensor, Tensor, Tensor, Sequence[int]], _: Tensor
+    ) -> None:
         weights = point_weights(module, *given[:4])
         found.append(torch.special.entr(weights).sum(dim=-1).exp().flatten())
 
@@ -358,7 +432,13 @@ def spread_points(network: ProcX, samples: Sequence[StepSample]) -> Floats:
     try:
         for first in range(0, len(samples), AT_ONCE):
             part = samples[first : first + AT_ONCE]
-            network(stack_videos([one.values for one in part], [one.duration for one in part], network.settings.rows))
+            network(
+                stack_videos(
+                    [one.values for one in part],
+                    [one.duration for one in part],
+                    network.settings.rows,
+                )
+            )
     finally:
         handle.remove()
     spread: Floats = torch.cat(found).double().numpy()
@@ -366,7 +446,11 @@ def spread_points(network: ProcX, samples: Sequence[StepSample]) -> Floats:
 
 
 def point_weights(
-    module: DeformableAttention, query: Tensor, references: Tensor, memory: Tensor, lengths: Sequence[int]
+    module: DeformableAttention,
+    query: Tensor,
+    references: Tensor,
+    memory: Tensor,
+    lengths: Sequence[int],
 ) -> Tensor:
     """Return what each sampled point counts, (B, N, H, L P), summing to 1: equation 10 or 12."""
     heads = module.settings.heads
@@ -374,16 +458,26 @@ def point_weights(
         weights: Tensor = module.weights(query).unflatten(-1, (heads, -1)).softmax(dim=-1)
         return weights
     read = sampling_points(
-        module.locations(query, references, lengths), lengths, module.settings.padding, backward=False
+        module.locations(query, references, lengths),
+        lengths,
+        module.settings.padding,
+        backward=False,
     )
-    key, asked = (part.unflatten(-1, (heads, -1)) for part in (module.key(memory), module.query(query)))
+    key, asked = (
+        part.unflatten(-1, (heads, -1)) for part in (module.key(memory), module.query(query))
+    )
     return (gather_dot_products(asked, key, read) / math.sqrt(asked.shape[-1])).softmax(dim=-1)
 
 
 def spread_plot(spreads: dict[str, Floats]) -> str:
     """Return the histograms of several networks as one SVG file that stands alone."""
-    series = {name: Counter(np.rint(2 * points).astype(int).tolist()) for name, points in spreads.items()}
-    counts = {name: {str(key): count for key, count in sorted(found.items())} for name, found in series.items()}
+    series = {
+        name: Counter(np.rint(2 * points).astype(int).tolist()) for name, points in spreads.items()
+    }
+    counts = {
+        name: {str(key): count for key, count in sorted(found.items())}
+        for name, found in series.items()
+    }
     svg = grouped_histogram(counts, "points over which a query and head spreads", bar=0.5)
     opened, rest = svg.split(">", 1)
     return f'{opened} xmlns="http://www.w3.org/2000/svg"><style>{plot_style()}</style>{rest}\n'

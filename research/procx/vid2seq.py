@@ -1,4 +1,5 @@
-"""Vid2Seq's form as a baseline beside ProcX: one network writes a video's steps as one sequence of tokens.
+"""Vid2Seq's form as a baseline beside ProcX: one network writes a video's steps as one sequence of
+tokens.
 
     <start> <end> words ... <start> <end> words ...        in the order of time
 
@@ -6,8 +7,9 @@
     heard = speech layers(times and words)         only where speech is given
     P(next token) = softmax(norm(h) E^T + b)       h: writer layers(tokens so far; [seen; heard]); E: all tokens
 
-A time token is one of `bins` equal parts of the video's length; they follow the vocabulary's own tokens. What a network
-writes need not be of this form, and what cannot be a step is left out with its reason:
+A time token is one of `bins` equal parts of the video's length; they follow the vocabulary's own
+tokens. What a network writes need not be of this form, and what cannot be a step is left out with
+its reason:
 
     words before any time               NO_TIMES
     one time alone, then words          ONE_TIME
@@ -15,12 +17,13 @@ writes need not be of this form, and what cannot be a step is left out with its 
     two times without words             NO_WORDS
     more than two times in a row        the last two are taken, the others are SPARE_TIMES
 
-The same bin as start and end is that bin: a step is never without length. Half bytes that are no character become
-U+FFFD. Steps come back in the order in which they were written; they may overlap.
+The same bin as start and end is that bin: a step is never without length. Half bytes that are no
+character become U+FFFD. Steps come back in the order in which they were written; they may overlap.
 
-Source: Yang et al., CVPR 2023. Differs: a small network from fresh weights in place of T5 and CLIP, so that no language
-model is pre-trained; the denoising loss of its pre-training is left out. Letters: B videos, R rows, C width of a
-backbone, A tokens of speech, W tokens written, D width, V tokens of the vocabulary with times.
+Source: Yang et al., CVPR 2023. Differs: a small network from fresh weights in place of T5 and CLIP,
+so that no language model is pre-trained; the denoising loss of its pre-training is left out.
+Letters: B videos, R rows, C width of a backbone, A tokens of speech, W tokens written, D width, V
+tokens of the vocabulary with times.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +58,8 @@ from stepline.training.settings import TrainSettings
 
 
 class Vid2SeqSettings(Settings):
-    """A network that reads feature rows, and speech where it is given, and writes one sequence a video."""
+    """A network that reads feature rows, and speech where it is given, and writes one sequence a
+    video."""
 
     features: Count = 512  # C of a feature row; S3D: 512, CLIP: 768
     rows: Count = 100  # that each video is resized to; Vid2Seq
@@ -84,7 +88,8 @@ SMALL_VID2SEQ: Final = Vid2SeqSettings(  # learns the simulated world in minutes
 
 
 class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """The baseline, fresh until weights are loaded; it writes word by word. token_count: of words and times."""
+    """The baseline, fresh until weights are loaded; it writes word by word. token_count: of words
+    and times."""
 
     def __init__(self, settings: Vid2SeqSettings, token_count: int) -> None:
         super().__init__()
@@ -92,9 +97,13 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         width = settings.width
         self.rows, self.rows_norm = nn.Linear(settings.features, width), nn.LayerNorm(width)
         self.row_places = nn.Embedding(settings.rows, width)
-        self.words, self.places = nn.Embedding(token_count, width), nn.Embedding(settings.longest, width)
+        self.words, self.places = (
+            nn.Embedding(token_count, width),
+            nn.Embedding(settings.longest, width),
+        )
         self.speech_places = nn.Embedding(settings.longest_speech, width)
-        self.kinds = nn.Parameter(torch.randn(2, width) * EMBEDDING_STD)  # added to what is seen, and to what is heard
+        # added to what is seen, and to what is heard
+        self.kinds = nn.Parameter(torch.randn(2, width) * EMBEDDING_STD)
         self.video_layers = self._layers(settings.video_layers, crosses=False)
         self.speech_layers = self._layers(settings.speech_layers, crosses=False)
         self.writer_layers = self._layers(settings.writer_layers, crosses=True)
@@ -103,29 +112,42 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         for table in (self.row_places, self.words, self.places, self.speech_places):
             nn.init.normal_(table.weight, std=EMBEDDING_STD)
 
-    def context(self, values: Tensor, speech: Tensor | None = None, speech_pad: Tensor | None = None) -> CaptionContext:
-        """Return what the sequences of B videos are about. values: (B, R, C); speech: (B, A) tokens, and their mask.
+    def context(
+        self, values: Tensor, speech: Tensor | None = None, speech_pad: Tensor | None = None
+    ) -> CaptionContext:
+        """Return what the sequences of B videos are about. values: (B, R, C); speech: (B, A)
+        tokens, and their mask.
 
-        Raises ShapeError for values of another shape than the network's, or more speech than it has places for.
+        Raises ShapeError for values of another shape than the network's, or more speech than it has
+        places for.
         """
         wanted = (self.settings.rows, self.settings.features)
         if values.ndim != 3 or values.shape[1:] != wanted:
-            raise ShapeError(f"features must be (videos, {wanted[0]}, {wanted[1]}), not {tuple(values.shape)}; resize")
+            raise ShapeError(
+                f"features must be (videos, {wanted[0]}, {wanted[1]}), not {tuple(values.shape)}; resize"
+            )
         if speech is not None and speech.shape[1] > self.settings.longest_speech:
-            raise ShapeError(f"{speech.shape[1]} tokens of speech; cut them to {self.settings.longest_speech}")
+            raise ShapeError(
+                f"{speech.shape[1]} tokens of speech; cut them to {self.settings.longest_speech}"
+            )
         rows = self.drop(self.rows_norm(self.rows(values)) + self.row_places.weight)  # (B, R, D)
         for layer in self.video_layers:
             rows = layer(rows)
         videos = torch.arange(len(rows), device=rows.device)
-        return CaptionContext(rows.mean(dim=1), rows, videos, transcript=speech, transcript_pad=speech_pad)
+        return CaptionContext(
+            rows.mean(dim=1), rows, videos, transcript=speech, transcript_pad=speech_pad
+        )
 
     def forward(self, tokens: Tensor, context: CaptionContext) -> Tensor:
-        """Return the logits (B, W, V) of what comes after each token (B, W); padding stands at the end.
+        """Return the logits (B, W, V) of what comes after each token (B, W); padding stands at the
+        end.
 
         Raises ShapeError when there are more tokens than places.
         """
         if tokens.shape[1] > self.longest:
-            raise ShapeError(f"{tokens.shape[1]} tokens are more than the {self.longest} places; cut the sequences")
+            raise ShapeError(
+                f"{tokens.shape[1]} tokens are more than the {self.longest} places; cut the sequences"
+            )
         rows = self.drop(self.words(tokens) + self.places.weight[: tokens.shape[1]])  # (B, W, D)
         for layer, memory in zip(self.writer_layers, self._remember(context), strict=True):
             rows = layer(rows, memory, causal=True)
@@ -136,7 +158,8 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         return DecoderState(self._remember(context), [None] * len(self.writer_layers))
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Return the logits (B, V) of what comes after the last tokens (B,); `state` then holds them."""
+        """Return the logits (B, V) of what comes after the last tokens (B,); `state` then holds
+        them."""
         rows = self.words(tokens)[:, None] + self.places.weight[state.length]  # (B, 1, D)
         for place, layer in enumerate(self.writer_layers):
             rows, state.pasts[place] = layer.step(rows, state.pasts[place], state.contexts[place])
@@ -146,7 +169,8 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
     def _layers(self, count: int, *, crosses: bool) -> nn.ModuleList:
         own = self.settings
         return nn.ModuleList(
-            CaptionerLayer(own.width, own.heads, own.feed_forward, own.dropout, crosses=crosses) for _ in range(count)
+            CaptionerLayer(own.width, own.heads, own.feed_forward, own.dropout, crosses=crosses)
+            for _ in range(count)
         )
 
     def _logits(self, rows: Tensor) -> Tensor:
@@ -160,7 +184,9 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             attention: Attention = layer.across
             memory = attention.key_values(context.features + self.kinds[0])
             if heard is not None:
-                memory = memory.concat(attention.key_values(heard + self.kinds[1], context.transcript_pad))
+                memory = memory.concat(
+                    attention.key_values(heard + self.kinds[1], context.transcript_pad)
+                )
             memories.append(memory)
         return memories
 
@@ -169,10 +195,14 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         tokens, pad = context.transcript, context.transcript_pad
         if tokens is None or not tokens.shape[1]:
             return None
-        rows = self.drop(self.words(tokens) + self.speech_places.weight[: tokens.shape[1]])  # (B, A, D)
+        # (B, A, D)
+        rows = self.drop(self.words(tokens) + self.speech_places.weight[: tokens.shape[1]])
         keep = None
         if pad is not None:  # every word sees itself, so that a row of padding alone has no NaN
-            keep = ~pad[:, None, None] | torch.eye(pad.shape[1], dtype=torch.bool, device=pad.device)  # (B, 1, A, A)
+            # (B, 1, A, A)
+            keep = ~pad[:, None, None] | torch.eye(
+                pad.shape[1], dtype=torch.bool, device=pad.device
+            )
         for layer in self.speech_layers:
             rows = layer(rows, keep=keep)
         return rows
@@ -196,7 +226,8 @@ class TimedVocabulary:
         return len(self.words) + self.bins
 
     def time(self, second: float, duration: float) -> int:
-        """Return the token of a second, clipped to the video; the end of the video is in the last bin."""
+        """Return the token of a second, clipped to the video; the end of the video is in the last
+        bin."""
         time_bin = int(second / duration * self.bins)
         return len(self.words) + min(max(time_bin, 0), self.bins - 1)
 
@@ -207,16 +238,20 @@ class TimedVocabulary:
 
 @dataclass(frozen=True)
 class ParsedSteps:
-    """The steps that a sequence tells, (start, end, sentence) in seconds, and what of it is none."""
+    """The steps that a sequence tells, (start, end, sentence) in seconds, and what of it is
+    none."""
 
     events: tuple[Event, ...]
     dropped: tuple[Rejected, ...]
 
 
-def encode_events(events: Sequence[Event], duration: float, vocabulary: TimedVocabulary) -> list[int]:
+def encode_events(
+    events: Sequence[Event], duration: float, vocabulary: TimedVocabulary
+) -> list[int]:
     """Return the tokens of a video's steps in the order of time, without marks.
 
-    The end is the bin in which the last of its seconds lies. Raises ShapeError for a video without length.
+    The end is the bin in which the last of its seconds lies. Raises ShapeError for a video without
+    length.
     """
     if not duration > 0:
         raise ShapeError(f"a video's duration must be above 0 seconds, not {duration}")
@@ -224,12 +259,19 @@ def encode_events(events: Sequence[Event], duration: float, vocabulary: TimedVoc
     width = duration / vocabulary.bins
     for start, end, sentence in sorted(events, key=lambda event: event[:2]):
         first = vocabulary.time(start, duration)
-        tokens += [first, max(first, vocabulary.time(end - width / 2, duration)), *vocabulary.words.encode(sentence)]
+        tokens += [
+            first,
+            max(first, vocabulary.time(end - width / 2, duration)),
+            *vocabulary.words.encode(sentence),
+        ]
     return tokens
 
 
-def decode_events(tokens: Sequence[int], duration: float, vocabulary: TimedVocabulary) -> ParsedSteps:
-    """Return the steps of a sequence, read up to its end mark; a token of another vocabulary raises ShapeError."""
+def decode_events(
+    tokens: Sequence[int], duration: float, vocabulary: TimedVocabulary
+) -> ParsedSteps:
+    """Return the steps of a sequence, read up to its end mark; a token of another vocabulary raises
+    ShapeError."""
     if any(not 0 <= token < len(vocabulary) for token in tokens):
         raise ShapeError(
             f"a token is not one of the {len(vocabulary)} of this vocabulary; parse with the network's own"
@@ -241,11 +283,21 @@ def decode_events(tokens: Sequence[int], duration: float, vocabulary: TimedVocab
         reason = _malformed_reason(times, sentence)
         if len(times) > 2:
             dropped.append(
-                Rejected(what="step", text=f"{len(times) - 2} times before {sentence!r}", reason=SPARE_TIMES)
+                Rejected(
+                    what="step",
+                    text=f"{len(times) - 2} times before {sentence!r}",
+                    reason=SPARE_TIMES,
+                )
             )
         if reason is None:
             first, last = times[-2:]
-            events.append((first * duration / vocabulary.bins, (last + 1) * duration / vocabulary.bins, sentence))
+            events.append(
+                (
+                    first * duration / vocabulary.bins,
+                    (last + 1) * duration / vocabulary.bins,
+                    sentence,
+                )
+            )
         else:
             dropped.append(Rejected(what="step", text=sentence, reason=reason))
     return ParsedSteps(tuple(events), tuple(dropped))
@@ -260,8 +312,11 @@ def _malformed_reason(times: Sequence[int], sentence: str) -> str | None:
     return REVERSED if times[-1] < times[-2] else None
 
 
-def _time_word_groups(tokens: Sequence[int], vocabulary: TimedVocabulary) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield each run of times, as bins, with the words after it; either may be empty, never both."""
+def _time_word_groups(
+    tokens: Sequence[int], vocabulary: TimedVocabulary
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield each run of times, as bins, with the words after it; either may be empty, never
+    both."""
     times: list[int] = []
     words: list[int] = []
     for token in tokens:
@@ -283,7 +338,8 @@ def _time_word_groups(tokens: Sequence[int], vocabulary: TimedVocabulary) -> Ite
 
 @dataclass(frozen=True)
 class VideoInput:
-    """A video as the baseline gets it. values: (T, C) over `duration` seconds; speech: None where nobody listens."""
+    """A video as the baseline gets it. values: (T, C) over `duration` seconds; speech: None where
+    nobody listens."""
 
     values: Matrix
     duration: float
@@ -300,10 +356,13 @@ class Vid2SeqSample:
 
 
 def vid2seq_sample(sample: StepSample, said: Sequence[Sentence] | None = None) -> Vid2SeqSample:
-    """Return a sample of ProcX as one of this baseline; said: its whole narration, where that is to be read."""
+    """Return a sample of ProcX as one of this baseline; said: its whole narration, where that is to
+    be read."""
     events = tuple((*span, text) for span, text in zip(sample.spans, sample.sentences, strict=True))
     return Vid2SeqSample(
-        sample.id, VideoInput(sample.values, sample.duration, None if said is None else tuple(said)), events
+        sample.id,
+        VideoInput(sample.values, sample.duration, None if said is None else tuple(said)),
+        events,
     )
 
 
@@ -318,9 +377,11 @@ def train_vid2seq(
     report: Callable[[Progress], None] | None = None,
     device: str | torch.device = "cpu",
 ) -> Vid2Seq:
-    """Return a network trained on the samples, from fresh weights or on from those of `start`, in evaluation mode.
+    """Return a network trained on the samples, from fresh weights or on from those of `start`, in
+    evaluation mode.
 
-    A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train on.
+    A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train
+    on.
     """
     settings = settings or TrainSettings()
     torch.manual_seed(settings.seed)  # of fresh weights
@@ -333,10 +394,13 @@ def train_vid2seq(
 def vid2seq_task(
     samples: Sequence[Vid2SeqSample], vocabulary: TimedVocabulary, settings: Vid2SeqSettings
 ) -> TrainingTask[Vid2SeqSample]:
-    """Return what training learns: the next token of every video's sequence, videos of as many steps together."""
+    """Return what training learns: the next token of every video's sequence, videos of as many
+    steps together."""
 
     def losses(network: nn.Module, chosen: Sequence[Vid2SeqSample]) -> list[Loss]:
-        wanted = pack_sequences(chosen, vocabulary, settings.longest).to(next(network.parameters()).device)
+        wanted = pack_sequences(chosen, vocabulary, settings.longest).to(
+            next(network.parameters()).device
+        )
         context = caption_context(network, [one.video for one in chosen], vocabulary)
         logits = network(wanted.tokens, context)
         return [caption_loss(logits, wanted.targets, wanted.token_pad, settings.label_smoothing)]
@@ -344,28 +408,42 @@ def vid2seq_task(
     return TrainingTask(samples, lambda one: len(one.events), lambda chosen, _: chosen, losses)
 
 
-def pack_sequences(samples: Sequence[Vid2SeqSample], vocabulary: TimedVocabulary, longest: int) -> CaptionTokens:
-    """Return the videos' sequences as padded tensors; `cut`: how many were longer than `longest`, the end mark too."""
-    return pack_tokens([encode_events(one.events, one.video.duration, vocabulary) for one in samples], longest)
+def pack_sequences(
+    samples: Sequence[Vid2SeqSample], vocabulary: TimedVocabulary, longest: int
+) -> CaptionTokens:
+    """Return the videos' sequences as padded tensors; `cut`: how many were longer than `longest`,
+    the end mark too."""
+    return pack_tokens(
+        [encode_events(one.events, one.video.duration, vocabulary) for one in samples], longest
+    )
 
 
-def caption_context(network: Vid2Seq, videos: Sequence[VideoInput], vocabulary: TimedVocabulary) -> CaptionContext:
-    """Return what the network writes about: videos at the network's length, and what is said where anybody listens."""
+def caption_context(
+    network: Vid2Seq, videos: Sequence[VideoInput], vocabulary: TimedVocabulary
+) -> CaptionContext:
+    """Return what the network writes about: videos at the network's length, and what is said where
+    anybody listens."""
     settings = network.settings
     device = next(network.parameters()).device
     seen = stack_videos(
-        [one.values for one in videos], [one.duration for one in videos], settings.rows, settings.features
+        [one.values for one in videos],
+        [one.duration for one in videos],
+        settings.rows,
+        settings.features,
     )
     speech: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
     if any(one.speech is not None for one in videos):
-        rows, pad = pad_tokens([_speech_tokens(one, vocabulary)[: settings.longest_speech] for one in videos])
+        rows, pad = pad_tokens(
+            [_speech_tokens(one, vocabulary)[: settings.longest_speech] for one in videos]
+        )
         speech = rows.to(device), pad.to(device)
     context: CaptionContext = network.context(seen.values.to(device), *speech)
     return context
 
 
 def _speech_tokens(video: VideoInput, vocabulary: TimedVocabulary) -> list[int]:
-    """Return what is said as a sequence of times and words; sentences after the video's end stand at its end."""
+    """Return what is said as a sequence of times and words; sentences after the video's end stand
+    at its end."""
     events = [(one.span.start, one.span.end, one.text) for one in video.speech or ()]
     return encode_events(events, video.duration, vocabulary)
 
@@ -379,7 +457,8 @@ def predict_steps(
     *,
     at_once: int = 32,
 ) -> list[ParsedSteps]:
-    """Return the steps of each video, none where no row is known; the network should be in evaluation mode."""
+    """Return the steps of each video, none where no row is known; the network should be in
+    evaluation mode."""
     found: dict[int, ParsedSteps] = {
         number: ParsedSteps((), ()) for number, one in enumerate(videos) if not len(one.values)
     }

@@ -1,7 +1,9 @@
-"""Texts before they are words: what is said in a video, what a recogniser and a step writer make of it, articles.
+"""Texts before they are words: what is said in a video, what a recogniser and a step writer make of
+it, articles.
 
-`narrate` mentions steps near and far from where they are shown, among talk that shows nothing; `recognise` mishears
-words and times; `write_steps` does what a language model does with a narration; `recipe_lines` are the task's article.
+`narrate` mentions steps near and far from where they are shown, among talk that shows nothing;
+`recognise` mishears words and times; `write_steps` does what a language model does with a
+narration; `recipe_lines` are the task's article.
 """
 
 from dataclasses import dataclass, replace
@@ -31,10 +33,11 @@ WordStatus: TypeAlias = npt.NDArray[np.int8]  # SAID, DROPPED or MISHEARD
 class Lines:
     """K texts of one style; every array has K rows.
 
-    action, object, chat: what a line means, numbers of the world's vocabulary or NONE. step: the task's step that it
-    tells, NONE for chat. window: the window it tells of, NONE where the video does not show it. times: (K, 2) when it
-    is said, NaN for lines that nobody says. said_action, said_object: SAID, DROPPED or MISHEARD. wording: picks the
-    words. sources: for each line the narrations that it was written from.
+    action, object, chat: what a line means, numbers of the world's vocabulary or NONE. step: the
+    task's step that it tells, NONE for chat. window: the window it tells of, NONE where the video
+    does not show it. times: (K, 2) when it is said, NaN for lines that nobody says. said_action,
+    said_object: SAID, DROPPED or MISHEARD. wording: picks the words. sources: for each line the
+    narrations that it was written from.
     """
 
     style: Style
@@ -58,8 +61,15 @@ class Lines:
         return np.asarray(self.window != NONE)
 
 
-def narrate(task: Task, timeline: Timeline, settings: NarrationSettings, chats: int, rng: np.random.Generator) -> Lines:
-    """Return the narration of a video, in the order of speech; `chats` is how many chat sentences there are."""
+def narrate(
+    task: Task,
+    timeline: Timeline,
+    settings: NarrationSettings,
+    chats: int,
+    rng: np.random.Generator,
+) -> Lines:
+    """Return the narration of a video, in the order of speech; `chats` is how many chat sentences
+    there are."""
     times = _sentence_times(timeline.duration, settings, rng)
     window = _mentioned_windows(timeline, times[:, 0], settings, rng)
     step, object, chat = _sentence_meanings(task, timeline, window, settings, chats, rng)
@@ -83,7 +93,9 @@ def _dropped_or_said(dropped: npt.NDArray[np.bool_]) -> WordStatus:
     return np.asarray(np.where(dropped, DROPPED, SAID), dtype=np.int8)
 
 
-def _sentence_times(duration: float, settings: NarrationSettings, rng: np.random.Generator) -> Times:
+def _sentence_times(
+    duration: float, settings: NarrationSettings, rng: np.random.Generator
+) -> Times:
     """Return the times (S, 2) of sentences that fill the video, at least one."""
     count = int(duration / settings.sentence_least) + 2
     lengths = rng.uniform(settings.sentence_least, settings.sentence_most, count)
@@ -97,7 +109,8 @@ def _sentence_times(duration: float, settings: NarrationSettings, rng: np.random
 def _mentioned_windows(
     timeline: Timeline, starts: Times, settings: NarrationSettings, rng: np.random.Generator
 ) -> Ints:
-    """Return for each sentence the window that it tells of: each mention takes the free sentence nearest its time."""
+    """Return for each sentence the window that it tells of: each mention takes the free sentence
+    nearest its time."""
     mentions = 1 + rng.poisson(settings.more_mentions, len(timeline.windows))
     if settings.again_told < 1:
         mentions[timeline.again & (rng.random(len(mentions)) >= settings.again_told)] = 0
@@ -123,7 +136,12 @@ def _reflected(times: Times, duration: float) -> Times:
 
 
 def _sentence_meanings(
-    task: Task, timeline: Timeline, window: Ints, settings: NarrationSettings, chats: int, rng: np.random.Generator
+    task: Task,
+    timeline: Timeline,
+    window: Ints,
+    settings: NarrationSettings,
+    chats: int,
+    rng: np.random.Generator,
 ) -> tuple[Ints, Ints, Ints]:
     """Return each sentence's step, object and chat."""
     count = len(window)
@@ -140,8 +158,11 @@ def _sentence_meanings(
     return step, object, chat
 
 
-def recognise(spoken: Lines, duration: float, settings: RecogniserSettings, rng: np.random.Generator) -> Lines:
-    """Return the narration as a recogniser gives it: as many lines, sorted by start, each one's truth kept."""
+def recognise(
+    spoken: Lines, duration: float, settings: RecogniserSettings, rng: np.random.Generator
+) -> Lines:
+    """Return the narration as a recogniser gives it: as many lines, sorted by start, each one's
+    truth kept."""
     error = rng.random((2, len(spoken)))
     times = spoken.times + settings.jitter * rng.standard_normal(spoken.times.shape)
     if not (settings.word_error or settings.jitter):
@@ -149,21 +170,39 @@ def recognise(spoken: Lines, duration: float, settings: RecogniserSettings, rng:
     heard = replace(
         spoken,
         times=_valid_times(times, duration),
-        said_action=_misheard_words(spoken.said_action, spoken.action, error[0] < settings.word_error),
-        said_object=_misheard_words(spoken.said_object, spoken.object, error[1] < settings.word_error),
+        said_action=_misheard_words(
+            spoken.said_action, spoken.action, error[0] < settings.word_error
+        ),
+        said_object=_misheard_words(
+            spoken.said_object, spoken.object, error[1] < settings.word_error
+        ),
     )
     return select_lines(heard, np.argsort(heard.times[:, 0], kind="stable"))
 
 
 def select_lines(lines: Lines, order: Ints) -> Lines:
     """Return the lines in another order, or some of them."""
-    arrays = ("action", "object", "chat", "step", "window", "times", "said_action", "said_object", "wording")
+    arrays = (
+        "action",
+        "object",
+        "chat",
+        "step",
+        "window",
+        "times",
+        "said_action",
+        "said_object",
+        "wording",
+    )
     sources = tuple(lines.sources[row] for row in order) if lines.sources else ()
     return replace(lines, **{name: getattr(lines, name)[order] for name in arrays}, sources=sources)
 
 
-def _misheard_words(said: WordStatus, word: Ints, error: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> WordStatus:
-    marks: WordStatus = np.where(error & (said == SAID) & (word != NONE), MISHEARD, said).astype(np.int8)
+def _misheard_words(
+    said: WordStatus, word: Ints, error: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> WordStatus:
+    marks: WordStatus = np.where(error & (said == SAID) & (word != NONE), MISHEARD, said).astype(
+        np.int8
+    )
     return marks
 
 
@@ -175,13 +214,18 @@ def _valid_times(times: Times, duration: float) -> Times:
 
 
 def write_steps(heard: Lines, settings: WriterSettings, rng: np.random.Generator) -> Lines:
-    """Return the written steps: chunk by chunk, each thing to do once a chunk, with the sentences it rests on.
+    """Return the written steps: chunk by chunk, each thing to do once a chunk, with the sentences
+    it rests on.
 
-    `times` of a step is the union of its sentences. Source: NaSVA, section 3.1; the rates are docs/world.md's.
+    `times` of a step is the union of its sentences. Source: NaSVA, section 3.1; the rates are
+    docs/world.md's.
     """
     draw = rng.random(len(heard))
-    probability = np.select((heard.step != NONE, heard.object != NONE), (settings.step_kept, settings.object_chat_kept),
-                       settings.chat_kept)  # fmt: skip
+    probability = np.select(
+        (heard.step != NONE, heard.object != NONE),
+        (settings.step_kept, settings.object_chat_kept),
+        settings.chat_kept,
+    )
     groups: dict[tuple[int, ...], list[int]] = {}
     for row in np.flatnonzero(draw < probability):
         meaning = (int(heard.step[row]), int(heard.object[row]), int(heard.chat[row]))
@@ -196,7 +240,9 @@ def write_steps(heard: Lines, settings: WriterSettings, rng: np.random.Generator
         chat=heard.chat[first],
         step=heard.step[first],
         window=heard.window[first],
-        times=np.stack((heard.times[first, 0], np.maximum(heard.times[first, 1], heard.times[last, 1])), axis=1),
+        times=np.stack(
+            (heard.times[first, 0], np.maximum(heard.times[first, 1], heard.times[last, 1])), axis=1
+        ),
         said_action=_restored_words(heard.said_action[first], settings, rng),
         said_object=_restored_words(heard.said_object[first], settings, rng),
         wording=rng.integers(0, WORDINGS, len(first)),
@@ -204,9 +250,13 @@ def write_steps(heard: Lines, settings: WriterSettings, rng: np.random.Generator
     )
 
 
-def _restored_words(said: WordStatus, settings: WriterSettings, rng: np.random.Generator) -> WordStatus:
+def _restored_words(
+    said: WordStatus, settings: WriterSettings, rng: np.random.Generator
+) -> WordStatus:
     draw = rng.random(len(said))
-    good = ((said == DROPPED) & (draw < settings.restored)) | ((said == MISHEARD) & (draw < settings.corrected))
+    good = ((said == DROPPED) & (draw < settings.restored)) | (
+        (said == MISHEARD) & (draw < settings.corrected)
+    )
     marks: WordStatus = np.where(good, SAID, said).astype(np.int8)
     return marks
 

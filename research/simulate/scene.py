@@ -1,4 +1,5 @@
-"""Which steps a video shows and when, and what is in view in every second, before anything encodes it.
+"""Which steps a video shows and when, and what is in view in every second, before anything encodes
+it.
 
 Letters: T seconds, P windows, L dimensions of a meaning.
 """
@@ -21,7 +22,8 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Timeline:
-    """windows: (P, 2) seconds in order, never overlapping; steps: (P,) what each shows, a step's number in its task.
+    """windows: (P, 2) seconds in order, never overlapping; steps: (P,) what each shows, a step's
+    number in its task.
 
     again: (P,) True where a window previews a step or shows it once more.
     """
@@ -44,7 +46,9 @@ def make_timeline(steps: int, settings: TimelineSettings, rng: np.random.Generat
     lengths = np.clip(settings.window_median * spread, settings.window_least, settings.window_most)
     lengths = np.where(kind == PREVIEW, np.maximum(settings.preview_median * spread, 1.0), lengths)
     gaps = rng.gamma(settings.gap_shape, settings.gap_mean / settings.gap_shape, count + 1)
-    gaps[[0, -1]] = rng.gamma(settings.margin_shape, settings.margin_mean / settings.margin_shape, 2)
+    gaps[[0, -1]] = rng.gamma(
+        settings.margin_shape, settings.margin_mean / settings.margin_shape, 2
+    )
     ends = np.cumsum(gaps[:-1] + lengths)
     duration = float(ends[-1] + gaps[-1])
     scale = float(np.clip(duration, settings.shortest, settings.longest)) / duration
@@ -55,8 +59,11 @@ def make_timeline(steps: int, settings: TimelineSettings, rng: np.random.Generat
 FIRST, PREVIEW, REPEAT = range(3)  # kinds of windows
 
 
-def _shown_order(steps: int, settings: TimelineSettings, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return the shown steps in the order of showing, neighbours swapped, some repeated or previewed; and the kinds."""
+def _shown_order(
+    steps: int, settings: TimelineSettings, rng: np.random.Generator
+) -> tuple[Ints, Ints]:
+    """Return the shown steps in the order of showing, neighbours swapped, some repeated or
+    previewed; and the kinds."""
     shown = rng.random(steps) < settings.present
     if shown.sum() < settings.least_present:
         shown[rng.permutation(steps)[: settings.least_present]] = True
@@ -78,7 +85,8 @@ def _shown_order(steps: int, settings: TimelineSettings, rng: np.random.Generato
 
 @dataclass(frozen=True)
 class Scene:
-    """action, object: (T, L) meaning in view; window: (T,) the window that a second lies in, or NONE."""
+    """action, object: (T, L) meaning in view; window: (T,) the window that a second lies in, or
+    NONE."""
 
     action: Matrix
     object: Matrix
@@ -86,9 +94,14 @@ class Scene:
 
 
 def make_scene(
-    domain: Domain, task: Task, timeline: Timeline, settings: SceneSettings, rng: np.random.Generator
+    domain: Domain,
+    task: Task,
+    timeline: Timeline,
+    settings: SceneSettings,
+    rng: np.random.Generator,
 ) -> Scene:
-    """Return what is in view: actions inside their windows, in part; objects long before and after."""
+    """Return what is in view: actions inside their windows, in part; objects long before and
+    after."""
     seconds: Times = np.arange(int(np.ceil(timeline.duration)), dtype=np.float64) + 0.5
     latest = np.searchsorted(timeline.windows[:, 0], seconds, side="right") - 1
     inside = (latest >= 0) & (seconds < timeline.windows[np.maximum(latest, 0), 1])
@@ -101,21 +114,31 @@ def make_scene(
     background = domain.backgrounds[rng.integers(0, settings.backgrounds, block[-1] + 1)[block]]
     action = domain.actions[task.actions[timeline.steps[window]]]  # (T, L)
     action = np.where(inside[:, None], action * seen[:, None], background)
-    return Scene(action.astype(np.float32), _objects_in_view(domain, task, timeline, seconds, settings), window)
+    return Scene(
+        action.astype(np.float32),
+        _objects_in_view(domain, task, timeline, seconds, settings),
+        window,
+    )
 
 
 def _acting(timeline: Timeline, seconds: Times, window: Ints, settings: SceneSettings) -> Flags:
-    """Tell for each second (T,) whether it lies in the act of the window that began last: not before, not after it."""
+    """Tell for each second (T,) whether it lies in the act of the window that began last: not
+    before, not after it."""
     start, end = timeline.windows[np.maximum(window, 0)].T
     part = (seconds - start) / (end - start)
     return np.asarray((part >= settings.preparation) & (part < 1.0 - settings.result))
 
 
-def _objects_in_view(domain: Domain, task: Task, timeline: Timeline, seconds: Times, settings: SceneSettings) -> Matrix:
-    """Return the objects in view (T, L): whole inside their windows, fading with the distance outside."""
+def _objects_in_view(
+    domain: Domain, task: Task, timeline: Timeline, seconds: Times, settings: SceneSettings
+) -> Matrix:
+    """Return the objects in view (T, L): whole inside their windows, fading with the distance
+    outside."""
     before = timeline.windows[:, :1] - seconds  # (P, T)
     distance = np.maximum(np.maximum(before, seconds - timeline.windows[:, 1:]), 0.0)
-    strength = np.where(distance > 0, settings.object_left * np.exp(-distance / settings.object_fades), 1.0)
+    strength = np.where(
+        distance > 0, settings.object_left * np.exp(-distance / settings.object_fades), 1.0
+    )
     objects, owner = np.unique(task.objects[timeline.steps], return_inverse=True)
     most = np.zeros((len(objects), len(seconds)))
     np.maximum.at(most, owner, strength)  # (objects, T)

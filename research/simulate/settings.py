@@ -1,7 +1,9 @@
-"""Settings of the simulated world: one class a part, and the worlds, backbones and recognisers that have a name.
+"""Settings of the simulated world: one class a part, and the worlds, backbones and recognisers that
+have a name.
 
-The defaults are a short-video world (T about 130 s) that a small model learns in seconds; `YOUCOOK2` has the lengths
-of real cooking videos. "Measured" numbers are those of YouCook2, WhenAct, CrossTask and COIN (docs/world.md).
+The defaults are a short-video world (T about 130 s) that a small model learns in seconds;
+`YOUCOOK2` has the lengths of real cooking videos. "Measured" numbers are those of YouCook2,
+WhenAct, CrossTask and COIN (docs/world.md).
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -22,11 +24,15 @@ class TaskSettings(Settings):
     most_steps: Count = 13
     latent: Annotated[int, Field(ge=2)] = 12  # dimensions of an action's and of an object's meaning
     unseen: CountOrZero = 0  # of the tasks, how many only held-out videos follow
-    shuffled: bool = True  # the article's lines stand in an order of their own, not in that of the videos
+    # the article's lines stand in an order of their own, not in that of the videos
+    shuffled: bool = True
 
     @model_validator(mode="after")
     def _possible(self) -> "TaskSettings":
-        if self.fewest_steps > self.most_steps or self.most_steps > self.actions * self.objects_per_task:
+        if (
+            self.fewest_steps > self.most_steps
+            or self.most_steps > self.actions * self.objects_per_task
+        ):
             raise ValueError("need fewest_steps <= most_steps <= actions * objects_per_task")
         if self.objects_per_task > self.objects or self.unseen >= self.tasks:
             raise ValueError("need objects_per_task <= objects and unseen < tasks")
@@ -36,7 +42,8 @@ class TaskSettings(Settings):
 class TimelineSettings(Settings):
     """Which steps a video shows, and when. Seconds."""
 
-    present: Fraction = 0.5  # fraction of the article's steps that a video shows; HT-Step: about half
+    # fraction of the article's steps that a video shows; HT-Step: about half
+    present: Fraction = 0.5
     least_present: Count = 3
     swapped: Fraction = 0.15  # probability that a shown step changes places with the next
     repeated: Fraction = 0.0  # probability that a shown step is shown once more later
@@ -48,29 +55,36 @@ class TimelineSettings(Settings):
     window_most: Positive = 45.0
     gap_mean: Positive = 9.6  # of the gamma-distributed time between windows; YouCook2: 9.4
     gap_shape: Positive = 2.3  # YouCook2: 0.55, many short and few long ones
-    margin_mean: Positive = 9.6  # of the time before the first window and after the last; YouCook2: 51
+    # of the time before the first window and after the last; YouCook2: 51
+    margin_mean: Positive = 9.6
     margin_shape: Positive = 2.3
-    shortest: Positive = 60.0  # of a video; one outside the limits is stretched or shrunk as a whole
+    # of a video; one outside the limits is stretched or shrunk as a whole
+    shortest: Positive = 60.0
     longest: Positive = 260.0
 
 
 class NarrationSettings(Settings):
     """What is said, and how far from where it is shown. Seconds."""
 
-    more_mentions: NonNegative = 0.42  # Poisson mean of the mentions of a shown step after its first
+    # Poisson mean of the mentions of a shown step after its first
+    more_mentions: NonNegative = 0.42
     sentence_least: Positive = 2.0  # uniform duration of a sentence
     sentence_most: Positive = 6.0
     pause: NonNegative = 0.7  # mean of the exponential silence between sentences
-    absent: Fraction = 0.12  # of the other sentences, those that tell a step which the video does not show
-    object_chat: Fraction = 0.30  # and those that talk about an object without doing anything; the rest is chat
+    # of the other sentences, those that tell a step which the video does not show
+    absent: Fraction = 0.12
+    # and those that talk about an object without doing anything; the rest is chat
+    object_chat: Fraction = 0.30
     object_dropped: Fraction = 0.25  # "it" in place of the object
     action_dropped: Fraction = 0.20  # "do that" in place of the action
-    anywhere: Fraction = 0.34  # of the mentions, those told at any time of the video: overviews, recaps
+    # of the mentions, those told at any time of the video: overviews, recaps
+    anywhere: Fraction = 0.34
     offset: float = 0.0  # median of shown start - said start of the others
     offset_scale: NonNegative = 2.5  # of the Student t that is added
     offset_freedom: Positive = 1.2  # its degrees of freedom; small = heavy tails
     offset_most: Positive = 90.0  # the greatest offset
-    lag_spread: NonNegative = 0.0  # standard deviation, between videos, of what a whole video adds to `offset`
+    # standard deviation, between videos, of what a whole video adds to `offset`
+    lag_spread: NonNegative = 0.0
     again_told: Fraction = 1.0  # probability that a preview or a repetition is told as a step is
 
 
@@ -78,17 +92,20 @@ class WriterSettings(Settings):
     """The stand-in for the language model that writes steps from the transcript."""
 
     chunk: Count = 10  # sentences that it sees at once; NaSVA section 3.1
-    step_kept: Fraction = 0.9  # probability that a sentence which tells a step (shown or not) becomes a step
+    # probability that a sentence which tells a step (shown or not) becomes a step
+    step_kept: Fraction = 0.9
     object_chat_kept: Fraction = 0.3  # probability that object chat does
     chat_kept: Fraction = 0.05  # probability that chat does
-    restored: Fraction = 0.9  # probability that a dropped object or action is written from the context
+    # probability that a dropped object or action is written from the context
+    restored: Fraction = 0.9
     corrected: Fraction = 0.5  # the same for one that the recogniser misheard
 
 
 class StyleSettings(Settings):
     """How the text encoder treats one kind of text."""
 
-    distortion: Fraction  # sine of the angle by which the map of this kind is turned away from that of all kinds
+    # sine of the angle by which the map of this kind is turned away from that of all kinds
+    distortion: Fraction
     noise: NonNegative  # norm, beside an action and an object of norm 1 each
 
 
@@ -96,7 +113,8 @@ class BackboneSettings(Settings):
     """A pair of a video and a text encoder; norms beside an action and an object of norm 1 each."""
 
     width: Annotated[int, Field(ge=32)] = 128  # C
-    action_shared: Fraction = 0.20  # cosine between an action as text and as picture; CLIP: objects are better known
+    # cosine between an action as text and as picture; CLIP: objects are better known
+    action_shared: Fraction = 0.20
     object_shared: Fraction = 0.40
     walk: NonNegative = 1.75  # nuisance that drifts: AR(1); the strongest dial of difficulty
     walk_memory: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8  # its correlation over one second
@@ -107,7 +125,8 @@ class BackboneSettings(Settings):
     step: StyleSettings = StyleSettings(distortion=0.4, noise=0.8)
     recipe: StyleSettings = StyleSettings(distortion=0.4, noise=0.7)
     style_bias: NonNegative = 0.6  # norm of what all texts of one kind have in common
-    style_shared: Fraction = 0.7  # of the distortion's variance, what written steps and articles share
+    # of the distortion's variance, what written steps and articles share
+    style_shared: Fraction = 0.7
 
 
 class SceneSettings(Settings):
@@ -116,7 +135,8 @@ class SceneSettings(Settings):
     action_seen: Fraction = 0.75  # probability that the action is visible in a block of a window
     block: Positive = 3.0  # s
     backgrounds: Count = 6  # other actions, seen between the windows
-    object_left: Fraction = 0.85  # its object just outside its windows: THE bias of labels from pictures
+    # its object just outside its windows: THE bias of labels from pictures
+    object_left: Fraction = 0.85
     object_fades: Positive = 25.0  # s, over which it fades by e
     preparation: Fraction = 0.0  # of a window, what comes before the act
     result: Fraction = 0.0  # of a window, what comes after it
@@ -135,7 +155,8 @@ class RecogniserSettings(Settings):
     word_error: Fraction = 0.0  # probability that a word is misheard
     jitter: NonNegative = 0.0  # s, standard deviation of a sentence's time error
     punctuated: bool = True  # writes capitals and full stops
-    noise: NonNegative = 0.0  # added to the text vectors' own, for what the other misheard words do to them
+    # added to the text vectors' own, for what the other misheard words do to them
+    noise: NonNegative = 0.0
 
 
 BACKBONES: dict[str, BackboneSettings] = {
@@ -147,7 +168,8 @@ BACKBONES: dict[str, BackboneSettings] = {
 RECOGNISERS: dict[str, RecogniserSettings] = {
     "clean": RecogniserSettings(),
     "aligned": RecogniserSettings(word_error=0.06, jitter=0.3, noise=0.2),  # WhisperX-like
-    "noisy": RecogniserSettings(word_error=0.22, jitter=2.0, punctuated=False, noise=0.5),  # old automatic captions
+    # old automatic captions
+    "noisy": RecogniserSettings(word_error=0.22, jitter=2.0, punctuated=False, noise=0.5),
 }
 
 EMBEDDER = "embedder"  # the text encoder that links steps with narration, beside the backbones
@@ -167,17 +189,23 @@ class SimulationSettings(Settings):
     scene: SceneSettings = SceneSettings()
     backbone: str = "usual"  # the one of `backbones` that is used where none is named
     backbones: dict[str, BackboneSettings] = BACKBONES
-    recogniser: Recogniser = "clean"  # what the transcript, the written steps and their vectors come from
+    # what the transcript, the written steps and their vectors come from
+    recogniser: Recogniser = "clean"
     difficulty: NonNegative = 1.0  # factor of the walk and of the white noise in the video features
-    embedder_noise: NonNegative = 0.6  # norm beside unit vectors, of the text embedder that links steps with narration
+    # norm beside unit vectors, of the text embedder that links steps with narration
+    embedder_noise: NonNegative = 0.6
 
     @model_validator(mode="after")
     def _known(self) -> "SimulationSettings":
         if EMBEDDER in self.backbones:
-            raise ValueError(f"the name {EMBEDDER!r} is taken by the text encoder that links steps with narration")
+            raise ValueError(
+                f"the name {EMBEDDER!r} is taken by the text encoder that links steps with narration"
+            )
         if self.backbone not in self.backbones:
             raise ValueError(f"backbone {self.backbone!r} is none of {', '.join(self.backbones)}")
-        narrow = [name for name, each in self.backbones.items() if each.width < 4 * self.tasks.latent]
+        narrow = [
+            name for name, each in self.backbones.items() if each.width < 4 * self.tasks.latent
+        ]
         if narrow:
             raise ValueError(f"backbone {narrow[0]!r}: its width must be at least 4 * tasks.latent")
         return self
@@ -188,46 +216,87 @@ SHORT = SimulationSettings()
 YOUCOOK2 = SimulationSettings(
     tasks=TaskSettings(fewest_steps=9, most_steps=18),
     timeline=TimelineSettings(
-        least_present=4, repeated=0.05, window_median=14.0, window_sigma=0.86, window_least=2.0, window_most=120.0,
-        gap_mean=9.4, gap_shape=0.55, margin_mean=51.0, margin_shape=1.7, longest=600.0,
+        least_present=4,
+        repeated=0.05,
+        window_median=14.0,
+        window_sigma=0.86,
+        window_least=2.0,
+        window_most=120.0,
+        gap_mean=9.4,
+        gap_shape=0.55,
+        margin_mean=51.0,
+        margin_shape=1.7,
+        longest=600.0,
     ),
     narration=NarrationSettings(more_mentions=1.6),
-)  # fmt: skip
+)
 
-TASTY = SimulationSettings(   # ProcX section E.1: 54 s, nine steps of six seconds, one after the other
+# ProcX section E.1: 54 s, nine steps of six seconds, one after the other
+TASTY = SimulationSettings(
     timeline=TimelineSettings(
-        present=0.8, least_present=4, swapped=0.05, window_median=5.4, window_sigma=0.4, window_least=1.5,
-        window_most=18.0, gap_mean=0.3, gap_shape=0.5, margin_mean=1.0, margin_shape=1.0, shortest=20.0, longest=120.0,
-    ),
-)  # fmt: skip
+        present=0.8,
+        least_present=4,
+        swapped=0.05,
+        window_median=5.4,
+        window_sigma=0.4,
+        window_least=1.5,
+        window_most=18.0,
+        gap_mean=0.3,
+        gap_shape=0.5,
+        margin_mean=1.0,
+        margin_shape=1.0,
+        shortest=20.0,
+        longest=120.0,
+    )
+)
 
 EASY = SimulationSettings(difficulty=0.6)
 
 
 def version_2(world: SimulationSettings) -> SimulationSettings:
-    """Return a world of version 1 with what real videos have beside it: docs/world.md, benchmarks/fit_world.py.
+    """Return a world of version 1 with what real videos have beside it: docs/world.md,
+    benchmarks/fit_world.py.
 
-    Narration as far from its windows as in WhenAct; in the shared clips a tenth of a window comes before its words and
-    36 % after them, 12.5 % of the steps are shown again and 4.8 % in advance, and none of these is told again. That an
-    action is seen a third as often around its act is a choice: no label tells it.
+    Narration as far from its windows as in WhenAct; in the shared clips a tenth of a window comes
+    before its words and 36 % after them, 12.5 % of the steps are shown again and 4.8 % in advance,
+    and none of these is told again. That an action is seen a third as often around its act is a
+    choice: no label tells it.
     """
-    heard = {"offset": -2.3, "offset_scale": 2.9, "offset_freedom": 1.4, "anywhere": 0.30, "lag_spread": 1.0}
+    heard = {
+        "offset": -2.3,
+        "offset_scale": 2.9,
+        "offset_freedom": 1.4,
+        "anywhere": 0.30,
+        "lag_spread": 1.0,
+    }
     parts = {
         "timeline": {"repeated": 0.125, "previewed": 0.05},
         "narration": {**heard, "again_told": 0.0},
         "scene": {"preparation": 0.10, "result": 0.36, "seen_around_act": 1 / 3},
     }
     return world.model_copy(
-        update={name: getattr(world, name).model_copy(update=values) for name, values in parts.items()}
+        update={
+            name: getattr(world, name).model_copy(update=values) for name, values in parts.items()
+        }
     )
 
 
 SHORT_2 = version_2(SHORT)
-ONSET = SHORT_2.model_copy(   # a window that shows its act at once and then what came of it: a dial, not fitted
-    update={"scene": SHORT_2.scene.model_copy(update={"preparation": 0.0, "result": 0.7, "seen_around_act": 0.0})}
-)  # fmt: skip
+# a window that shows its act at once and then what came of it: a dial, not fitted
+ONSET = SHORT_2.model_copy(
+    update={
+        "scene": SHORT_2.scene.model_copy(
+            update={"preparation": 0.0, "result": 0.7, "seen_around_act": 0.0}
+        )
+    }
+)
 
 WORLDS: dict[str, SimulationSettings] = {
-    "short": SHORT, "youcook2": YOUCOOK2, "tasty": TASTY, "easy": EASY,
-    "short-2": SHORT_2, "youcook2-2": version_2(YOUCOOK2), "onset": ONSET,
-}  # fmt: skip
+    "short": SHORT,
+    "youcook2": YOUCOOK2,
+    "tasty": TASTY,
+    "easy": EASY,
+    "short-2": SHORT_2,
+    "youcook2-2": version_2(YOUCOOK2),
+    "onset": ONSET,
+}

@@ -1,4 +1,5 @@
-"""`simulate` and `stream`: all videos of a world, or as many as are asked for, one after another."""
+"""`simulate` and `stream`: all videos of a world, or as many as are asked for, one after
+another."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +10,13 @@ import numpy as np
 
 from research.simulate.encoders import Encoder, make_encoder
 from research.simulate.narration import WORDINGS, Style, article_lines
-from research.simulate.settings import EMBEDDER, SHORT, BackboneSettings, SimulationSettings, StyleSettings
+from research.simulate.settings import (
+    EMBEDDER,
+    SHORT,
+    BackboneSettings,
+    SimulationSettings,
+    StyleSettings,
+)
 from research.simulate.tasks import WORLD, Domain, Purpose, make_domain, random_stream
 from research.simulate.texts import CHATS, texts, title
 from research.simulate.video import SimulatedVideo, World, make_record, make_video
@@ -39,7 +46,8 @@ class Simulation:
         return [video.record for video in self.videos]
 
     def records_about(self, style: Style) -> list[Record]:
-        """Return the records with the planted truth about the texts of another style as their reference."""
+        """Return the records with the planted truth about the texts of another style as their
+        reference."""
         return [make_record(video, style) for video in self.videos]
 
     def features(self, backbone: str | None = None) -> list[FeatureSequence]:
@@ -56,12 +64,14 @@ class Simulation:
 
     @property
     def recipes(self) -> dict[str, tuple[str, ...]]:
-        """The text base: title -> lines of every task's article, the tasks of no video among them."""
+        """The text base: title -> lines of every task's article, the tasks of no video among
+        them."""
         return recipes(self.world)
 
 
 def simulate(seed: int, settings: SimulationSettings = SHORT) -> Simulation:
-    """Return the world with this seed and all its videos. The same seed and settings give the same values."""
+    """Return the world with this seed and all its videos. The same seed and settings give the same
+    values."""
     world = make_world(seed, settings)
     return Simulation(world, tuple(make_video(world, index) for index in range(settings.videos)))
 
@@ -69,9 +79,11 @@ def simulate(seed: int, settings: SimulationSettings = SHORT) -> Simulation:
 def stream(
     seed: int, settings: SimulationSettings = SHORT, *, start: int = 0, count: int | None = None
 ) -> Iterator[SimulatedVideo]:
-    """Yield the videos from number `start` on, one in memory at a time; without `count`, up to the settings' last.
+    """Yield the videos from number `start` on, one in memory at a time; without `count`, up to the
+    settings' last.
 
-    Videos past `settings.videos` are further held-out ones. Each is what `simulate` gives at its number.
+    Videos past `settings.videos` are further held-out ones. Each is what `simulate` gives at its
+    number.
     """
     world = make_world(seed, settings)
     end = settings.videos if count is None else start + count
@@ -88,12 +100,17 @@ def make_world(seed: int, settings: SimulationSettings = SHORT) -> World:
 
 def recipes(world: World) -> dict[str, tuple[str, ...]]:
     """Return title -> lines of every task's article."""
-    return {title(task.number): texts(article_lines(task, world.wordings[task.number])) for task in world.domain.tasks}
+    return {
+        title(task.number): texts(article_lines(task, world.wordings[task.number]))
+        for task in world.domain.tasks
+    }
 
 
 def _encoders(settings: SimulationSettings, domain: Domain) -> Mapping[str, Encoder]:
     noise = settings.embedder_noise * float(np.sqrt(2))  # beside an action and an object together
     style = StyleSettings(distortion=0.0, noise=noise)
-    plain = BackboneSettings(width=EMBEDDER_WIDTH, narration=style, step=style, recipe=style, style_bias=0.0)
+    plain = BackboneSettings(
+        width=EMBEDDER_WIDTH, narration=style, step=style, recipe=style, style_bias=0.0
+    )
     kinds = {**settings.backbones, EMBEDDER: plain}
     return {name: make_encoder(name, kind, domain, len(CHATS)) for name, kind in kinds.items()}

@@ -1,4 +1,5 @@
-"""What a simulation is like, in the numbers that real data and the papers are known by (docs/world.md)."""
+"""What a simulation is like, in the numbers that real data and the papers are known by
+(docs/world.md)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
@@ -16,16 +17,22 @@ Values = Iterable[float]
 
 
 def statistics(videos: Iterable[SimulatedVideo]) -> dict[str, float]:
-    """Return every statistic by name; seconds, fractions and counts a video. NaN where nothing was counted."""
+    """Return every statistic by name; seconds, fractions and counts a video. NaN where nothing was
+    counted."""
     found: dict[str, list[float]] = {name: [] for name in MEASURES}
     for video in videos:
         for name, measure in MEASURES.items():
             found[name].extend(measure(video))
-    return {name: _mean(values) for name, values in found.items()} | _offset_quantiles(found["offset"])
+    return {name: _mean(values) for name, values in found.items()} | _offset_quantiles(
+        found["offset"]
+    )
 
 
-def zero_shot_recall(videos: Iterable[SimulatedVideo], backbone: str | None = None) -> dict[str, float]:
-    """Return R@1 of each style by plain cosine, and of chance: the best second lies in the text's window."""
+def zero_shot_recall(
+    videos: Iterable[SimulatedVideo], backbone: str | None = None
+) -> dict[str, float]:
+    """Return R@1 of each style by plain cosine, and of chance: the best second lies in the text's
+    window."""
     hits: dict[str, list[float]] = {name: [] for name in (*STYLES, "chance")}
     for video in videos:
         rows = video.features(backbone).values
@@ -50,7 +57,8 @@ def _offsets(video: SimulatedVideo) -> Times:
 
 
 def _well_aligned(video: SimulatedVideo) -> Values:
-    """Tell for each sentence whether its middle lies in the window that it tells of: well aligned."""
+    """Tell for each sentence whether its middle lies in the window that it tells of: well
+    aligned."""
     lines = video.narration
     window = video.timeline.windows[lines.window]
     center = lines.times.mean(axis=1)
@@ -59,9 +67,11 @@ def _well_aligned(video: SimulatedVideo) -> Values:
 
 
 def _inversions_in_a_minute(video: SimulatedVideo) -> Values:
-    """Return, for each minute of the video, the fraction of pairs of steps said in one order and shown in the other.
+    """Return, for each minute of the video, the fraction of pairs of steps said in one order and
+    shown in the other.
 
-    As in WhenAct's statistics: clips of 60 s, only what is said and shown in the same one, the mean over clips.
+    As in WhenAct's statistics: clips of 60 s, only what is said and shown in the same one, the mean
+    over clips.
     """
     lines = video.narration
     told = np.flatnonzero(lines.shown)
@@ -72,12 +82,15 @@ def _inversions_in_a_minute(video: SimulatedVideo) -> Values:
         first, second = np.triu_indices(int(both.sum()), k=1)
         different = shown[both][first] != shown[both][second]
         if different.any():
-            inverted = (said[both][first] - said[both][second]) * (shown[both][first] - shown[both][second]) < 0
+            inverted = (said[both][first] - said[both][second]) * (
+                shown[both][first] - shown[both][second]
+            ) < 0
             yield float(inverted[different].mean())
 
 
 def _inversions_in_the_video(video: SimulatedVideo) -> Values:
-    """Return the fraction of all pairs of told sentences in a video that are said in one order, shown in the other."""
+    """Return the fraction of all pairs of told sentences in a video that are said in one order,
+    shown in the other."""
     lines = video.narration
     told = np.flatnonzero(lines.shown)
     shown = video.timeline.windows[lines.window[told], 0]
@@ -89,7 +102,9 @@ def _inversions_in_the_video(video: SimulatedVideo) -> Values:
 def _offset_quantiles(offsets: Times | list[float]) -> dict[str, float]:
     values = np.asarray(offsets if len(offsets) else [np.nan])
     plain = {f"offset_p{q}": float(np.percentile(values, q)) for q in QUANTILES}
-    return plain | {f"abs_offset_p{q}": float(np.percentile(np.abs(values), q)) for q in QUANTILES[2:]}
+    return plain | {
+        f"abs_offset_p{q}": float(np.percentile(np.abs(values), q)) for q in QUANTILES[2:]
+    }
 
 
 def _shown_lines(style: Style) -> Callable[[SimulatedVideo], Values]:
@@ -109,7 +124,9 @@ MEASURES: Mapping[str, Callable[[SimulatedVideo], Values]] = {
     "windows": lambda video: [float(len(video.timeline.windows))],
     "window_s": lambda video: np.diff(video.timeline.windows, axis=1).ravel().tolist(),
     "gap_s": lambda video: [float(b[0] - a[1]) for a, b in pairwise(video.timeline.windows)],
-    "covered": lambda video: [float(np.diff(video.timeline.windows, axis=1).sum() / video.duration)],
+    "covered": lambda video: [
+        float(np.diff(video.timeline.windows, axis=1).sum() / video.duration)
+    ],
     "first_start": lambda video: [float(video.timeline.windows[0, 0] / video.duration)],
     "last_end": lambda video: [float(video.timeline.windows[-1, 1] / video.duration)],
     "narrations": _count("narration"),

@@ -1,6 +1,7 @@
 """The tasks of a world and what their steps mean; random numbers by purpose.
 
-What one part draws never changes what another gets. Letters: A actions, O objects, L dimensions of a meaning.
+What one part draws never changes what another gets. Letters: A actions, O objects, L dimensions of
+a meaning.
 """
 
 import zlib
@@ -35,8 +36,11 @@ WORLD: Final = 0  # the number of the world itself, where videos are numbered fr
 
 
 def random_stream(seed: int, number: int, purpose: Purpose, *names: str) -> np.random.Generator:
-    """Return the generator of one purpose for the world (`WORLD`) or for a video (its index + 1)."""
-    return np.random.default_rng([seed, number, purpose, *(zlib.crc32(name.encode()) for name in names)])
+    """Return the generator of one purpose for the world (`WORLD`) or for a video (its index +
+    1)."""
+    return np.random.default_rng(
+        [seed, number, purpose, *(zlib.crc32(name.encode()) for name in names)]
+    )
 
 
 Ints = npt.NDArray[np.int64]
@@ -44,7 +48,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Task:
-    """An article: step i is (actions[i], objects[i]) in the order of doing; `article` is the order of its lines."""
+    """An article: step i is (actions[i], objects[i]) in the order of doing; `article` is the order
+    of its lines."""
 
     number: int
     actions: Ints
@@ -57,7 +62,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Domain:
-    """All tasks, and the unit vectors of meaning: actions (A, L), objects (O, L), backgrounds (B, L)."""
+    """All tasks, and the unit vectors of meaning: actions (A, L), objects (O, L), backgrounds (B,
+    L)."""
 
     seed: int
     tasks: tuple[Task, ...]
@@ -66,7 +72,8 @@ class Domain:
     backgrounds: Matrix
 
     def first_line(self, task: int) -> int:
-        """Return how many article lines the tasks before this one have: lines are numbered through all tasks."""
+        """Return how many article lines the tasks before this one have: lines are numbered through
+        all tasks."""
         return sum(len(other) for other in self.tasks[:task])
 
 

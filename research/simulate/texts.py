@@ -1,4 +1,5 @@
-"""The words of the world: a vocabulary of plain kitchen English, written for it, and how each style puts it.
+"""The words of the world: a vocabulary of plain kitchen English, written for it, and how each style
+puts it.
 
 A line's words depend on its meaning and its `wording` number alone.
 """
@@ -11,85 +12,335 @@ from research.simulate.scene import NONE
 from research.simulate.settings import RecogniserSettings
 
 VERBS: Final = (
-    "chop", "pour", "stir", "whisk", "slice", "peel", "boil", "fry", "mix", "grate", "mash", "season",
-    "roast", "drain", "knead", "spread", "sprinkle", "squeeze", "melt", "toast", "rinse", "cover", "flip", "blend",
-    "marinate", "simmer", "steam", "crush", "fold", "freeze", "garnish", "soak",
-)  # fmt: skip
+    "chop",
+    "pour",
+    "stir",
+    "whisk",
+    "slice",
+    "peel",
+    "boil",
+    "fry",
+    "mix",
+    "grate",
+    "mash",
+    "season",
+    "roast",
+    "drain",
+    "knead",
+    "spread",
+    "sprinkle",
+    "squeeze",
+    "melt",
+    "toast",
+    "rinse",
+    "cover",
+    "flip",
+    "blend",
+    "marinate",
+    "simmer",
+    "steam",
+    "crush",
+    "fold",
+    "freeze",
+    "garnish",
+    "soak",
+)
 
 NOUNS: Final = (
-    "onion", "garlic", "carrot", "potato", "tomato", "butter", "flour", "sugar", "egg mixture", "milk", "cream",
-    "cheese", "chicken", "beef", "shrimp", "salmon", "rice", "pasta", "noodles", "bread", "dough", "lemon", "lime",
-    "apple", "banana", "spinach", "cabbage", "mushrooms", "peppers", "chili", "ginger", "basil", "parsley", "cilantro",
-    "beans", "lentils", "corn", "peas", "broth", "soy sauce", "vinegar", "olive oil", "mustard", "honey", "chocolate",
-    "walnuts", "yogurt", "coconut milk", "celery", "zucchini", "eggplant", "pumpkin", "avocado", "cucumber", "radish",
-    "tofu", "bacon", "sausage", "ham", "tuna", "oats", "cinnamon", "vanilla", "yeast",
-)  # fmt: skip
+    "onion",
+    "garlic",
+    "carrot",
+    "potato",
+    "tomato",
+    "butter",
+    "flour",
+    "sugar",
+    "egg mixture",
+    "milk",
+    "cream",
+    "cheese",
+    "chicken",
+    "beef",
+    "shrimp",
+    "salmon",
+    "rice",
+    "pasta",
+    "noodles",
+    "bread",
+    "dough",
+    "lemon",
+    "lime",
+    "apple",
+    "banana",
+    "spinach",
+    "cabbage",
+    "mushrooms",
+    "peppers",
+    "chili",
+    "ginger",
+    "basil",
+    "parsley",
+    "cilantro",
+    "beans",
+    "lentils",
+    "corn",
+    "peas",
+    "broth",
+    "soy sauce",
+    "vinegar",
+    "olive oil",
+    "mustard",
+    "honey",
+    "chocolate",
+    "walnuts",
+    "yogurt",
+    "coconut milk",
+    "celery",
+    "zucchini",
+    "eggplant",
+    "pumpkin",
+    "avocado",
+    "cucumber",
+    "radish",
+    "tofu",
+    "bacon",
+    "sausage",
+    "ham",
+    "tuna",
+    "oats",
+    "cinnamon",
+    "vanilla",
+    "yeast",
+)
 
 TITLES: Final = (
-    "vegetable soup", "a birthday cake", "fried rice", "spaghetti with sauce", "a breakfast bowl", "spicy tacos",
-    "a Sunday roast", "lemon pie", "a warm salad", "dumplings", "a bean stew", "stuffed peppers", "banana bread",
-    "a potato gratin", "fish curry", "an omelette", "homemade pizza", "a fruit tart", "noodle broth", "cheese scones",
-    "pumpkin risotto", "a club sandwich", "meatballs", "chocolate fudge", "spring rolls", "shepherd's pie",
-    "a lentil dip", "pickled cabbage", "apple crumble", "shrimp skewers", "corn fritters", "a mushroom quiche",
-)  # fmt: skip
+    "vegetable soup",
+    "a birthday cake",
+    "fried rice",
+    "spaghetti with sauce",
+    "a breakfast bowl",
+    "spicy tacos",
+    "a Sunday roast",
+    "lemon pie",
+    "a warm salad",
+    "dumplings",
+    "a bean stew",
+    "stuffed peppers",
+    "banana bread",
+    "a potato gratin",
+    "fish curry",
+    "an omelette",
+    "homemade pizza",
+    "a fruit tart",
+    "noodle broth",
+    "cheese scones",
+    "pumpkin risotto",
+    "a club sandwich",
+    "meatballs",
+    "chocolate fudge",
+    "spring rolls",
+    "shepherd's pie",
+    "a lentil dip",
+    "pickled cabbage",
+    "apple crumble",
+    "shrimp skewers",
+    "corn fritters",
+    "a mushroom quiche",
+)
 TITLE_WAYS: Final = (
-    "Make", "Cook", "Prepare", "Make quick", "Cook simple", "Make vegan", "Make festive", "Make family-size", "Grill",
-    "Make low-fat", "Make campfire", "Make microwave", "Make restaurant-style", "Make old-fashioned", "Make summer",
-    "Make winter", "Make lunchbox", "Make children's", "Make gluten-free", "Make one-pot", "Make budget",
-    "Make leftover", "Make party", "Make five-minute", "Make freezer", "Make smoky", "Make sweet", "Make extra hot",
-    "Make mild", "Make crunchy", "Make creamy", "Make light",
-)  # fmt: skip
+    "Make",
+    "Cook",
+    "Prepare",
+    "Make quick",
+    "Cook simple",
+    "Make vegan",
+    "Make festive",
+    "Make family-size",
+    "Grill",
+    "Make low-fat",
+    "Make campfire",
+    "Make microwave",
+    "Make restaurant-style",
+    "Make old-fashioned",
+    "Make summer",
+    "Make winter",
+    "Make lunchbox",
+    "Make children's",
+    "Make gluten-free",
+    "Make one-pot",
+    "Make budget",
+    "Make leftover",
+    "Make party",
+    "Make five-minute",
+    "Make freezer",
+    "Make smoky",
+    "Make sweet",
+    "Make extra hot",
+    "Make mild",
+    "Make crunchy",
+    "Make creamy",
+    "Make light",
+)
 
 LEADS: Final = (
-    "so now I'm just going to", "next you want to", "and then we", "okay so go ahead and", "what I do is I",
-    "alright let's", "at this point I", "you're gonna", "I like to", "now it's time to", "so first we", "and here I",
-)  # fmt: skip
+    "so now I'm just going to",
+    "next you want to",
+    "and then we",
+    "okay so go ahead and",
+    "what I do is I",
+    "alright let's",
+    "at this point I",
+    "you're gonna",
+    "I like to",
+    "now it's time to",
+    "so first we",
+    "and here I",
+)
 TAILS: Final = (
-    "", "like this", "just like so", "really well", "and you can see how nice that looks", "right here",
-    "and don't rush it", "until it looks good", "as you can see", "for a little bit", "and that's about it", "here",
-)  # fmt: skip
+    "",
+    "like this",
+    "just like so",
+    "really well",
+    "and you can see how nice that looks",
+    "right here",
+    "and don't rush it",
+    "until it looks good",
+    "as you can see",
+    "for a little bit",
+    "and that's about it",
+    "here",
+)
 ABSENT_ENDS: Final = (
-    "but I did that before the video", "the night before", "if you want to", "some people do that anyway",
-    "but I'm going to skip that today", "when I have more time", "in my other video", "at home you could do that",
-)  # fmt: skip
+    "but I did that before the video",
+    "the night before",
+    "if you want to",
+    "some people do that anyway",
+    "but I'm going to skip that today",
+    "when I have more time",
+    "in my other video",
+    "at home you could do that",
+)
 OBJECT_CHATS: Final = (
-    "I really love {}", "the {} is from my garden", "you can get {} at any store", "my kids never liked {}",
-    "fresh {} makes all the difference", "I always keep some {} in the house", "the {} was on sale this week",
+    "I really love {}",
+    "the {} is from my garden",
+    "you can get {} at any store",
+    "my kids never liked {}",
+    "fresh {} makes all the difference",
+    "I always keep some {} in the house",
+    "the {} was on sale this week",
     "a friend told me about {}",
-)  # fmt: skip
+)
 
 PLACES: Final = (
-    "", "in a large bowl", "with a knife", "in the pan", "over medium heat", "for a few minutes", "gently",
-    "on the board", "until smooth", "in a pot", "on both sides", "evenly",
-)  # fmt: skip
+    "",
+    "in a large bowl",
+    "with a knife",
+    "in the pan",
+    "over medium heat",
+    "for a few minutes",
+    "gently",
+    "on the board",
+    "until smooth",
+    "in a pot",
+    "on both sides",
+    "evenly",
+)
 PURPOSES: Final = (
-    "until it is ready", "so that it cooks evenly", "to bring out the flavor", "before you go on", "and set it aside",
-    "according to your taste", "in several batches if needed", "using a clean tool", "to the right consistency",
+    "until it is ready",
+    "so that it cooks evenly",
+    "to bring out the flavor",
+    "before you go on",
+    "and set it aside",
+    "according to your taste",
+    "in several batches if needed",
+    "using a clean tool",
+    "to the right consistency",
     "while the pan heats up",
-)  # fmt: skip
+)
 CAPTIONS: Final = (
-    "in a bowl", "on the cutting board", "in the pan", "in a pot", "with a spoon", "on a plate", "with both hands",
-    "and set aside", "in the oven", "on the counter",
-)  # fmt: skip
+    "in a bowl",
+    "on the cutting board",
+    "in the pan",
+    "in a pot",
+    "with a spoon",
+    "on a plate",
+    "with both hands",
+    "and set aside",
+    "in the oven",
+    "on the counter",
+)
 
 CHATS: Final = (
-    "hi everyone and welcome back to my channel", "don't forget to subscribe", "let me know in the comments",
-    "thank you so much for watching", "I had such a long day", "my husband says hello", "the weather is lovely today",
-    "I've been doing this for years", "this is my favorite part", "you guys asked for this one",
-    "the link is in the description", "I'm so excited about this", "sorry about the noise", "my camera is new",
-    "this video is sponsored", "it smells amazing in here", "I learned this from my grandmother",
-    "we do this every weekend", "that's so good", "it doesn't have to be perfect", "everybody has their own way",
-    "I hope you're all doing well", "the dog wants some too", "last time it went wrong", "I can't wait to eat",
-    "it's really that easy", "trust me on this", "people always ask me that", "follow me on the other app",
-    "I'm running late today", "my kitchen is a mess", "that was a great trip", "we moved here last year",
-    "see you in the next one", "this is not my first try", "I saw this on television", "you never know",
-    "it looks so pretty", "okay where was I", "happy holidays to everyone",
-)  # fmt: skip
+    "hi everyone and welcome back to my channel",
+    "don't forget to subscribe",
+    "let me know in the comments",
+    "thank you so much for watching",
+    "I had such a long day",
+    "my husband says hello",
+    "the weather is lovely today",
+    "I've been doing this for years",
+    "this is my favorite part",
+    "you guys asked for this one",
+    "the link is in the description",
+    "I'm so excited about this",
+    "sorry about the noise",
+    "my camera is new",
+    "this video is sponsored",
+    "it smells amazing in here",
+    "I learned this from my grandmother",
+    "we do this every weekend",
+    "that's so good",
+    "it doesn't have to be perfect",
+    "everybody has their own way",
+    "I hope you're all doing well",
+    "the dog wants some too",
+    "last time it went wrong",
+    "I can't wait to eat",
+    "it's really that easy",
+    "trust me on this",
+    "people always ask me that",
+    "follow me on the other app",
+    "I'm running late today",
+    "my kitchen is a mess",
+    "that was a great trip",
+    "we moved here last year",
+    "see you in the next one",
+    "this is not my first try",
+    "I saw this on television",
+    "you never know",
+    "it looks so pretty",
+    "okay where was I",
+    "happy holidays to everyone",
+)
 
 SOUND_ALIKES: Final = (
-    "union", "flower", "hole", "bore", "whiskey", "pill", "steer", "four", "meant", "grade", "thyme", "leak", "bass",
-    "peace", "sole", "fly", "mail", "chap", "meal", "toes", "doe", "beat", "rise", "steak", "sewage", "ruin",
-)  # fmt: skip
+    "union",
+    "flower",
+    "hole",
+    "bore",
+    "whiskey",
+    "pill",
+    "steer",
+    "four",
+    "meant",
+    "grade",
+    "thyme",
+    "leak",
+    "bass",
+    "peace",
+    "sole",
+    "fly",
+    "mail",
+    "chap",
+    "meal",
+    "toes",
+    "doe",
+    "beat",
+    "rise",
+    "steak",
+    "sewage",
+    "ruin",
+)
 
 
 VAGUE_ACTION: Final = {"narration": "do that with", "step": "prepare", "recipe": "prepare"}
@@ -100,7 +351,9 @@ WORD_RANGE: Final = 1 << 32
 def title(task: int) -> str:
     """Return a task's title; no two of the first thousand are equal."""
     way, dish = divmod(task, len(TITLES))
-    return f"{TITLE_WAYS[way % len(TITLE_WAYS)]} {TITLES[dish]}" + (f" {way}" if way >= len(TITLE_WAYS) else "")
+    return f"{TITLE_WAYS[way % len(TITLE_WAYS)]} {TITLES[dish]}" + (
+        f" {way}" if way >= len(TITLE_WAYS) else ""
+    )
 
 
 def texts(lines: Lines, heard: RecogniserSettings | None = None) -> tuple[str, ...]:
@@ -113,7 +366,8 @@ def texts(lines: Lines, heard: RecogniserSettings | None = None) -> tuple[str, .
 
 
 def captions(lines: Lines) -> tuple[str, ...]:
-    """Return a person's caption of every line, as YouCook2's: no greeting, where or with what it is done."""
+    """Return a person's caption of every line, as YouCook2's: no greeting, where or with what it is
+    done."""
     return tuple(
         f"{_verb(lines, row)} the {_noun(lines, row)} {_pick(CAPTIONS, int(lines.wording[row]), 7)}"
         for row in range(len(lines))
@@ -140,14 +394,20 @@ def _step(lines: Lines, row: int) -> str:
 
 
 def _article(lines: Lines, row: int) -> str:
-    return f"{_verb(lines, row)} the {_noun(lines, row)} {_pick(PURPOSES, int(lines.wording[row]), 5)}"
+    return (
+        f"{_verb(lines, row)} the {_noun(lines, row)} {_pick(PURPOSES, int(lines.wording[row]), 5)}"
+    )
 
 
 def _verb(lines: Lines, row: int) -> str:
     state = lines.said_action[row]
     if lines.action[row] == NONE or state not in (SAID, MISHEARD):
         return VAGUE_ACTION[lines.style]
-    return VERBS[lines.action[row]] if state == SAID else _pick(SOUND_ALIKES, int(lines.wording[row]), 8)
+    return (
+        VERBS[lines.action[row]]
+        if state == SAID
+        else _pick(SOUND_ALIKES, int(lines.wording[row]), 8)
+    )
 
 
 def _noun(lines: Lines, row: int) -> str:
@@ -160,14 +420,19 @@ def _object(lines: Lines, row: int) -> str:
 
 
 def _heard(text: str, wording: int, settings: RecogniserSettings) -> str:
-    """Return a sentence with its small words misheard at the recogniser's rate; content words were decided before."""
+    """Return a sentence with its small words misheard at the recogniser's rate; content words were
+    decided before."""
     words = [
         _pick(SOUND_ALIKES, wording, 20 + place)
         if len(word) <= 4 and _number(wording, 100 + place) < settings.word_error * WORD_RANGE
         else word
         for place, word in enumerate(text.split())
     ]
-    return _sentence(" ".join(words)) if settings.punctuated else " ".join(words).replace(",", "").lower()
+    return (
+        _sentence(" ".join(words))
+        if settings.punctuated
+        else " ".join(words).replace(",", "").lower()
+    )
 
 
 def _sentence(text: str) -> str:

@@ -1,4 +1,5 @@
-"""One simulated video: its timeline is drawn at once, its features, vectors, words and Record when asked for."""
+"""One simulated video: its timeline is drawn at once, its features, vectors, words and Record when
+asked for."""
 
 from __future__ import annotations
 
@@ -16,14 +17,24 @@ from research.simulate.settings import EMBEDDER, RECOGNISERS, RecogniserSettings
 from research.simulate.tasks import WORLD, Domain, Ints, Purpose, Task, random_stream
 from research.simulate.texts import CHATS, captions, texts, title
 from stepline.errors import SettingsError
-from stepline.records import FeatureSequence, Matrix, Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import (
+    FeatureSequence,
+    Matrix,
+    Record,
+    Sentence,
+    Span,
+    Step,
+    Transcript,
+    Video,
+)
 
 RATE = 1.0  # feature rows a second
 
 
 @dataclass(frozen=True)
 class World:
-    """What all videos of a simulation share. wordings: of each task's lines, fixed for the world."""
+    """What all videos of a simulation share. wordings: of each task's lines, fixed for the
+    world."""
 
     seed: int
     settings: SimulationSettings
@@ -32,7 +43,8 @@ class World:
     wordings: tuple[Ints, ...]
 
     def encoder(self, backbone: str | None) -> Encoder:
-        """Return the encoder of a backbone, the settings' own where none is named. Raises SettingsError."""
+        """Return the encoder of a backbone, the settings' own where none is named. Raises
+        SettingsError."""
         name = self.settings.backbone if backbone is None else backbone
         if name not in self.encoders:
             known = ", ".join(self.settings.backbones)
@@ -70,13 +82,18 @@ class SimulatedVideo:
     def recognised(self, recogniser: str) -> Lines:
         """Return the narration as that recogniser gives it."""
         return recognise(
-            self.spoken, self.duration, RECOGNISERS[recogniser], self._random_stream(Purpose.RECOGNISER, recogniser)
+            self.spoken,
+            self.duration,
+            RECOGNISERS[recogniser],
+            self._random_stream(Purpose.RECOGNISER, recogniser),
         )
 
     @cached_property
     def steps(self) -> Lines:
         """The steps that the stand-in of a language model wrote from the narration."""
-        return write_steps(self.narration, self.world.settings.writer, self._random_stream(Purpose.WRITER))
+        return write_steps(
+            self.narration, self.world.settings.writer, self._random_stream(Purpose.WRITER)
+        )
 
     @cached_property
     def recipe(self) -> Lines:
@@ -85,22 +102,35 @@ class SimulatedVideo:
 
     def lines(self, style: Style) -> Lines:
         """Return the texts of a style."""
-        return {"narration": lambda: self.narration, "step": lambda: self.steps, "recipe": lambda: self.recipe}[style]()
+        return {
+            "narration": lambda: self.narration,
+            "step": lambda: self.steps,
+            "recipe": lambda: self.recipe,
+        }[style]()
 
     def shown(self, style: Style) -> npt.NDArray[np.bool_]:
-        """Return (K, T), True where a text's own window (any of a recipe line's) covers the middle of the second."""
+        """Return (K, T), True where a text's own window (any of a recipe line's) covers the middle
+        of the second."""
         seconds = (np.arange(int(np.ceil(self.duration))) + 0.5) / RATE
         windows = self.timeline.windows
         cover = (windows[:, :1] <= seconds) & (seconds < windows[:, 1:])  # (P, T)
         lines = self.lines(style)
-        owns = self.timeline.steps == lines.step[:, None] if style == "recipe" else _one_hot(lines.window, len(windows))
+        owns = (
+            self.timeline.steps == lines.step[:, None]
+            if style == "recipe"
+            else _one_hot(lines.window, len(windows))
+        )
         return (owns.astype(np.int64) @ cover.astype(np.int64)) > 0
 
     def features(self, backbone: str | None = None) -> FeatureSequence:
         """Return the video's features, unit rows at 1 Hz; T is the duration, rounded up."""
         encoder, settings = self.world.encoder(backbone), self.world.settings
         scene = make_scene(
-            self.world.domain, self.task, self.timeline, settings.scene, self._random_stream(Purpose.SCENE)
+            self.world.domain,
+            self.task,
+            self.timeline,
+            settings.scene,
+            self._random_stream(Purpose.SCENE),
         )
         values = encoder.encode_pictures(
             scene, settings.difficulty, self._random_stream(Purpose.FEATURES, encoder.name)
@@ -112,7 +142,8 @@ class SimulatedVideo:
         return self._vectors(style, self.world.encoder(backbone))
 
     def embeddings(self, style: Style) -> Matrix:
-        """Return (K, D) unit rows of a text encoder without pictures, in which all styles are comparable."""
+        """Return (K, D) unit rows of a text encoder without pictures, in which all styles are
+        comparable."""
         return self._vectors(style, self.world.encoders[EMBEDDER])
 
     @cached_property
@@ -123,7 +154,9 @@ class SimulatedVideo:
     def _vectors(self, style: Style, encoder: Encoder) -> Matrix:
         noise = RECOGNISERS[self.world.settings.recogniser].noise if style == "narration" else 0.0
         if style == "recipe":  # a line of an article has one vector, whatever the video
-            rng = random_stream(self.world.seed, WORLD, Purpose.ARTICLES, encoder.name, str(self.task.number))
+            rng = random_stream(
+                self.world.seed, WORLD, Purpose.ARTICLES, encoder.name, str(self.task.number)
+            )
         else:
             rng = self._random_stream(Purpose.VECTORS, encoder.name, style)
         return encoder.encode_texts(self.lines(style), self.world.domain, rng, noise)
@@ -145,7 +178,8 @@ def make_video(world: World, index: int) -> SimulatedVideo:
 
 
 def video_id(seed: int, index: int) -> str:
-    """Return an id of 11 characters, like YouTube's (longer for seeds past 9999 and numbers past 999999)."""
+    """Return an id of 11 characters, like YouTube's (longer for seeds past 9999 and numbers past
+    999999)."""
     return f"w{seed:04d}{index:06d}"
 
 
@@ -158,15 +192,21 @@ def make_record(video: SimulatedVideo, about: Style = "recipe") -> Record:
     settings = video.world.settings
     return Record(
         id=video.id,
-        video=Video(id=video.id, duration=video.duration, task=title(video.task.number),
-                    title=title(video.task.number)),
+        video=Video(
+            id=video.id,
+            duration=video.duration,
+            task=title(video.task.number),
+            title=title(video.task.number),
+        ),
         transcript=make_transcript(video.narration, settings.recogniser),
         steps=written_steps(video),
         recipe=texts(video.recipe),
         captions=person_captions(video),
         reference=shown_texts(video, about),
-        settings={"world": {"seed": video.world.seed, "video": video.index, "subset": video.subset}},
-    )  # fmt: skip
+        settings={
+            "world": {"seed": video.world.seed, "video": video.index, "subset": video.subset}
+        },
+    )
 
 
 def make_transcript(lines: Lines, recogniser: str) -> Transcript:
@@ -197,17 +237,25 @@ def person_captions(video: SimulatedVideo) -> tuple[Step, ...]:
 
 
 def shown_texts(video: SimulatedVideo, about: Style) -> tuple[Step, ...]:
-    """Return every text of a style with where it is shown: a recipe line's every window, else the one it tells of.
+    """Return every text of a style with where it is shown: a recipe line's every window, else the
+    one it tells of.
 
-    ids: a recipe line's number among all tasks' lines (HT-Step), a sentence's row (HTM-Align), a step's own id.
+    ids: a recipe line's number among all tasks' lines (HT-Step), a sentence's row (HTM-Align), a
+    step's own id.
     """
     lines = video.lines(about)
-    said = texts(lines, RECOGNISERS[video.world.settings.recogniser] if about == "narration" else None)
+    said = texts(
+        lines, RECOGNISERS[video.world.settings.recogniser] if about == "narration" else None
+    )
     return tuple(
-        Step(id=str(row + first_text_id(video, about)), text=text, spans=_shown_spans(video, lines, row),
-             said=None if np.isnan(lines.times[row, 0]) else _span(lines.times[row]))
+        Step(
+            id=str(row + first_text_id(video, about)),
+            text=text,
+            spans=_shown_spans(video, lines, row),
+            said=None if np.isnan(lines.times[row, 0]) else _span(lines.times[row]),
+        )
         for row, text in enumerate(said)
-    )  # fmt: skip
+    )
 
 
 def first_text_id(video: SimulatedVideo, about: Style) -> int:
@@ -217,7 +265,9 @@ def first_text_id(video: SimulatedVideo, about: Style) -> int:
     return 1 if about == "step" else 0
 
 
-def spoken_words(text: str, span: Span, settings: RecogniserSettings) -> list[dict[str, str | float]]:
+def spoken_words(
+    text: str, span: Span, settings: RecogniserSettings
+) -> list[dict[str, str | float]]:
     """Return a sentence's words as WhisperX has them; times in proportion to the words' letters."""
     words = text.split()
     edges = np.concatenate(([0.0], np.cumsum([len(word) + 1.0 for word in words])))

@@ -11,8 +11,8 @@
     texts/{backbone}/{style}/{id}.pth                             {vid, start, end, text, features}
     texts/embedder/{style}/{id}.pth                               the same of the encoder that links texts
 
-One video is in memory at a time. The files of all videos are written last, each whole or not at all, so that a
-folder without ht-step/annotations.json is one that was not finished.
+One video is in memory at a time. The files of all videos are written last, each whole or not at
+all, so that a folder without ht-step/annotations.json is one that was not finished.
 """
 
 import csv
@@ -29,7 +29,14 @@ from research.simulate.narration import STYLES, Lines, Style, article_lines
 from research.simulate.settings import EMBEDDER, RECOGNISERS
 from research.simulate.simulation import Simulation, recipes
 from research.simulate.texts import texts, title
-from research.simulate.video import SimulatedVideo, World, make_transcript, person_captions, shown_texts, spoken_words
+from research.simulate.video import (
+    SimulatedVideo,
+    World,
+    make_transcript,
+    person_captions,
+    shown_texts,
+    spoken_words,
+)
 from stepline.errors import StoreError
 from stepline.records import Matrix, Step
 from stepline.storage import write_atomic
@@ -38,8 +45,14 @@ FeatureFile: TypeAlias = Literal["pth.tar", "npy"]
 Tree: TypeAlias = Any  # a JSON value
 
 TAXONOMY: Final = (
-    "global_step_index", "activity", "step_index", "variation", "variation_index", "headline", "paragraph"
-)  # fmt: skip
+    "global_step_index",
+    "activity",
+    "step_index",
+    "variation",
+    "variation_index",
+    "headline",
+    "paragraph",
+)
 YOUCOOK2_FILES: Final = {"train": "yc2_train.json", "val": "yc2_val.json"}
 
 
@@ -51,14 +64,23 @@ class SharedFiles:
     splits: dict[str, list[str]] = field(default_factory=dict)
     align: dict[str, Tree] = field(default_factory=dict)
     captions: dict[str, Tree] = field(default_factory=dict)
-    captioned: dict[str, dict[str, Tree]] = field(default_factory=lambda: {split: {} for split in YOUCOOK2_FILES})
+    captioned: dict[str, dict[str, Tree]] = field(
+        default_factory=lambda: {split: {} for split in YOUCOOK2_FILES}
+    )
 
 
 def write_dataset(
-    simulation: Simulation, folder: Path, *, backbones: Sequence[str] | None = None, features: FeatureFile = "pth.tar"
+    simulation: Simulation,
+    folder: Path,
+    *,
+    backbones: Sequence[str] | None = None,
+    features: FeatureFile = "pth.tar",
 ) -> None:
-    """Write the annotations, texts and features of all videos; `backbones`: the settings' own where none is given."""
-    write_videos(simulation.world, simulation.videos, folder, backbones=backbones, features=features)
+    """Write the annotations, texts and features of all videos; `backbones`: the settings' own where
+    none is given."""
+    write_videos(
+        simulation.world, simulation.videos, folder, backbones=backbones, features=features
+    )
 
 
 def write_videos(
@@ -69,7 +91,8 @@ def write_videos(
     backbones: Sequence[str] | None = None,
     features: FeatureFile = "pth.tar",
 ) -> int:
-    """Write the videos that a stream gives, as `write_dataset` does, and return how many there were."""
+    """Write the videos that a stream gives, as `write_dataset` does, and return how many there
+    were."""
     names = (world.settings.backbone,) if backbones is None else tuple(backbones)
     encoders = [world.encoder(name).name for name in names]
     shared, count = SharedFiles(), 0
@@ -88,7 +111,11 @@ def _annotate(shared: SharedFiles, video: SimulatedVideo) -> None:
     """Add one video to the files that hold them all."""
     shown = [(step.id, span) for step in shown_texts(video, "recipe") for span in step.spans]
     segments = [{"id": int(step), "segment": [span.start, span.end]} for step, span in shown]
-    shared.steps[video.id] = {"subset": video.subset, "activity": title(video.task.number), "annotations": segments}
+    shared.steps[video.id] = {
+        "subset": video.subset,
+        "activity": title(video.task.number),
+        "annotations": segments,
+    }
     shared.splits.setdefault(video.subset, []).append(video.id)
     shared.captions[video.id] = _timed_columns(video, video.narration)
     if video.subset != "train":
@@ -103,24 +130,41 @@ def _annotate(shared: SharedFiles, video: SimulatedVideo) -> None:
 
 def _htm_align_row(step: Step) -> Tree:
     span = step.spans[0] if step.spans else step.said
-    return [int(bool(step.spans)), span.start if span else 0.0, span.end if span else 0.0, step.text]
+    return [
+        int(bool(step.spans)),
+        span.start if span else 0.0,
+        span.end if span else 0.0,
+        step.text,
+    ]
 
 
 def _timed_columns(video: SimulatedVideo, lines: Lines) -> dict[str, Tree]:
     """Return texts with their times in columns."""
-    said = texts(lines, RECOGNISERS[video.world.settings.recogniser] if lines.style == "narration" else None)
-    return {"start": lines.times[:, 0].tolist(), "end": lines.times[:, 1].tolist(), "text": list(said)}
+    said = texts(
+        lines, RECOGNISERS[video.world.settings.recogniser] if lines.style == "narration" else None
+    )
+    return {
+        "start": lines.times[:, 0].tolist(),
+        "end": lines.times[:, 1].tolist(),
+        "text": list(said),
+    }
 
 
 def _write_transcript_and_steps(folder: Path, video: SimulatedVideo) -> None:
     settings = RECOGNISERS[video.world.settings.recogniser]
     heard = make_transcript(video.narration, video.world.settings.recogniser)
     segments = [
-        {"start": one.span.start, "end": one.span.end, "text": one.text,
-         "words": spoken_words(one.text, one.span, settings)}
+        {
+            "start": one.span.start,
+            "end": one.span.end,
+            "text": one.text,
+            "words": spoken_words(one.text, one.span, settings),
+        }
         for one in heard.sentences
-    ]  # fmt: skip
-    _write(folder / "whisperx" / f"{video.id}.json", _json({"segments": segments, "language": "en"}))
+    ]
+    _write(
+        folder / "whisperx" / f"{video.id}.json", _json({"segments": segments, "language": "en"})
+    )
     _write(folder / "howtostep" / f"{video.id}.json", _json(_timed_columns(video, video.steps)))
 
 
@@ -175,7 +219,8 @@ def _write_vectors(folder: Path, video: SimulatedVideo, backbones: Sequence[str]
 
 
 def _torch_bytes(content: Tree) -> bytes:
-    """Return what torch.save writes; into a named file it would write that name too, and no two writes were equal."""
+    """Return what torch.save writes; into a named file it would write that name too, and no two
+    writes were equal."""
     import torch
 
     file = io.BytesIO()
@@ -191,7 +236,8 @@ def _text_columns(video: SimulatedVideo, style: Style) -> dict[str, Tree]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write one video's file; not flushed to disk each, which would take longer than the simulation."""
+    """Write one video's file; not flushed to disk each, which would take longer than the
+    simulation."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

@@ -1,7 +1,8 @@
-"""Alignability: does a video show anywhere what a sentence says? A head on ready features (WYS2, section 4.3).
+"""Alignability: does a video show anywhere what a sentence says? A head on ready features (WYS2,
+section 4.3).
 
-And a detector as a backbone: embeddings of every second and of every sentence (sections 4.3 and 4.4).
-Letters: B videos, T feature rows, K sentences, D width of both.
+And a detector as a backbone: embeddings of every second and of every sentence (sections 4.3 and
+4.4). Letters: B videos, T feature rows, K sentences, D width of both.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,8 @@ HIDDEN = 64  # between the head's layers
 
 @dataclass(frozen=True)
 class AlignabilitySample:
-    """A video's rows (T, D), its sentences (K, D) in the same space, and which of them it shows anywhere, (K,) bool.
+    """A video's rows (T, D), its sentences (K, D) in the same space, and which of them it shows
+    anywhere, (K,) bool.
 
     Raises ShapeError when the arrays do not fit together or are empty.
     """
@@ -43,15 +45,21 @@ class AlignabilitySample:
     def __post_init__(self) -> None:
         shapes = f"{self.video.shape}, {self.text.shape} and {self.alignable.shape}"
         if self.video.ndim != 2 or self.text.ndim != 2 or self.video.shape[1] != self.text.shape[1]:
-            raise ShapeError(f"{self.id}: rows and sentences must be (T, D) and (K, D) of one D, not {shapes}")
+            raise ShapeError(
+                f"{self.id}: rows and sentences must be (T, D) and (K, D) of one D, not {shapes}"
+            )
         if not len(self.video) or not len(self.text) or self.alignable.shape != (len(self.text),):
-            raise ShapeError(f"{self.id}: need a row, a sentence and a label a sentence, not {shapes}")
+            raise ShapeError(
+                f"{self.id}: need a row, a sentence and a label a sentence, not {shapes}"
+            )
 
 
 class AlignabilityHead(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """One score from a row and a sentence together, the highest over the video (softly) is the sentence's.
+    """One score from a row and a sentence together, the highest over the video (softly) is the
+    sentence's.
 
-    TAN's head reads one token that has attended to all of the video; here every row is read with the sentence.
+    TAN's head reads one token that has attended to all of the video; here every row is read with
+    the sentence.
     """
 
     def __init__(self, width: int, hidden: int = HIDDEN) -> None:
@@ -64,7 +72,9 @@ class AlignabilityHead(nn.Module):  # type: ignore[misc]   # torch is untyped to
         """Return logits (B, K) of sentences (B, K, D) in videos (B, T, D)."""
         width = self.clip.in_features
         if video.shape[-1] != width or text.shape[-1] != width:
-            raise ShapeError(f"rows and sentences are {video.shape[-1]} and {text.shape[-1]} wide, the head {width}")
+            raise ShapeError(
+                f"rows and sentences are {video.shape[-1]} and {text.shape[-1]} wide, the head {width}"
+            )
         video, text = (F.layer_norm(each, each.shape[-1:]) for each in (video, text))
         product = self.both(video[:, None] * text[:, :, None])  # (B, K, T, hidden)
         hidden = torch.relu(self.clip(video)[:, None] + self.text(text)[:, :, None] + product)
@@ -80,10 +90,17 @@ def train_head(
     settings: TrainSettings = HEAD_TRAINING,
     report: Callable[[Progress], None] | None = None,
 ) -> AlignabilityHead:
-    """Return a head trained on the samples. Raises DatasetError where no sentence is alignable, or every one."""
-    known = np.concatenate([sample.alignable for sample in samples]) if samples else np.zeros(0, dtype=np.bool_)
+    """Return a head trained on the samples. Raises DatasetError where no sentence is alignable, or
+    every one."""
+    known = (
+        np.concatenate([sample.alignable for sample in samples])
+        if samples
+        else np.zeros(0, dtype=np.bool_)
+    )
     if known.all() or not known.any():
-        raise DatasetError(f"{int(known.sum())} of {len(known)} sentences are alignable; give videos with both kinds")
+        raise DatasetError(
+            f"{int(known.sum())} of {len(known)} sentences are alignable; give videos with both kinds"
+        )
     torch.manual_seed(settings.seed)  # of fresh weights
     head = AlignabilityHead(samples[0].video.shape[1])
     fit(
@@ -121,11 +138,16 @@ def predict_alignability(head: AlignabilityHead, video: Matrix, text: Matrix) ->
 SECONDS = 3.0  # of the clip around each second; WYS2, section 4
 
 
-def embed_seconds(network: Detector, features: FeatureSequence, seconds: float = SECONDS) -> FeatureSequence:
-    """Return (T, D) unit rows, one a feature row: what the video tower makes of the clip around its middle."""
+def embed_seconds(
+    network: Detector, features: FeatureSequence, seconds: float = SECONDS
+) -> FeatureSequence:
+    """Return (T, D) unit rows, one a feature row: what the video tower makes of the clip around its
+    middle."""
     nothing = np.zeros((1, network.settings.text_width), dtype=np.float32)
     middles = (np.arange(len(features.values)) + 0.5) / features.rate
-    clips = [Span(max(0.0, middle - seconds / 2), middle + seconds / 2) for middle in middles.tolist()]
+    clips = [
+        Span(max(0.0, middle - seconds / 2), middle + seconds / 2) for middle in middles.tolist()
+    ]
     batch = collate_pairs([clip_text_pair("", features, clip, nothing) for clip in clips])
     network.eval()
     with torch.inference_mode():
@@ -137,7 +159,9 @@ def embed_sentences(network: Detector, vectors: Matrix) -> Matrix:
     """Return (K, D) unit rows: what the text tower makes of the vectors (K, E) of sentences."""
     network.eval()
     with torch.inference_mode():
-        return _unit_rows(network.encode_texts(torch.from_numpy(vectors).to(next(network.parameters()).device)))
+        return _unit_rows(
+            network.encode_texts(torch.from_numpy(vectors).to(next(network.parameters()).device))
+        )
 
 
 def _unit_rows(rows: torch.Tensor) -> Matrix:

@@ -1,4 +1,5 @@
-"""What WYS2's tables are made of: clips of simulated videos, with key-steps as people label them, and the truth.
+"""What WYS2's tables are made of: clips of simulated videos, with key-steps as people label them,
+and the truth.
 
 Letters: N clips, C width of the features.
 """
@@ -21,7 +22,8 @@ from stepline.wys2.clips import ClipTextPair, clip_text_pair, narrated_clips, sp
 from stepline.wys2.dataset import Array
 from stepline.wys2.settings import ClipSettings
 
-RESOLVED = 0.9  # fraction of the pronouns that resolution names; the simulated writer restores as many
+# fraction of the pronouns that resolution names; the simulated writer restores as many
+RESOLVED = 0.9
 OVERLAPPING = 16.0  # s of VideoCLIP's clips
 CANDIDATES = 3  # of MIL-NCE; WYS2, section 4
 
@@ -30,9 +32,10 @@ CANDIDATES = 3  # of MIL-NCE; WYS2, section 4
 class SimulatedClip:
     """A clip.
 
-    pair: 3 s, three candidate texts; overlapping: the same with 16 s. similarity, unresolved: cosine of narration and
-    key-step after and before pronouns are resolved, NaN without a key-step. truth: it shows what is said. object: how
-    clearly the object that is named is in view, -1 where none is named.
+    pair: 3 s, three candidate texts; overlapping: the same with 16 s. similarity, unresolved:
+    cosine of narration and key-step after and before pronouns are resolved, NaN without a key-step.
+    truth: it shows what is said. object: how clearly the object that is named is in view, -1 where
+    none is named.
     """
 
     pair: ClipTextPair
@@ -76,16 +79,22 @@ class Clips:
 
     def cosine(self, *, resolved: bool = True) -> Array:
         """Return the cosine of each narration and its key-step, NaN without one."""
-        return np.array([item.similarity if resolved else item.unresolved for item in self.items], dtype=np.float64)
+        return np.array(
+            [item.similarity if resolved else item.unresolved for item in self.items],
+            dtype=np.float64,
+        )
 
     def where(self, chosen: Mask) -> "Clips":
         """Return the clips for which `chosen` (N,) is true."""
-        return Clips(tuple(item for item, kept in zip(self.items, chosen.tolist(), strict=True) if kept))
+        return Clips(
+            tuple(item for item, kept in zip(self.items, chosen.tolist(), strict=True) if kept)
+        )
 
 
 @dataclass(frozen=True)
 class Wys2Corpus:
-    """Labelled videos, split as the paper does, and unlabelled ones; `test` has as many shown clips as others."""
+    """Labelled videos, split as the paper does, and unlabelled ones; `test` has as many shown clips
+    as others."""
 
     train: Clips
     validation: Clips
@@ -96,10 +105,13 @@ class Wys2Corpus:
 @lru_cache(maxsize=1)
 def wys2_corpus(seed: int, labelled: int, unlabelled: int) -> Wys2Corpus:
     """Return the clips of that many simulated videos with and without key-steps."""
-    videos = stream(seed, SimulationSettings(videos=labelled + unlabelled), count=labelled + unlabelled)
+    videos = stream(
+        seed, SimulationSettings(videos=labelled + unlabelled), count=labelled + unlabelled
+    )
     known = clips_of(islice(videos, labelled))
     parts = [
-        known.where(np.array([video in part for video in known.videos])) for part in split_videos(known.videos, seed)
+        known.where(np.array([video in part for video in known.videos]))
+        for part in split_videos(known.videos, seed)
     ]
     return Wys2Corpus(parts[0], parts[1], balanced(parts[2], seed), clips_of(videos))
 
@@ -108,7 +120,9 @@ def balanced(clips: Clips, seed: int) -> Clips:
     """Return all clips that show what is said, and as many others."""
     kept = clips.truth
     others = np.flatnonzero(~kept)
-    kept[np.random.default_rng(seed).choice(others, min(int(kept.sum()), len(others)), replace=False)] = True
+    kept[
+        np.random.default_rng(seed).choice(others, min(int(kept.sum()), len(others)), replace=False)
+    ] = True
     return clips.where(kept)
 
 
@@ -118,12 +132,17 @@ def clips_of(videos: Iterable[SimulatedVideo]) -> Clips:
 
 
 def _simulated_clips(video: SimulatedVideo) -> Iterator[SimulatedClip]:
-    settings = ClipSettings(candidates=CANDIDATES, resolve=False)  # the words stand for vectors that know more
+    # the words stand for vectors that know more
+    settings = ClipSettings(candidates=CANDIDATES, resolve=False)
     features, vectors = video.features(), video.vectors("narration")
     shown = video.shown("narration")
     last = min(shown.shape[1], len(features.values)) - 1
     line = {text: row for row, text in enumerate(video.record.recipe)}
-    steps, said, clear = video.embeddings("recipe"), video.embeddings("narration"), resolved_embeddings(video)
+    steps, said, clear = (
+        video.embeddings("recipe"),
+        video.embeddings("narration"),
+        resolved_embeddings(video),
+    )
     for clip in narrated_clips(video.record, settings):
         row, middle = clip.sentence, clip.span.center
         second = min(int(middle), last)
@@ -152,7 +171,8 @@ def resolved_embeddings(video: SimulatedVideo) -> Matrix:
 
 
 def _object_in_view(video: SimulatedVideo, row: int, seen: Matrix) -> float:
-    """Return how much of the named object a feature row (C,) holds: what a detector that knows all objects says."""
+    """Return how much of the named object a feature row (C,) holds: what a detector that knows all
+    objects says."""
     lines, world = video.narration, video.world
     if lines.object[row] == NONE or lines.said_object[row] != SAID:
         return -1.0

@@ -1,9 +1,11 @@
-"""Summaries by the number of labels: raw features, the detector's, and its cross-modal score (WYS2, section 4.4).
+"""Summaries by the number of labels: raw features, the detector's, and its cross-modal score (WYS2,
+section 4.4).
 
-A label says of one segment of 4 s how much of it a summary keeps. The detector learns from key-steps of other videos
-(SS labels); a summarizer of IV-Sum's form learns from so many labels of `lessons`, and is scored on `tests`. The score
-of a segment is the greatest of the detector's scores of the segment and each sentence that is said in it.
-Letters: S segments, N labels, D numbers of a code.
+A label says of one segment of 4 s how much of it a summary keeps. The detector learns from
+key-steps of other videos (SS labels); a summarizer of IV-Sum's form learns from so many labels of
+`lessons`, and is scored on `tests`. The score of a segment is the greatest of the detector's scores
+of the segment and each sentence that is said in it. Letters: S segments, N labels, D numbers of a
+code.
 """
 
 import json
@@ -63,11 +65,18 @@ def curves(seed: int, size: CurveSize, folder: Path) -> list[dict[str, Any]]:
             for draw in range(size.draws if labels <= size.few else 1):
                 samples = first_labels(taught[name], labels, np.random.default_rng([seed, draw]))
                 network = _trained(samples, size, draw)
-                found.append(score_summaries([predict_importance(network, one) for one in held[name]], shown))
-            rows.append({
-                "input": name, "labels": labels, "F": mean(one.f or 0.0 for one in found),
-                "tau": mean(one.tau or 0.0 for one in found), "rho": mean(one.rho or 0.0 for one in found),
-            })  # fmt: skip
+                found.append(
+                    score_summaries([predict_importance(network, one) for one in held[name]], shown)
+                )
+            rows.append(
+                {
+                    "input": name,
+                    "labels": labels,
+                    "F": mean(one.f or 0.0 for one in found),
+                    "tau": mean(one.tau or 0.0 for one in found),
+                    "rho": mean(one.rho or 0.0 for one in found),
+                }
+            )
     return rows
 
 
@@ -77,10 +86,12 @@ def inputs_of(videos: Sequence[SimulatedVideo], uses: HeldOutWorld) -> dict[str,
     codes = score_codes(videos, uses.detector)
     joined = list(zip(raw, detector, codes, strict=True))
     return {
-        "raw": raw, "detector": detector, "score": [replace(one, seen=code) for one, _, code in joined],
+        "raw": raw,
+        "detector": detector,
+        "score": [replace(one, seen=code) for one, _, code in joined],
         "raw and score": [replace(one, said=code) for one, _, code in joined],
         "detector and score": [replace(one, said=code) for _, one, code in joined],
-    }  # fmt: skip
+    }
 
 
 def _segments(videos: Sequence[SimulatedVideo], detector: Detector | None) -> Segments:
@@ -93,9 +104,11 @@ def _segments(videos: Sequence[SimulatedVideo], detector: Detector | None) -> Se
 
 
 def score_codes(videos: Sequence[SimulatedVideo], detector: Detector) -> list[Matrix]:
-    """Return each segment's cross-modal score as `BINS` membership numbers, zeros where nobody speaks: (S, BINS).
+    """Return each segment's cross-modal score as `BINS` membership numbers, zeros where nobody
+    speaks: (S, BINS).
 
-    Bins are quantiles of all scores; a single number would be lost in the summarizer's norm of its inputs.
+    Bins are quantiles of all scores; a single number would be lost in the summarizer's norm of its
+    inputs.
     """
     scores = [segment_scores(video, detector) for video in videos]
     spoken = np.concatenate(scores)
@@ -109,38 +122,54 @@ def score_codes(videos: Sequence[SimulatedVideo], detector: Detector) -> list[Ma
 
 
 def segment_scores(video: SimulatedVideo, detector: Detector) -> Matrix:
-    """Return the greatest score of each segment and a sentence that is said in it, -inf where nobody speaks: (S,)."""
+    """Return the greatest score of each segment and a sentence that is said in it, -inf where
+    nobody speaks: (S,)."""
     features, _ = features_of(video, detector)
     sentences = embed_sentences(detector, video.vectors("narration"))
     fit = sentences @ features.values.T  # (sentences, T)
     length = SummarizerSettings().seconds
     found = np.full(int(np.ceil(features.duration / length - 1e-9)), -np.inf, dtype=np.float32)
     for row, sentence in enumerate(video.record.sentences):
-        for part in range(int(sentence.span.start // length), min(int(sentence.span.end // length) + 1, len(found))):
-            rows = slice(int(part * length * features.rate), int((part + 1) * length * features.rate))
+        for part in range(
+            int(sentence.span.start // length),
+            min(int(sentence.span.end // length) + 1, len(found)),
+        ):
+            rows = slice(
+                int(part * length * features.rate), int((part + 1) * length * features.rate)
+            )
             found[part] = max(found[part], float(fit[row, rows].max()))
     return found
 
 
 def first_labels(samples: Segments, count: int, rng: np.random.Generator) -> Segments:
-    """Return videos in random order until they hold so many segments, the last one cut; all where there are fewer."""
+    """Return videos in random order until they hold so many segments, the last one cut; all where
+    there are fewer."""
     found: Segments = []
     for index in rng.permutation(len(samples)).tolist():
         left = count - sum(len(one.seen) for one in found)
         if left <= 0:
             break
         one = samples[index]
-        found.append(replace(one, seen=one.seen[:left], said=one.said[:left], matters=one.matters[:left]))
+        found.append(
+            replace(one, seen=one.seen[:left], said=one.said[:left], matters=one.matters[:left])
+        )
     return found
 
 
 def _trained(samples: Segments, size: CurveSize, seed: int) -> Any:
-    settings = SummarizerSettings(video_width=samples[0].seen.shape[1], text_width=samples[0].said.shape[1])
+    settings = SummarizerSettings(
+        video_width=samples[0].seen.shape[1], text_width=samples[0].said.shape[1]
+    )
     batches = int(np.ceil(len(samples) / size.batch))
     training = TrainSettings(
-        epochs=max(1, round(size.steps / batches)), batch=size.batch, learning_rate=1e-3, seed=seed, readers=0,
-        save_every=1_000_000, device="cpu",
-    )  # fmt: skip
+        epochs=max(1, round(size.steps / batches)),
+        batch=size.batch,
+        learning_rate=1e-3,
+        seed=seed,
+        readers=0,
+        save_every=1_000_000,
+        device="cpu",
+    )
     with TemporaryDirectory() as folder:
         return train_summarizer(samples, Path(folder), summarizer=settings, settings=training)
 

@@ -1,7 +1,8 @@
-"""The rows of WYS2's tables in the simulated world and what is claimed of them; nothing heavy is imported here.
+"""The rows of WYS2's tables in the simulated world and what is claimed of them; nothing heavy is
+imported here.
 
-The simulated sentence encoder is not InferSent: its cosines are lower, so that c is a quantile unless a row says
-"c = 0.5". Every training takes about as many steps, whatever it is trained on.
+The simulated sentence encoder is not InferSent: its cosines are lower, so that c is a quantile
+unless a row says "c = 0.5". Every training takes about as many steps, whatever it is trained on.
 """
 
 from typing import Literal, TypeAlias
@@ -27,7 +28,8 @@ class Wys2Size(Settings):
 class Wys2Trial(Trial):
     """One detector, or what stands for one."""
 
-    kind: Literal["detector", "text"] | Untrained = "detector"  # "text": words alone, a logistic regression
+    # "text": words alone, a logistic regression
+    kind: Literal["detector", "text"] | Untrained = "detector"
     positives: Positives = "labels"  # by the labels, every clip, or by the planted truth
     labels: LabelSettings = LabelSettings(quantile=0.35)
     resolved: bool = True  # pronouns are resolved before texts are compared
@@ -77,7 +79,11 @@ def _labels() -> list[Wys2Row]:
         Wys2Row("labels", "SS, pronouns not resolved", SS.changed(resolved=False)),
         Wys2Row("labels", "VR", VR, {AUC: 58.8}),
         Wys2Row("labels", "MC, the best 35 % of a task's clips", MC, {AUC: 59.3}),
-        Wys2Row("labels", "MC, own task first", MC.changed(labels=LabelSettings(kind="mc", ranking="tasks", rank=1.0))),
+        Wys2Row(
+            "labels",
+            "MC, own task first",
+            MC.changed(labels=LabelSettings(kind="mc", ranking="tasks", rank=1.0)),
+        ),
         Wys2Row("labels", "every clip with narration", SS.changed(positives="all")),
         Wys2Row("labels", "planted truth", SS.changed(positives="planted")),
     ]
@@ -85,14 +91,27 @@ def _labels() -> list[Wys2Row]:
 
 def _baselines() -> list[Wys2Row]:
     every = SS.changed(positives="all")
-    mil, released = ContrastSettings(objective="mil-nce"), ContrastSettings(objective="mil-nce-released")
+    mil, released = (
+        ContrastSettings(objective="mil-nce"),
+        ContrastSettings(objective="mil-nce-released"),
+    )
     return [
         Wys2Row("baselines", "cosine without training (CLIP on short clips)", ZERO_SHOT),
         Wys2Row("baselines", "words alone", WORDS, {AUC: 53.5}),
         Wys2Row("baselines", "objects alone", OBJECTS, {AUC: 51.0}),
-        Wys2Row("baselines", "MIL-NCE, 3 candidates, every clip", every.changed(contrast=mil), {AUC: 59.6}),
+        Wys2Row(
+            "baselines",
+            "MIL-NCE, 3 candidates, every clip",
+            every.changed(contrast=mil),
+            {AUC: 59.6},
+        ),
         Wys2Row("baselines", "MIL-NCE as released", every.changed(contrast=released)),
-        Wys2Row("baselines", "VideoCLIP: clips of 16 s, every clip", every.changed(overlapping=True), {AUC: 59.0}),
+        Wys2Row(
+            "baselines",
+            "VideoCLIP: clips of 16 s, every clip",
+            every.changed(overlapping=True),
+            {AUC: 59.0},
+        ),
         Wys2Row("baselines", "TAN: joint head, SS labels", SS.changed(score="joint")),
     ]
 
@@ -102,7 +121,9 @@ def _pseudo() -> list[Wys2Row]:
         Wys2Row("pseudo-labels", "none", SS, {AUC: 62.7}),
         Wys2Row("pseudo-labels", "threshold of best F1 on validation clips", PSEUDO, {AUC: 76.2}),
         Wys2Row("pseudo-labels", "the best 10 % of the unlabelled clips", BEST),
-        Wys2Row("pseudo-labels", "two rounds, best F1", SS.changed(pseudo=PseudoSettings(rounds=2))),
+        Wys2Row(
+            "pseudo-labels", "two rounds, best F1", SS.changed(pseudo=PseudoSettings(rounds=2))
+        ),
         Wys2Row("pseudo-labels", "every unlabelled clip taken for shown", EVERYTHING),
         Wys2Row("pseudo-labels", "raw dot product, none", SS.changed(score="dot")),
         Wys2Row("pseudo-labels", "raw dot product, best F1", PSEUDO.changed(score="dot")),
@@ -115,21 +136,37 @@ def _options() -> list[Wys2Row]:
         Wys2Row("options", "raw dot product, SS", SS.changed(score="dot")),
         Wys2Row("options", "raw dot product, VR", VR.changed(score="dot")),
         Wys2Row("options", "raw dot product, MC", MC.changed(score="dot")),
-        Wys2Row("options", "the whole batch as rivals", SS.changed(contrast=ContrastSettings(negatives=None))),
-        Wys2Row("options", "2 texts and 2 clips as rivals", SS.changed(contrast=ContrastSettings(rivals="both"))),
+        Wys2Row(
+            "options",
+            "the whole batch as rivals",
+            SS.changed(contrast=ContrastSettings(negatives=None)),
+        ),
+        Wys2Row(
+            "options",
+            "2 texts and 2 clips as rivals",
+            SS.changed(contrast=ContrastSettings(rivals="both")),
+        ),
         Wys2Row("options", "twice the steps", SS.changed(size=Wys2Size(steps=600))),
     ]
 
 
 def _amount() -> list[Wys2Row]:
-    counts = [Wys2Row("amount", f"{count} positives", SS.changed(most=count)) for count in (16, 64, 250, 1000)]
+    counts = [
+        Wys2Row("amount", f"{count} positives", SS.changed(most=count))
+        for count in (16, 64, 250, 1000)
+    ]
     many = SS.changed(size=Wys2Size(labelled=1000))  # 4,000 positives
-    return [Wys2Row("amount", "cosine without training", ZERO_SHOT), *counts, Wys2Row("amount", "all", SS),
-            Wys2Row("amount", "4000 positives, of 1000 videos", many.changed(most=4000))]  # fmt: skip
+    return [
+        Wys2Row("amount", "cosine without training", ZERO_SHOT),
+        *counts,
+        Wys2Row("amount", "all", SS),
+        Wys2Row("amount", "4000 positives, of 1000 videos", many.changed(most=4000)),
+    ]
 
 
 def grid_rows() -> tuple[Wys2Row, ...]:
-    """Return the supplement's grid in its small form: c, negatives, batch and learning rate, scored on validation."""
+    """Return the supplement's grid in its small form: c, negatives, batch and learning rate, scored
+    on validation."""
     rows = []
     for c in (0.4, 0.5, 0.6):
         for negatives in (3, 5, 7, 9):
@@ -149,12 +186,25 @@ def grid_rows() -> tuple[Wys2Row, ...]:
 CLAIMS = (
     Claim("SS above VR", AUC, SS, VR, 0.04),
     Claim("SS above MC", AUC, SS, MC, 0.04),
-    Claim("SS above VR, raw dot product", AUC, SS.changed(score="dot"), VR.changed(score="dot"), 0.0),
-    Claim("SS above MC, raw dot product", AUC, SS.changed(score="dot"), MC.changed(score="dot"), 0.0),
+    Claim(
+        "SS above VR, raw dot product", AUC, SS.changed(score="dot"), VR.changed(score="dot"), 0.0
+    ),
+    Claim(
+        "SS above MC, raw dot product", AUC, SS.changed(score="dot"), MC.changed(score="dot"), 0.0
+    ),
     Claim("pseudo-labels above none", AUC, PSEUDO, SS, 0.015),
-    Claim("pseudo-labels above none, raw dot product", AUC, PSEUDO.changed(score="dot"), SS.changed(score="dot"), 0.0),
-    Claim("pseudo-labels (the best 10 %) above none", AUC, BEST, SS, 0.015),  # the prototype's own form
-    Claim("the same, raw dot product", AUC, BEST.changed(score="dot"), SS.changed(score="dot"), 0.0),
+    Claim(
+        "pseudo-labels above none, raw dot product",
+        AUC,
+        PSEUDO.changed(score="dot"),
+        SS.changed(score="dot"),
+        0.0,
+    ),
+    # the prototype's own form
+    Claim("pseudo-labels (the best 10 %) above none", AUC, BEST, SS, 0.015),
+    Claim(
+        "the same, raw dot product", AUC, BEST.changed(score="dot"), SS.changed(score="dot"), 0.0
+    ),
     Claim("pseudo-labels above taking everything", AUC, PSEUDO, EVERYTHING, 0.0),
     Claim("SS above words alone", AUC, SS, WORDS, 0.0),
     Claim("SS above objects alone", AUC, SS, OBJECTS, 0.0),

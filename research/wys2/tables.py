@@ -7,7 +7,16 @@ from statistics import mean
 from typing import ClassVar
 
 from research.study import Claim, ClaimResult, RowResult, Study
-from research.wys2.rows import AUC, CLAIMS, TITLES, Wys2Row, Wys2Size, Wys2Trial, grid_rows, wys2_rows
+from research.wys2.rows import (
+    AUC,
+    CLAIMS,
+    TITLES,
+    Wys2Row,
+    Wys2Size,
+    Wys2Trial,
+    grid_rows,
+    wys2_rows,
+)
 from research.wys2.trials import Wys2Trials
 
 
@@ -19,12 +28,17 @@ class Wys2Study(Study[Wys2Row, Wys2Trial]):
 
     titles: ClassVar[Mapping[str, str]] = TITLES
     columns: ClassVar[Sequence[str]] = (AUC, "validation", "precision", "positives")
-    forms: ClassVar[Mapping[str, tuple[float, str]]] = {"precision": (1.0, ".0%"), "positives": (1.0, ".0f")}
+    forms: ClassVar[Mapping[str, tuple[float, str]]] = {
+        "precision": (1.0, ".0%"),
+        "positives": (1.0, ".0f"),
+    }
     means_only: ClassVar[Collection[str]] = ("precision", "positives")
     published_names: ClassVar[Sequence[str]] = (AUC,)
     heads: ClassVar[Mapping[str, str]] = {
-        AUC: "ROC-AUC, test", "validation": "ROC-AUC, validation", "precision": "shown of the positives",
-    }  # fmt: skip
+        AUC: "ROC-AUC, test",
+        "validation": "ROC-AUC, validation",
+        "precision": "shown of the positives",
+    }
     scale: ClassVar[float] = 100.0
 
     @property
@@ -38,7 +52,8 @@ class Wys2Study(Study[Wys2Row, Wys2Trial]):
         return [row for row in (*wys2_rows(), *grid_rows()) if row.table in tables]
 
     def sized(self, trial: Wys2Trial, seed: int) -> Wys2Trial:
-        """Return a row's trial with this seed, of this study's size in all that the row does not set itself."""
+        """Return a row's trial with this seed, of this study's size in all that the row does not
+        set itself."""
         own = {name: getattr(trial.size, name) for name in trial.size.model_fields_set}
         return trial.changed(seed=seed, size=self.size.model_copy(update=own))
 
@@ -46,7 +61,9 @@ class Wys2Study(Study[Wys2Row, Wys2Trial]):
         """Return the paper's orderings."""
         return CLAIMS
 
-    def as_markdown(self, results: Sequence[RowResult[Wys2Row]], judged: Sequence[ClaimResult]) -> str:
+    def as_markdown(
+        self, results: Sequence[RowResult[Wys2Row]], judged: Sequence[ClaimResult]
+    ) -> str:
         """Return the tables, then the claims; the grid's best rows first."""
 
         def rank(result: RowResult[Wys2Row]) -> float:

@@ -1,4 +1,5 @@
-"""Running WYS2's trials: labels, detectors and baselines in the simulated world, scored by ROC-AUC."""
+"""Running WYS2's trials: labels, detectors and baselines in the simulated world, scored by
+ROC-AUC."""
 
 import math
 import shutil
@@ -37,8 +38,9 @@ from stepline.wys2.unlabelled import ListedClips
 class Wys2Trials(TrialStore[Wys2Trial]):
     """Trials kept without their networks.
 
-    ROC-AUC: on the test clips' truth; validation: on the validation clips' SS labels; precision: of the positives that
-    were trained on, by the truth, and `positives` how many, both only of detectors.
+    ROC-AUC: on the test clips' truth; validation: on the validation clips' SS labels; precision: of
+    the positives that were trained on, by the truth, and `positives` how many, both only of
+    detectors.
     """
 
     def run(self, trial: Wys2Trial, folder: Path) -> Outcome:
@@ -53,9 +55,14 @@ class Wys2Trials(TrialStore[Wys2Trial]):
             positives = {"precision": precision, "positives": count}
             scores = {name: score_pairs(network, _plain(clips)) for name, clips in held_out.items()}
         else:
-            scores = {name: _baseline_scores(trial, corpus, clips) for name, clips in held_out.items()}
+            scores = {
+                name: _baseline_scores(trial, corpus, clips) for name, clips in held_out.items()
+            }
         seconds = time.process_time() - began
-        labels = {AUC: corpus.test.truth, "validation": labels_of(corpus.validation, LabelSettings(quantile=0.35))}
+        labels = {
+            AUC: corpus.test.truth,
+            "validation": labels_of(corpus.validation, LabelSettings(quantile=0.35)),
+        }
         areas = {name: roc_auc(labels[name].astype(np.float64), scores[name]) for name in held_out}
         return Outcome({**areas, **positives}, seconds)
 
@@ -67,7 +74,10 @@ def labels_of(clips: Clips, settings: LabelSettings, *, resolved: bool = True) -
         return sentence_similarity_labels(map_cosine(cosine, settings.mapping), settings)
     if settings.kind == "vr":
         return require_key_steps(np.isfinite(cosine))
-    seen, said = (task_log_probabilities(rows, clips.tasks, clips.videos) for rows in (_seen(clips), _said(clips)))
+    seen, said = (
+        task_log_probabilities(rows, clips.tasks, clips.videos)
+        for rows in (_seen(clips), _said(clips))
+    )
     return modality_consensus_labels(clips.tasks, seen, said, settings)
 
 
@@ -75,7 +85,9 @@ def train_on(trial: Wys2Trial, corpus: Wys2Corpus, folder: Path) -> tuple[Detect
     """Return the network, the precision of what it was trained on, and how many clips that was."""
     positive = _positive(trial, corpus.train)
     if trial.most is not None:
-        drawn = np.random.default_rng(trial.seed).permutation(np.flatnonzero(positive))[: trial.most]
+        drawn = np.random.default_rng(trial.seed).permutation(np.flatnonzero(positive))[
+            : trial.most
+        ]
         positive = np.isin(np.arange(len(positive)), drawn)
     chosen = corpus.train.where(positive)
     pairs = [item.overlapping if trial.overlapping else item.pair for item in chosen.items]
@@ -95,7 +107,12 @@ def train_on(trial: Wys2Trial, corpus: Wys2Corpus, folder: Path) -> tuple[Detect
         weak = labels_of(corpus.validation, trial.labels, resolved=trial.resolved)
         held = ValidationClips(_plain(corpus.validation), weak)
         made = train_with_pseudo_labels(
-            pairs, ListedClips(_plain(corpus.unlabelled)), held, train, trial.pseudo, corpus.unlabelled.truth
+            pairs,
+            ListedClips(_plain(corpus.unlabelled)),
+            held,
+            train,
+            trial.pseudo,
+            corpus.unlabelled.truth,
         )
         last = made.rounds[-1]
         shown = sum(truth) + (last.precision or 0.0) * last.kept
@@ -114,18 +131,26 @@ def _positive(trial: Wys2Trial, clips: Clips) -> Mask:
 
 def _train(pairs: Sequence[ClipTextPair], trial: Wys2Trial, folder: Path) -> Detector:
     width = pairs[0].text.shape[1]
-    detector = DetectorSettings(video_width=pairs[0].array().shape[1], text_width=width, score=trial.score)
+    detector = DetectorSettings(
+        video_width=pairs[0].array().shape[1], text_width=width, score=trial.score
+    )
     settings = training(trial.size, len(pairs), trial.seed)
-    return train_detector(pairs, folder, detector=detector, contrast=trial.contrast, settings=settings)
+    return train_detector(
+        pairs, folder, detector=detector, contrast=trial.contrast, settings=settings
+    )
 
 
 def training(size: Wys2Size, pairs: int, seed: int) -> TrainSettings:
     """Return a training of about `size.steps` steps, in whole epochs."""
     epochs = max(1, round(size.steps / math.ceil(pairs / size.batch)))
     return TrainSettings(
-        epochs=epochs, batch=size.batch, learning_rate=size.learning_rate, weight_decay=1e-4, seed=seed,
+        epochs=epochs,
+        batch=size.batch,
+        learning_rate=size.learning_rate,
+        weight_decay=1e-4,
+        seed=seed,
         save_every=1_000_000,
-    )  # fmt: skip
+    )
 
 
 def _baseline_scores(trial: Wys2Trial, corpus: Wys2Corpus, clips: Clips) -> Matrix | Array:

@@ -1,8 +1,9 @@
-"""What WYS2's features are worth elsewhere, in the simulated world: summaries (section 4.4), alignability (4.3).
+"""What WYS2's features are worth elsewhere, in the simulated world: summaries (section 4.4),
+alignability (4.3).
 
-`python -m research wys2-tables --table summaries --table alignability`. The detector learns from some videos of a world
-(SS labels), summarizers and heads from others, on its features or on raw ones; both are scored on videos that neither
-has seen.
+`python -m research wys2-tables --table summaries --table alignability`. The detector learns from
+some videos of a world (SS labels), summarizers and heads from others, on its features or on raw
+ones; both are scored on videos that neither has seen.
 """
 
 import json
@@ -16,7 +17,14 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from research.simulate import SimulatedVideo, SimulationSettings, World, make_world, stream, write_videos
+from research.simulate import (
+    SimulatedVideo,
+    SimulationSettings,
+    World,
+    make_world,
+    stream,
+    write_videos,
+)
 from research.study import Outcome, Row, Study, Trial, TrialStore
 from research.wys2.alignability import (
     HEAD_TRAINING,
@@ -89,7 +97,11 @@ class UsesTrials(TrialStore[UsesTrial]):
         began = time.process_time()
         make = summaries if trial.table == "summaries" else alignabilities
         rows = make(trial.seed, trial.size, folder)
-        scores = {f"{row}: {measure}": value for row, values in rows.items() for measure, value in values.items()}
+        scores = {
+            f"{row}: {measure}": value
+            for row, values in rows.items()
+            for measure, value in values.items()
+        }
         return Outcome(scores, time.process_time() - began)
 
 
@@ -120,13 +132,24 @@ class UsesStudy(Study[Row[UsesTrial], UsesTrial]):
         """Return the rows of the chosen tables; heads on few videos only where there are more."""
         few = [f", {FEW} videos"] if self.size.lessons > FEW else []
         names = {
-            "summaries": ["every second", "chance", *(f"{given}, {features}" for features in (RAW, OURS)
-                                                      for given in ("pictures alone", "with speech"))],
-            "alignability": [
-                name for features in (RAW, OURS)
-                for name in (f"best cosine, {features}", *(f"head on {features}{count}" for count in (*few, "")))
+            "summaries": [
+                "every second",
+                "chance",
+                *(
+                    f"{given}, {features}"
+                    for features in (RAW, OURS)
+                    for given in ("pictures alone", "with speech")
+                ),
             ],
-        }  # fmt: skip
+            "alignability": [
+                name
+                for features in (RAW, OURS)
+                for name in (
+                    f"best cosine, {features}",
+                    *(f"head on {features}{count}" for count in (*few, "")),
+                )
+            ],
+        }
         return [
             Row(table, name, UsesTrial.model_validate({"table": table}), PUBLISHED.get(name, {}))
             for table in self.tables or names
@@ -150,7 +173,8 @@ class UsesStudy(Study[Row[UsesTrial], UsesTrial]):
 
 @dataclass(frozen=True)
 class HeldOutWorld:
-    """A trained detector, and videos that it has not seen: `lessons` to learn another thing from, `tests` to score."""
+    """A trained detector, and videos that it has not seen: `lessons` to learn another thing from,
+    `tests` to score."""
 
     world: World
     detector: Detector
@@ -166,13 +190,16 @@ def prepare(seed: int, size: UsesSize, folder: Path) -> HeldOutWorld:
     known = clips_of(islice(videos, size.labelled))
     trial = SS.changed(seed=seed, size=Wys2Size(steps=size.detector_steps))
     nothing = Clips(())
-    detector, _, _ = train_on(trial, Wys2Corpus(known, nothing, nothing, nothing), folder / "detector")
+    detector, _, _ = train_on(
+        trial, Wys2Corpus(known, nothing, nothing, nothing), folder / "detector"
+    )
     lessons, tests = tuple(islice(videos, size.lessons)), tuple(videos)
     return HeldOutWorld(make_world(seed, settings), detector, lessons, tests)
 
 
 def features_of(video: SimulatedVideo, detector: Detector | None) -> tuple[FeatureSequence, Matrix]:
-    """Return a video's features and the vectors of its narration: raw, or as a detector embeds them."""
+    """Return a video's features and the vectors of its narration: raw, or as a detector embeds
+    them."""
     features, vectors = video.features(), video.vectors("narration")
     if detector is None:
         return features, vectors
@@ -180,21 +207,32 @@ def features_of(video: SimulatedVideo, detector: Detector | None) -> tuple[Featu
 
 
 def summaries(seed: int, size: UsesSize, folder: Path) -> Scores:
-    """Return F, tau and rho of summarizers on raw and on the detector's features, and of what learns nothing."""
+    """Return F, tau and rho of summarizers on raw and on the detector's features, and of what
+    learns nothing."""
     uses = prepare(seed, size, folder)
     shown = [shown_seconds(video.record, video.duration) for video in uses.tests]
     rng = np.random.default_rng(seed)
     rows: dict[str, Mapping[str, float]] = {
-        "every second": _summary_scores([np.ones(len(one), dtype=np.float32) for one in shown], shown, 0.0),
-        "chance": _summary_scores([rng.random(len(one)).astype(np.float32) for one in shown], shown, 0.0),
+        "every second": _summary_scores(
+            [np.ones(len(one), dtype=np.float32) for one in shown], shown, 0.0
+        ),
+        "chance": _summary_scores(
+            [rng.random(len(one)).astype(np.float32) for one in shown], shown, 0.0
+        ),
     }
-    training = SUMMARIZER_TRAINING.model_copy(update={"seed": seed, "epochs": size.summarizer_epochs})
+    training = SUMMARIZER_TRAINING.model_copy(
+        update={"seed": seed, "epochs": size.summarizer_epochs}
+    )
     for words, detector in ((RAW, None), (OURS, uses.detector)):
         for speech in (False, True):
             began = time.process_time()
-            taught, held = (_segments(videos, detector, speech=speech) for videos in (uses.lessons, uses.tests))
+            taught, held = (
+                _segments(videos, detector, speech=speech) for videos in (uses.lessons, uses.tests)
+            )
             settings = _summarizer_settings(taught[0])
-            network = train_summarizer(taught, folder / f"{words} {speech}", summarizer=settings, settings=training)
+            network = train_summarizer(
+                taught, folder / f"{words} {speech}", summarizer=settings, settings=training
+            )
             given = [predict_importance(network, sample) for sample in held]
             name = f"{'with speech' if speech else 'pictures alone'}, {words}"
             rows[name] = _summary_scores(given, shown, time.process_time() - began)
@@ -202,7 +240,9 @@ def summaries(seed: int, size: UsesSize, folder: Path) -> Scores:
     return rows
 
 
-def _segments(videos: Sequence[SimulatedVideo], detector: Detector | None, *, speech: bool) -> list[SegmentedVideo]:
+def _segments(
+    videos: Sequence[SimulatedVideo], detector: Detector | None, *, speech: bool
+) -> list[SegmentedVideo]:
     made = []
     for video in videos:
         features, vectors = features_of(video, detector)
@@ -216,13 +256,16 @@ def _summarizer_settings(sample: SegmentedVideo) -> SummarizerSettings:
     return SummarizerSettings(video_width=sample.seen.shape[1], text_width=sample.said.shape[1])
 
 
-def _summary_scores(given: Sequence[Matrix], shown: Sequence[Mask], seconds: float) -> Mapping[str, float]:
+def _summary_scores(
+    given: Sequence[Matrix], shown: Sequence[Mask], seconds: float
+) -> Mapping[str, float]:
     scores = asdict(score_summaries(given, shown))
     return {"F": scores["f"], "tau": scores["tau"], "rho": scores["rho"], CPU: seconds}
 
 
 def alignabilities(seed: int, size: UsesSize, folder: Path) -> Scores:
-    """Return the ROC-AUC of heads on raw and on the detector's features, and of the best cosine without a head."""
+    """Return the ROC-AUC of heads on raw and on the detector's features, and of the best cosine
+    without a head."""
     uses = prepare(seed, size, folder)
     write_videos(uses.world, uses.tests, folder / "world")
     training = HEAD_TRAINING.model_copy(update={"seed": seed, "epochs": size.head_epochs})
@@ -235,10 +278,21 @@ def alignabilities(seed: int, size: UsesSize, folder: Path) -> Scores:
         taught = [features_of(video, detector) for video in uses.lessons]
         for count in sorted({min(FEW, len(taught)), len(taught)}):
             began = time.process_time()
-            head = _head(uses.lessons[:count], taught[:count], labels[:count], folder / f"{words}{count}", training)
-            given = [predict_alignability(head, features.values, sentences) for features, sentences in held]
+            head = _head(
+                uses.lessons[:count],
+                taught[:count],
+                labels[:count],
+                folder / f"{words}{count}",
+                training,
+            )
+            given = [
+                predict_alignability(head, features.values, sentences)
+                for features, sentences in held
+            ]
             name = f"head on {words}" + ("" if count == len(taught) else f", {count} videos")
-            rows[name] = _alignability_scores(given, uses.tests, folder, time.process_time() - began)
+            rows[name] = _alignability_scores(
+                given, uses.tests, folder, time.process_time() - began
+            )
     shutil.rmtree(folder, ignore_errors=True)
     return rows
 
@@ -261,11 +315,14 @@ LIKE = LabelSettings(quantile=0.35).quantile or 0.0  # fraction of sentences tha
 
 
 def similar_sentences(videos: Sequence[SimulatedVideo]) -> list[Mask]:
-    """Return which sentences are like some key-step of their video: SS labels of sentences, the likest 35 %."""
+    """Return which sentences are like some key-step of their video: SS labels of sentences, the
+    likest 35 %."""
     likeness = []
     for video in videos:
         shown = [row for row, step in enumerate(video.record.reference) if step.spans]
-        likeness.append((resolved_embeddings(video) @ video.embeddings("recipe")[shown].T).max(1, initial=-1.0))
+        likeness.append(
+            (resolved_embeddings(video) @ video.embeddings("recipe")[shown].T).max(1, initial=-1.0)
+        )
     least = np.quantile(np.concatenate(likeness), 1 - LIKE)
     return [np.asarray(one >= least) for one in likeness]
 
@@ -275,7 +332,10 @@ def _alignability_scores(
 ) -> Mapping[str, float]:
     """Return the ROC-AUC that `stepline evaluate htm-align` gives."""
     predictions = folder / "predictions.json"
-    tree = {video.id: {"alignability": scores.tolist()} for video, scores in zip(videos, given, strict=True)}
+    tree = {
+        video.id: {"alignability": scores.tolist()}
+        for video, scores in zip(videos, given, strict=True)
+    }
     predictions.write_text(json.dumps(tree))
     scores = evaluate("htm-align", predictions, folder / "world" / "htm_align.json")
     return {"ROC-AUC": total(scores.statistics["ROC-AUC alignable"]), CPU: seconds}

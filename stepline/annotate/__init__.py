@@ -1,4 +1,5 @@
-"""A test set of visual narrations by people: clips to watch, answers, agreement, the set kept (WYS2, section 4)."""
+"""A test set of visual narrations by people: clips to watch, answers, agreement, the set kept
+(WYS2, section 4)."""
 
 from stepline.annotate.answers import Agreement, Answer, Answers, agreement, consensus
 from stepline.annotate.clips import AnnotationClip, read_clips, write_clips

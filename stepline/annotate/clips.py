@@ -17,7 +17,8 @@ SHORTEST = 3.0  # s; a shorter sentence is widened around its middle: WYS2's cli
 
 
 class AnnotationClip(FrozenModel):
-    """Seconds of a video file and the words spoken in them; `shown` is the known answer of a qualifying question."""
+    """Seconds of a video file and the words spoken in them; `shown` is the known answer of a
+    qualifying question."""
 
     id: Annotated[str, Field(min_length=1)]
     video: str
@@ -27,7 +28,8 @@ class AnnotationClip(FrozenModel):
 
 
 def read_clips(path: Path) -> list[AnnotationClip]:
-    """Return the clips of a JSON list as `write_clips` writes it, or of the sentences of records (.json, .parquet).
+    """Return the clips of a JSON list as `write_clips` writes it, or of the sentences of records
+    (.json, .parquet).
 
     Raises DatasetError where it is neither, is empty, or has two clips of one id.
     """
@@ -36,21 +38,28 @@ def read_clips(path: Path) -> list[AnnotationClip]:
         records = read_parquet(path) if path.suffix == ".parquet" else iter([read_record(path)])
         clips = [clip for record in records for clip in clips_of(record)]
     if not clips:
-        raise DatasetError(f"{path}: no sentence with a video to watch; give records of transcribed videos, or clips")
+        raise DatasetError(
+            f"{path}: no sentence with a video to watch; give records of transcribed videos, or clips"
+        )
     repeated = [id for id, count in Counter(clip.id for clip in clips).items() if count > 1]
     if repeated:
-        raise DatasetError(f"{path}: {len(repeated)} ids stand twice, first {repeated[0]!r}; every clip needs its own")
+        raise DatasetError(
+            f"{path}: {len(repeated)} ids stand twice, first {repeated[0]!r}; every clip needs its own"
+        )
     return clips
 
 
 def clips_of(record: Record) -> Iterator[AnnotationClip]:
-    """Yield a clip a sentence, at least `SHORTEST` long and inside the video; none where the record has no file."""
+    """Yield a clip a sentence, at least `SHORTEST` long and inside the video; none where the record
+    has no file."""
     if record.video.path is None or record.transcript is None:
         return
     for number, sentence in enumerate(record.transcript.sentences):
         if sentence.text.strip():
             span = _widen(sentence.span, record.video.duration)
-            yield AnnotationClip(id=f"{record.id}:{number}", video=record.video.path, span=span, text=sentence.text)
+            yield AnnotationClip(
+                id=f"{record.id}:{number}", video=record.video.path, span=span, text=sentence.text
+            )
 
 
 def write_clips(clips: Iterable[AnnotationClip], path: Path) -> None:
@@ -60,10 +69,13 @@ def write_clips(clips: Iterable[AnnotationClip], path: Path) -> None:
 
 
 def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[AnnotationClip]:
-    """Return the clips of qualifying questions. Raises DatasetError where one has no known answer."""
+    """Return the clips of qualifying questions. Raises DatasetError where one has no known
+    answer."""
     unlabelled = [clip.id for clip in clips if clip.shown is None]
     if unlabelled:
-        raise DatasetError(f'{source}: {unlabelled[0]!r} has no known answer; give "shown": true or false')
+        raise DatasetError(
+            f'{source}: {unlabelled[0]!r} has no known answer; give "shown": true or false'
+        )
     return list(clips)
 
 
@@ -72,7 +84,9 @@ def _clip_list(path: Path) -> list[AnnotationClip] | None:
     try:
         tree = parse_json_text(read_limited(path, RECORD))
     except (OSError, ValueError) as error:
-        raise DatasetError(f"{path}: not JSON that can be read ({error}); give records or a list of clips") from error
+        raise DatasetError(
+            f"{path}: not JSON that can be read ({error}); give records or a list of clips"
+        ) from error
     if not isinstance(tree, list):
         return None
     try:
@@ -80,7 +94,9 @@ def _clip_list(path: Path) -> list[AnnotationClip] | None:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise DatasetError(f"{path}: not a list of clips ({where}: {first['msg']}); see docs/wys2.md") from error
+        raise DatasetError(
+            f"{path}: not a list of clips ({where}: {first['msg']}); see docs/wys2.md"
+        ) from error
 
 
 def _widen(span: Span, duration: float | None) -> Span:

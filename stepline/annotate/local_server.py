@@ -1,7 +1,8 @@
 """A web application that is served to this machine alone, unless it is told otherwise.
 
-Only requests to localhost by name are answered, so no other site's page can reach it by rebinding a name; what another
-site's page asks for is refused, and what is sent must carry a header that another site's form cannot send.
+Only requests to localhost by name are answered, so no other site's page can reach it by rebinding a
+name; what another site's page asks for is refused, and what is sent must carry a header that
+another site's form cannot send.
 """
 
 import asyncio
@@ -29,7 +30,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from stepline.errors import SettingsError, SteplineError
 
 HOST = "127.0.0.1"
-THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)  # as the Host of a request says it
+# as the Host of a request says it
+THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)
 LARGEST = 4096  # bytes of what may be sent
 CONNECTIONS = 64  # at a time; a browser opens six
 READING = 10.0  # s in which a request must come whole
@@ -50,16 +52,20 @@ def local_application(
     largest: Callable[[Request], int] = lambda _: LARGEST,
     refuse: Callable[[Request], Response | None] = lambda _: None,
 ) -> Starlette:
-    """Return an application that refuses other hosts' names, other sites' pages and what is sent without its token.
+    """Return an application that refuses other hosts' names, other sites' pages and what is sent
+    without its token.
 
-    token: what the header X-Stepline must say of what sends something. policy: the Content-Security-Policy of every
-    reply that has none of its own, in no other page's frame. answers_to: the hosts as which it may be asked. largest:
-    bytes that a request may send. refuse: a reply instead of the route's, to who may not ask.
-    A SteplineError of a route is a reply of its message (409); what makes no sense of a request, as ValueError or
-    LookupError, one that says so (400).
+    token: what the header X-Stepline must say of what sends something. policy: the
+    Content-Security-Policy of every reply that has none of its own, in no other page's frame.
+    answers_to: the hosts as which it may be asked. largest: bytes that a request may send. refuse:
+    a reply instead of the route's, to who may not ask. A SteplineError of a route is a reply of its
+    message (409); what makes no sense of a request, as ValueError or LookupError, one that says so
+    (400).
     """
 
-    async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    async def guard(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
         response: Response | None
         if not answers_to(request.headers.get("Host", "")):
             response = _error(HTTPStatus.FORBIDDEN, f"ask for {HOST} by that name")
@@ -83,12 +89,16 @@ def local_application(
         return _error(HTTPStatus.CONFLICT, str(error))
 
     async def senseless(_: Request, __: Exception) -> Response:
-        return _error(HTTPStatus.BAD_REQUEST, "that request makes no sense here; load the page again")
+        return _error(
+            HTTPStatus.BAD_REQUEST, "that request makes no sense here; load the page again"
+        )
 
     async def unknown(_: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
             return _error(HTTPStatus.NOT_FOUND, "no such page")
-        told = error.detail if error.detail != HTTPStatus(error.status_code).phrase else "no such page"
+        told = (
+            error.detail if error.detail != HTTPStatus(error.status_code).phrase else "no such page"
+        )
         return JSONResponse({"error": told}, error.status_code, error.headers)
 
     return Starlette(
@@ -119,12 +129,16 @@ def is_length(request: Request, largest: int) -> bool:
 
 
 def _is_of_another_site(request: Request) -> bool:
-    """Tell whether a page of another site asks, other than by a link that somebody followed to this one."""
+    """Tell whether a page of another site asks, other than by a link that somebody followed to this
+    one."""
     headers = request.headers
     own_origin = f"{request.scope['scheme']}://{headers['Host']}"
     if headers.get("Origin", own_origin) != own_origin:
         return True
-    followed = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
+    followed = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == (
+        "navigate",
+        "document",
+    )
     own = headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
     return not (own or (followed and request.method == "GET"))
 
@@ -136,8 +150,8 @@ DIGITS = re.compile(rb"\d{19,}")  # more than any file has bytes
 def file_response(request: Request, path: Path, media_type: str) -> Response:
     """Return a file, or the one range of it that is asked for: 416 where the file does not have it.
 
-    What is no such range (of several, of another unit, or reversed) is passed over and the whole file given, as
-    RFC 9110, section 14.2 allows.
+    What is no such range (of several, of another unit, or reversed) is passed over and the whole
+    file given, as RFC 9110, section 14.2 allows.
     """
     headers = []
     for name, value in request.scope["headers"]:
@@ -158,7 +172,8 @@ def _error(status: int, reason: str) -> Response:
 
 
 class LimitedProtocol(H11Protocol):
-    """HTTP over connections of which each must send its requests in time, and of which there are never too many.
+    """HTTP over connections of which each must send its requests in time, and of which there are
+    never too many.
 
     For one too many, the oldest that waits is closed: for a request, or for its client to read.
     """
@@ -172,7 +187,11 @@ class LimitedProtocol(H11Protocol):
         self._since = self.loop.time()
         self._limit_reading()
         if len(self.connections) > (CONNECTIONS if self.most is None else self.most):
-            ours = (connection for connection in self.connections if isinstance(connection, LimitedProtocol))
+            ours = (
+                connection
+                for connection in self.connections
+                if isinstance(connection, LimitedProtocol)
+            )
             given_up = min(ours, key=lambda connection: (connection._is_busy(), connection._since))
             self.connections.discard(given_up)
             given_up.transport.abort()
@@ -199,12 +218,17 @@ class LimitedProtocol(H11Protocol):
             self._deadline = None
 
     def _is_busy(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused
+        return (
+            self.cycle is not None
+            and not self.cycle.response_complete
+            and not self.flow.write_paused
+        )
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What https needs: the certificates as PEM, the server's own first, and its key; None where both are in one file.
+    """What https needs: the certificates as PEM, the server's own first, and its key; None where
+    both are in one file.
 
     Raises SettingsError where they are not that, or do not fit.
     """
@@ -215,17 +239,23 @@ class Certificate:
     def __post_init__(self) -> None:
         try:
             # A key that is encrypted would be asked for at the terminal, at each start.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certfile, self.keyfile, password="")
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+                self.certfile, self.keyfile, password=""
+            )
         except OSError as error:  # SSLError too
             told = "give --certfile a PEM of the certificate, and --keyfile its key, without a password"
-            raise SettingsError(f"{self.certfile}, {self.keyfile or 'its own key'}: {error}; {told}") from error
+            raise SettingsError(
+                f"{self.certfile}, {self.keyfile or 'its own key'}: {error}; {told}"
+            ) from error
 
 
 class LocalServer:
-    """An application on a port of this machine, which is taken at once. Raises OSError where it is not free.
+    """An application on a port of this machine, which is taken at once. Raises OSError where it is
+    not free.
 
-    lifespan: whether the application begins and ends something of its own with the server. host: an address of this
-    machine that others reach too. connections: that it has at a time. certificate: for https, None for http.
+    lifespan: whether the application begins and ends something of its own with the server. host: an
+    address of this machine that others reach too. connections: that it has at a time. certificate:
+    for https, None for http.
     """
 
     def __init__(
@@ -238,20 +268,30 @@ class LocalServer:
         certificate: Certificate | None = None,
         lifespan: Literal["on", "off"] = "off",
     ) -> None:
-        self._socket = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._socket = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
         self.port: int = self._socket.getsockname()[1]
         self.address = f"http{'s' * (certificate is not None)}://{f'[{host}]' if ':' in host else host}:{self.port}/"
         protocol = type("Protocol", (LimitedProtocol,), {"most": connections})
         config = uvicorn.Config(
-            application, http=protocol, ws="none", loop="asyncio", lifespan=lifespan, log_config=None,
-            server_header=False, proxy_headers=False, timeout_graceful_shutdown=PATIENCE,
+            application,
+            http=protocol,
+            ws="none",
+            loop="asyncio",
+            lifespan=lifespan,
+            log_config=None,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=PATIENCE,
             ssl_certfile=certificate.certfile if certificate is not None else None,
             ssl_keyfile=certificate.keyfile if certificate is not None else None,
-        )  # fmt: skip
+        )
         self._server = uvicorn.Server(config)
 
     def run(self) -> None:
-        """Serve until `stop` is called; Ctrl-C raises KeyboardInterrupt, requests in work answered first."""
+        """Serve until `stop` is called; Ctrl-C raises KeyboardInterrupt, requests in work answered
+        first."""
         self._server.run(sockets=[self._socket])
 
     def stop(self) -> None:

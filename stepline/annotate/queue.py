@@ -1,6 +1,7 @@
 """The order of annotation: who watches what next, and which answers count.
 
-Qualifying questions come first, then the clips that lack answers (WYS2, section 4 and supplement 2).
+Qualifying questions come first, then the clips that lack answers (WYS2, section 4 and supplement
+2).
 """
 
 import time
@@ -30,7 +31,8 @@ class AnnotationTask:
 
 
 class AnnotationQueue:
-    """Hands out clips and takes answers, for any number of annotators at once. clock: seconds, never backwards."""
+    """Hands out clips and takes answers, for any number of annotators at once. clock: seconds,
+    never backwards."""
 
     def __init__(
         self,
@@ -43,10 +45,14 @@ class AnnotationQueue:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if len(qualifying) and right > len(qualifying):
-            raise DatasetError(f"{right} right answers of {len(qualifying)} questions cannot be; lower --right")
+            raise DatasetError(
+                f"{right} right answers of {len(qualifying)} questions cannot be; lower --right"
+            )
         shared = {clip.id for clip in clips} & {clip.id for clip in qualifying}
         if shared:
-            raise DatasetError(f"{sorted(shared)[0]!r} is a qualifying question and a clip to annotate; keep one")
+            raise DatasetError(
+                f"{sorted(shared)[0]!r} is a qualifying question and a clip to annotate; keep one"
+            )
         self.clips = {clip.id: clip for clip in (*qualifying, *clips)}
         self.to_annotate = list(clips)
         self._qualifying, self._right, self._asked = list(qualifying), right, asked
@@ -54,10 +60,12 @@ class AnnotationQueue:
         self._begun: dict[tuple[str, str], float] = {}
         self._last: dict[str, str] = {}  # the clip that each annotator answered last
         self._taken_back: dict[str, str] = {}  # the one whose answer they give anew
-        self._given: dict[str, str] = {}  # the clip that each annotator has before them, whatever others answer
+        # the clip that each annotator has before them, whatever others answer
+        self._given: dict[str, str] = {}
 
     def next(self, annotator: str) -> AnnotationTask:
-        """Return what the annotator does next. Clips nearest to having all their answers come first.
+        """Return what the annotator does next. Clips nearest to having all their answers come
+        first.
 
         A clip that was given stays theirs until they answer it.
         """
@@ -72,8 +80,12 @@ class AnnotationQueue:
         again = self._taken_back.get(annotator)
         if again is None:
             return following
-        stage: Stage = "qualify" if any(clip.id == again for clip in self._qualifying) else "annotate"
-        return AnnotationTask(stage, self.clips[again], following.left + (following.clip is not None))
+        stage: Stage = (
+            "qualify" if any(clip.id == again for clip in self._qualifying) else "annotate"
+        )
+        return AnnotationTask(
+            stage, self.clips[again], following.left + (following.clip is not None)
+        )
 
     def _following(self, annotator: str) -> AnnotationTask:
         answers = list(self._answers)
@@ -82,13 +94,17 @@ class AnnotationQueue:
         waiting = [clip for clip in self._qualifying if clip.id not in own]
         if waiting:
             return AnnotationTask("qualify", waiting[0], len(waiting) - 1)
-        if sum(own[clip.id] == clip.shown for clip in self._qualifying) < self._right and self._qualifying:
+        if (
+            sum(own[clip.id] == clip.shown for clip in self._qualifying) < self._right
+            and self._qualifying
+        ):
             return AnnotationTask("not qualified")
         given = self._given.get(annotator)
         open_clips = [
-            clip for clip in self.to_annotate
+            clip
+            for clip in self.to_annotate
             if clip.id not in own and (count[clip.id] < self._asked or clip.id == given)
-        ]  # fmt: skip
+        ]
         if not open_clips:
             return AnnotationTask("done")
         chosen = max(open_clips, key=lambda clip: (clip.id == given, count[clip.id]))
@@ -102,26 +118,33 @@ class AnnotationQueue:
             self._begun.setdefault((annotator, clip), self._clock())
 
     def answer(self, answer: Answer) -> None:
-        """Keep an answer to the annotator's own next clip, once the clip can have been watched to its end.
+        """Keep an answer to the annotator's own next clip, once the clip can have been watched to
+        its end.
 
         Raises DatasetError for any other answer.
         """
         with self._lock:
             clip = self._next(answer.annotator).clip
             if clip is None or clip.id != answer.clip:
-                raise DatasetError(f"{answer.clip!r} is not the clip that was asked about; load the page again")
+                raise DatasetError(
+                    f"{answer.clip!r} is not the clip that was asked about; load the page again"
+                )
             begun = self._begun.get((answer.annotator, answer.clip))
             watched = 0.0 if begun is None else self._clock() - begun
             if begun is None or watched < clip.span.duration - EARLY:
-                raise DatasetError(f"the clip was not watched to its end; it is {clip.span.duration:.1f} s long")
+                raise DatasetError(
+                    f"the clip was not watched to its end; it is {clip.span.duration:.1f} s long"
+                )
             self._answers.add(answer.model_copy(update={"seconds": round(watched, 2)}))
             self._taken_back.pop(answer.annotator, None)
             self._last[answer.annotator] = answer.clip
 
     def undo(self, annotator: str) -> None:
-        """Ask an annotator anew about the clip that they answered last; the new answer takes the old one's place.
+        """Ask an annotator anew about the clip that they answered last; the new answer takes the
+        old one's place.
 
-        Raises DatasetError where they have answered none since the page was served, or taken it back already.
+        Raises DatasetError where they have answered none since the page was served, or taken it
+        back already.
         """
         with self._lock:
             if annotator not in self._last:

@@ -13,7 +13,9 @@ from stepline.annotate.local_server import LocalServer, file_response, local_app
 from stepline.annotate.queue import AnnotationQueue
 from stepline.records import FrozenModel
 
-POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; media-src 'self'; connect-src 'self'"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; media-src 'self'; connect-src 'self'"
+)
 FILES = {
     "": ("page.html", "text/html"),
     "page.js": ("page.js", "text/javascript"),
@@ -41,7 +43,8 @@ def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
 
 
 def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> list[Route]:
-    """Return the page and what it asks for below the path `at`; clips are cut into `folder` when first watched."""
+    """Return the page and what it asks for below the path `at`; clips are cut into `folder` when
+    first watched."""
     clips = list(queue.clips.values())
     media = {f"{number}.mp4": number for number in range(len(clips))}
     numbers = {clip.id: number for number, clip in enumerate(clips)}
@@ -53,10 +56,15 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
 
     def next_task(request: Request) -> Response:
         name = request.query_params.get("annotator", "")
-        task = queue.next(ClipStart(annotator=name, clip="").annotator)  # raises ValidationError for no name
+        # raises ValidationError for no name
+        task = queue.next(ClipStart(annotator=name, clip="").annotator)
         reply: dict[str, object] = {"stage": task.stage, "left": task.left}
         if task.clip is not None:
-            reply |= {"clip": task.clip.id, "text": task.clip.text, "media": f"{at}clip/{numbers[task.clip.id]}.mp4"}
+            reply |= {
+                "clip": task.clip.id,
+                "text": task.clip.text,
+                "media": f"{at}clip/{numbers[task.clip.id]}.mp4",
+            }
         return JSONResponse(reply)
 
     def clip(request: Request) -> Response:

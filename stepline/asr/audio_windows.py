@@ -1,4 +1,5 @@
-"""A stream of sound cut into windows that end in silences, so that an hour of it never sits in memory."""
+"""A stream of sound cut into windows that end in silences, so that an hour of it never sits in
+memory."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,15 +11,18 @@ from stepline.asr.vad import FRAME, middle_of_longest_silence, voice_probability
 from stepline.media.audio import SAMPLE_RATE, AudioBlock, Samples
 from stepline.records import Word
 
-LONGEST_GAP = 1.0  # s; a larger hole in the stream ends the window instead of being filled with silence
-CONTEXT = 3.0  # s of sound before a window that the voice detector hears first: it starts cold otherwise
+# s; a larger hole in the stream ends the window instead of being filled with silence
+LONGEST_GAP = 1.0
+# s of sound before a window that the voice detector hears first: it starts cold otherwise
+CONTEXT = 3.0
 ADVANCE = 0.25  # of a window that at least is left behind when the next one starts early
 NO_SOUND: Samples = np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True)
 class AudioWindow:
-    """A stretch of sound: start in seconds, samples (N,) at 16 kHz, voice (F,) P(speech) a 32 ms frame.
+    """A stretch of sound: start in seconds, samples (N,) at 16 kHz, voice (F,) P(speech) a 32 ms
+    frame.
 
     last: the sound ends with it, or has a hole behind it.
     """
@@ -43,8 +47,9 @@ class AudioWindow:
 class WindowTranscript:
     """The words that a recogniser found in one window of sound, before any is doubted.
 
-    words: in spoken order, times from the start of the video, each with the space before it. log_probability: mean
-    over its tokens, natural logarithm; None when nothing was read or the recogniser does not say.
+    words: in spoken order, times from the start of the video, each with the space before it.
+    log_probability: mean over its tokens, natural logarithm; None when nothing was read or the
+    recogniser does not say.
     """
 
     words: tuple[Word, ...]
@@ -53,17 +58,20 @@ class WindowTranscript:
 
 
 class AudioWindower:
-    """Cuts a stream into windows; memory holds at most one window of sound, and what came just before it."""
+    """Cuts a stream into windows; memory holds at most one window of sound, and what came just
+    before it."""
 
     def __init__(self, settings: AsrSettings) -> None:
         self._settings = settings
         self._size = int(settings.window * SAMPLE_RATE)
         self._start = 0.0
-        self._given = self._length = 0  # samples that the window given last leaves behind, and all of its samples
+        # samples that the window given last leaves behind, and all of its samples
+        self._given = self._length = 0
         self._samples = self._context = NO_SOUND
 
     def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
-        """Yield the sound in windows; `resume` between two of them makes the next one start early."""
+        """Yield the sound in windows; `resume` between two of them makes the next one start
+        early."""
         for block in blocks:
             gap = float(block.start) - (self._start + len(self._samples) / SAMPLE_RATE)
             if gap > LONGEST_GAP or not len(self._samples):
@@ -73,15 +81,19 @@ class AudioWindower:
             # A small hole before the block becomes silence, what it repeats is left out.
             hole = round(gap * SAMPLE_RATE)
             samples = np.asarray(block.samples, np.float32)[max(0, -hole) :]
-            self._samples = np.concatenate([self._samples, np.zeros(max(0, hole), np.float32), samples])
+            self._samples = np.concatenate(
+                [self._samples, np.zeros(max(0, hole), np.float32), samples]
+            )
             while len(self._samples) > self._size:
                 yield from self._next_window(last=False)
         yield from self._rest()
 
     def resume(self, second: float) -> float:
-        """Make the next window start at `second`, inside the window given last; return where it really will.
+        """Make the next window start at `second`, inside the window given last; return where it
+        really will.
 
-        A quarter of the window is always left behind, so that the reading comes to an end. The last call counts.
+        A quarter of the window is always left behind, so that the reading comes to an end. The last
+        call counts.
         """
         wanted = round((second - self._start) * SAMPLE_RATE)
         self._given = min(self._length, max(wanted, int(ADVANCE * self._length)))
@@ -95,7 +107,8 @@ class AudioWindower:
         voice = voice_probability(np.concatenate([self._context, self._samples[: self._size]]))
         voice = voice[len(self._context) // FRAME :]
         frames = len(voice)
-        if not last or len(self._samples) > self._size:  # up to the middle of the longest silence near its end
+        # up to the middle of the longest silence near its end
+        if not last or len(self._samples) > self._size:
             first = max(1, frames - int(self._settings.cut_within * SAMPLE_RATE / FRAME))
             frames = first + middle_of_longest_silence(voice[first:], self._settings.voice)
         self._given = self._length = min(len(self._samples), frames * FRAME)
@@ -103,7 +116,8 @@ class AudioWindower:
         yield AudioWindow(self._start, self._samples[: self._given], voice[:frames], ends)
         count = len(self._samples) if ends else self._given
         heard = np.concatenate([self._context, self._samples[:count]])
-        keep = int(CONTEXT * SAMPLE_RATE / FRAME) * FRAME  # whole frames, so that the detector's stay aligned
+        # whole frames, so that the detector's stay aligned
+        keep = int(CONTEXT * SAMPLE_RATE / FRAME) * FRAME
         self._context = heard[len(heard) - min(keep, len(heard) // FRAME * FRAME) :]
         self._samples = self._samples[count:]
         self._start += count / SAMPLE_RATE

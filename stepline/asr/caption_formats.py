@@ -1,4 +1,5 @@
-"""Caption files to cues, in every format, before anything is repaired: SubRip, WebVTT, csv and JSON.
+"""Caption files to cues, in every format, before anything is repaired: SubRip, WebVTT, csv and
+JSON.
 
 SubRip and WebVTT   also the rolling two-line cues and word times of YouTube's automatic captions
 csv                 HowTo100M's table of one video: the columns start, end, text
@@ -37,7 +38,8 @@ class Cue:
 
 
 def parse_seconds(value: object) -> float | None:
-    """Return a time in seconds from what a file holds: a number or its text; None for anything else, NaN, infinity."""
+    """Return a time in seconds from what a file holds: a number or its text; None for anything
+    else, NaN, infinity."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -60,10 +62,15 @@ def unusable_time_reason(cue: Cue) -> str | None:
 
 def _span(start: float | None, end: float | None) -> Span | None:
     """Return the span of two times that can be one, else None."""
-    return Span(start, end) if start is not None and end is not None and 0.0 <= start < end <= LATEST else None
+    return (
+        Span(start, end)
+        if start is not None and end is not None and 0.0 <= start < end <= LATEST
+        else None
+    )
 
 
-# ---------------------------------------------------------------- bytes to text, a cue's text to what is said
+# ---------------------------------------------------------------- bytes to text, a cue's text to
+# what is said
 
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -72,7 +79,8 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-TAG = re.compile(r"</?[A-Za-z0-9][^<>]{0,200}>|\{\\[^{}]{0,80}\}")  # <i>, <v Anna>, <c.red>, <00:01.000>, {\an8}
+# <i>, <v Anna>, <c.red>, <00:01.000>, {\an8}
+TAG = re.compile(r"</?[A-Za-z0-9][^<>]{0,200}>|\{\\[^{}]{0,80}\}")
 SQUARE = re.compile(r"\[[^\[\]]{0,120}\]|♪[^♪]{0,200}♪|[♪♫]")
 ROUND = re.compile(
     r"\((?:[^()]{0,40}\b)?(?:music|applause|laugh\w*|cheer\w*|sigh\w*|cough\w*|silence|inaudible|beep\w*)\b[^()]{0,40}\)",
@@ -82,7 +90,8 @@ SPEAKER = re.compile(r"^(?:\s*(?:>>+|-|–|—)\s+)+", re.MULTILINE)
 
 
 def decode_file(path: Path) -> str:
-    """Return a caption file as text: UTF-8, UTF-16 or UTF-32 by their mark, else UTF-8, else Windows-1252.
+    """Return a caption file as text: UTF-8, UTF-16 or UTF-32 by their mark, else UTF-8, else
+    Windows-1252.
 
     Raises CaptionError for what cannot be read, is too large or is no text.
     """
@@ -91,7 +100,9 @@ def decode_file(path: Path) -> str:
     except LimitError as error:
         raise CaptionError(f"{path}: {error}; cut this video's part out of it") from error
     except OSError as error:
-        raise CaptionError(f"{path}: cannot be read ({error.strerror}); give a caption file") from error
+        raise CaptionError(
+            f"{path}: cannot be read ({error.strerror}); give a caption file"
+        ) from error
     marked = next((name for mark, name in MARKS if data.startswith(mark)), None)
     try:
         text = data.decode(marked or "utf-8")
@@ -101,12 +112,15 @@ def decode_file(path: Path) -> str:
             raise CaptionError(f"{path}: {damage}; save it as UTF-8") from error
         text = data.decode("cp1252", errors="replace")
     if "\0" in text:
-        raise CaptionError(f"{path}: holds zero bytes, so it is no caption text; give srt, vtt, csv or json")
+        raise CaptionError(
+            f"{path}: holds zero bytes, so it is no caption text; give srt, vtt, csv or json"
+        )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def strip_tags(text: str) -> str:
-    """Return the text of a subtitle without its markup, entities resolved, speaker dashes left out."""
+    """Return the text of a subtitle without its markup, entities resolved, speaker dashes left
+    out."""
     return SPEAKER.sub("", html.unescape(TAG.sub("", text)))
 
 
@@ -124,10 +138,13 @@ COMMENTS = ("NOTE", "STYLE", "REGION")  # WebVTT blocks that hold no cue
 
 
 def parse_subtitles(text: str, name: str) -> list[Cue]:
-    """Return the cues of an srt or vtt file; raises CaptionError with the line of a timing that cannot be read."""
+    """Return the cues of an srt or vtt file; raises CaptionError with the line of a timing that
+    cannot be read."""
     blocks = list(_blocks(text.split("\n"), name))
     if not blocks and not text.lstrip().startswith("WEBVTT"):
-        raise CaptionError(f"{name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it")
+        raise CaptionError(
+            f"{name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it"
+        )
     if any(INLINE.search(body) for _, _, body in blocks):
         return _cues_with_word_times(blocks)
     return [Cue(strip_tags(body), start, end) for start, end, body in blocks]
@@ -149,7 +166,8 @@ def _blocks(lines: list[str], name: str) -> Iterator[tuple[float, float, str]]:
                 raise CaptionError(f"{wrong}; write 00:00:01,000 --> 00:00:02,500")
             start, end = _clock_seconds(timing.groups()[:4]), _clock_seconds(timing.groups()[4:])
             first = index
-            while index < len(lines) and lines[index] and "-->" not in lines[index]:  # YouTube has lines of one space
+            # YouTube has lines of one space
+            while index < len(lines) and lines[index] and "-->" not in lines[index]:
                 index += 1
             body = lines[first:index]
             if index < len(lines) and "-->" in lines[index] and body and body[-1].strip().isdigit():
@@ -163,7 +181,8 @@ def _clock_seconds(parts: tuple[str | None, ...]) -> float:
 
 
 def _cues_with_word_times(blocks: list[tuple[float, float, str]]) -> list[Cue]:
-    """Return cues from captions with word times: a line that the cue before ended with is only shown again."""
+    """Return cues from captions with word times: a line that the cue before ended with is only
+    shown again."""
     found: list[Cue] = []
     before = ""
     for start, end, body in blocks:
@@ -183,21 +202,35 @@ def _plain(line: str) -> str:
 def _timed_words(body: str, start: float, end: float) -> tuple[Word, ...]:
     """Return the words of a cue; a word lasts to the next time in the cue."""
     pieces = INLINE.split(body)  # text, then four clock parts and text again and again
-    starts = [start, *(_clock_seconds(tuple(pieces[i : i + 4])) for i in range(1, len(pieces) - 3, 5))]
+    starts = [
+        start,
+        *(_clock_seconds(tuple(pieces[i : i + 4])) for i in range(1, len(pieces) - 3, 5)),
+    ]
     words: list[Word] = []
     for text, begin, after in zip(pieces[::5], starts, [*starts[1:], end], strict=True):
         tokens = html.unescape(strip_tags(text)).split()
         step = (after - begin) / max(1, len(tokens))
         for position, token in enumerate(tokens):
-            words.append(Word(text=f" {token}", span=_span(begin + position * step, begin + (position + 1) * step)))
+            words.append(
+                Word(
+                    text=f" {token}",
+                    span=_span(begin + position * step, begin + (position + 1) * step),
+                )
+            )
     return tuple(words)
 
 
 def _end_at_next_words(cues: list[Cue]) -> list[Cue]:
-    """End each cue where the next one's words begin: rolling cues stay on the screen longer than they are spoken."""
+    """End each cue where the next one's words begin: rolling cues stay on the screen longer than
+    they are spoken."""
     found = []
     for cue, after in zip(cues, [*(following.start for following in cues[1:]), None], strict=False):
-        if after is not None and cue.start is not None and cue.end is not None and cue.start < after < cue.end:
+        if (
+            after is not None
+            and cue.start is not None
+            and cue.end is not None
+            and cue.start < after < cue.end
+        ):
             words = [
                 word.model_copy(update={"span": _span(word.span.start, after)})
                 if word.span is not None and word.span.end > after
@@ -221,12 +254,15 @@ def has_csv_header(text: str) -> bool:
 
 
 def parse_csv(text: str, name: str) -> list[Cue]:
-    """Return the cues of a csv with columns start, end (seconds), text in any order; raises CaptionError."""
+    """Return the cues of a csv with columns start, end (seconds), text in any order; raises
+    CaptionError."""
     rows = csv.reader(io.StringIO(text.lstrip("\n")))
     try:
         header = [column.strip().lower() for column in next(rows, [])]
         if not set(COLUMNS) <= set(header):
-            raise CaptionError(f"{name}, line 1: needs the columns start,end,text; it has {','.join(header)[:80]!r}")
+            raise CaptionError(
+                f"{name}, line 1: needs the columns start,end,text; it has {','.join(header)[:80]!r}"
+            )
         columns = [header.index(column) for column in COLUMNS]
         cues = []
         for row in filter(any, rows):
@@ -237,7 +273,9 @@ def parse_csv(text: str, name: str) -> list[Cue]:
             cues.append(Cue(text, parse_seconds(start), parse_seconds(end)))
         return cues
     except csv.Error as error:
-        raise CaptionError(f"{name}, line {rows.line_num}: no valid csv ({error}); correct that line") from error
+        raise CaptionError(
+            f"{name}, line {rows.line_num}: no valid csv ({error}); correct that line"
+        ) from error
 
 
 # ---------------------------------------------------------------- JSON
@@ -253,7 +291,9 @@ def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
     try:
         tree: Json = parse_json_text(text)
     except json.JSONDecodeError as error:
-        raise CaptionError(f"{name}, line {error.lineno}: not valid JSON ({error.msg}); correct that line") from error
+        raise CaptionError(
+            f"{name}, line {error.lineno}: not valid JSON ({error.msg}); correct that line"
+        ) from error
     except ValueError as error:
         raise CaptionError(f"{name}: JSON that is {error}; give {FORMS}") from error
     cues = _cues_of_form(tree, name)
@@ -288,12 +328,16 @@ def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
         return _cues_of_events(events)
     if isinstance(segments, list):
         return [_cue_of_segment(part) for part in segments if isinstance(part, dict)]
-    columns = [column for key in ("text", "start", "end") if isinstance(column := tree.get(key), list)]
+    columns = [
+        column for key in ("text", "start", "end") if isinstance(column := tree.get(key), list)
+    ]
     if len(columns) < 3:
         return None
     if len({len(column) for column in columns}) > 1:
         sizes = ", ".join(str(len(column)) for column in columns)
-        raise CaptionError(f"{name}: text, start and end must be equally long lists, not {sizes}; write them again")
+        raise CaptionError(
+            f"{name}: text, start and end must be equally long lists, not {sizes}; write them again"
+        )
     return [
         Cue(text if isinstance(text, str) else "", parse_seconds(start), parse_seconds(end))
         for text, start, end in zip(*columns, strict=True)
@@ -304,7 +348,10 @@ def _cue_of_segment(part: Mapping[str, Json]) -> Cue:
     """Return one WhisperX segment; where it has no time of its own its words give it."""
     given = part.get("words")
     words = tuple(
-        word for item in (given if isinstance(given, list) else []) if isinstance(item, dict) for word in _word(item)
+        word
+        for item in (given if isinstance(given, list) else [])
+        if isinstance(item, dict)
+        for word in _word(item)
     )
     text = part.get("text")
     spans = [word.span for word in words if word.span]
@@ -327,8 +374,13 @@ def _word(item: Mapping[str, Json]) -> list[Word]:
 
 
 def _cues_of_events(events: list[Json]) -> list[Cue]:
-    """Return the cues of YouTube json3: times in milliseconds, words with offsets, each event until the next begins."""
-    shown = [(event, pieces) for event in events if isinstance(event, dict) and (pieces := _pieces(event))]
+    """Return the cues of YouTube json3: times in milliseconds, words with offsets, each event until
+    the next begins."""
+    shown = [
+        (event, pieces)
+        for event in events
+        if isinstance(event, dict) and (pieces := _pieces(event))
+    ]
     starts = [parse_seconds(event.get("tStartMs")) for event, _ in shown]
     found = []
     for (event, pieces), start, after in zip(shown, starts, [*starts[1:], None], strict=False):

@@ -1,6 +1,7 @@
 """Any caption file to a transcript: the format is known by its content, then by its name.
 
-Rolling captions are repaired: what one cue repeats of the next is left out, and no two cues overlap.
+Rolling captions are repaired: what one cue repeats of the next is left out, and no two cues
+overlap.
 """
 
 from collections.abc import Sequence
@@ -35,41 +36,55 @@ def read_captions(
 ) -> TranscriptionResult:
     """Return the transcript that a caption file holds, and what of it was left out.
 
-    video_id picks one video of a file that holds many. Words get times by linear interpolation in their cue where the
-    file has none; settings.language says what is spoken, since most files do not. Without punctuation and word times, a
-    cue is a sentence.
+    video_id picks one video of a file that holds many. Words get times by linear interpolation in
+    their cue where the file has none; settings.language says what is spoken, since most files do
+    not. Without punctuation and word times, a cue is a sentence.
     Raises CaptionError for a file that cannot be read or has another form.
     """
     cues, dropped = _usable_cues(_read_cues(Path(path), video_id))
     plain = repair_rolling_captions([cue for cue in cues if not cue.words])
-    cues = sorted([*plain, *(cue for cue in cues if cue.words)], key=lambda cue: (cue.start or 0.0, cue.end or 0.0))
+    cues = sorted(
+        [*plain, *(cue for cue in cues if cue.words)],
+        key=lambda cue: (cue.start or 0.0, cue.end or 0.0),
+    )
     if sum(len(cue.words) or cue.text.count(" ") + 1 for cue in cues) > WORDS:
-        raise CaptionError(f"{path}: more than {WORDS} words, which no video says; cut this video's part out of it")
+        raise CaptionError(
+            f"{path}: more than {WORDS} words, which no video says; cut this video's part out of it"
+        )
     groups = [list(cue.words) or _interpolate_words(cue) for cue in cues]
     words = [word for group in groups for word in group]
     stops = sum(ends_sentence(word.text) for word in words)
     if stops >= PUNCTUATED * len(words) or all(cue.words for cue in cues):
         groups = [words]
-    parts = [split_sentences(group, pause=settings.pause, longest=settings.longest) for group in groups]
+    parts = [
+        split_sentences(group, pause=settings.pause, longest=settings.longest) for group in groups
+    ]
     found = sorted(chain(*parts), key=lambda sentence: (sentence.span.start, sentence.span.end))
-    transcript = Transcript(language=settings.language, sentences=tuple(found), recogniser="captions")
+    transcript = Transcript(
+        language=settings.language, sentences=tuple(found), recogniser="captions"
+    )
     return TranscriptionResult(transcript, tuple(dropped))
 
 
 def _read_cues(path: Path, video: str | None) -> list[Cue]:
     text = decode_file(path)
     begin = text.lstrip()[:6]
-    if begin.startswith(("{", "[")) and not ("-->" in text and path.suffix.lower() in (".srt", ".vtt")):
+    if begin.startswith(("{", "[")) and not (
+        "-->" in text and path.suffix.lower() in (".srt", ".vtt")
+    ):
         return parse_json(text, str(path), video)
     if path.suffix.lower() == ".csv" or has_csv_header(text):
         return parse_csv(text, str(path))
     if begin == "WEBVTT" or "-->" in text:
         return parse_subtitles(text, str(path))
-    raise CaptionError(f"{path}: no captions recognised; give srt, vtt, json or a csv with start,end,text")
+    raise CaptionError(
+        f"{path}: no captions recognised; give srt, vtt, json or a csv with start,end,text"
+    )
 
 
 def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
-    """Return the cues that say something at a usable time, sorted, and the others with their reasons."""
+    """Return the cues that say something at a usable time, sorted, and the others with their
+    reasons."""
     kept: list[Cue] = []
     dropped: list[Rejected] = []
     for cue in cues:
@@ -91,7 +106,11 @@ def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
             whole = "".join("".join(word.text for word in words).split()) == "".join(said.split())
             kept.append(replace(cue, text=said, start=start, words=words if whole else ()))
         else:
-            dropped.append(Rejected(what="sentence", text=" ".join(cue.text.split())[:LONGEST_TEXT], reason=reason))
+            dropped.append(
+                Rejected(
+                    what="sentence", text=" ".join(cue.text.split())[:LONGEST_TEXT], reason=reason
+                )
+            )
     return sorted(kept, key=lambda cue: cue.start or 0.0), dropped
 
 
@@ -110,14 +129,22 @@ def _interpolate_words(cue: Cue) -> list[Word]:
 
 
 def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
-    """Return the cues with each text once, one line each, overlaps cut at their middle; needs times, sorted by start.
+    """Return the cues with each text once, one line each, overlaps cut at their middle; needs
+    times, sorted by start.
 
-    A last line that the next cue begins with goes to the next; a cue that grows into the next is merged with it.
+    A last line that the next cue begins with goes to the next; a cue that grows into the next is
+    merged with it.
     Source: the sentencified HowTo100M of TAN; its cases are tests/asr/test_captions.py.
     """
     cleaned = ([" ".join(line.split()) for line in cue.text.splitlines()] for cue in cues)
-    single = [replace(cue, text="\n".join(filter(None, lines))) for cue, lines in zip(cues, cleaned, strict=True)]
-    moved = [_without_repeated_lines(cue, following) for cue, following in pairwise([*single, Cue("", None, None)])]
+    single = [
+        replace(cue, text="\n".join(filter(None, lines)))
+        for cue, lines in zip(cues, cleaned, strict=True)
+    ]
+    moved = [
+        _without_repeated_lines(cue, following)
+        for cue, following in pairwise([*single, Cue("", None, None)])
+    ]
     flat = [replace(cue, text=" ".join(cue.text.split())) for cue in moved if cue.text.strip()]
     return _cut_overlaps(_merge_growing(flat))
 
@@ -146,11 +173,16 @@ def _merge_growing(cues: Sequence[Cue]) -> list[Cue]:
 
 
 def _touching(cue: Cue, following: Cue) -> bool:
-    return cue.end is not None and following.start is not None and following.start - cue.end <= LONGEST_GAP
+    return (
+        cue.end is not None
+        and following.start is not None
+        and following.start - cue.end <= LONGEST_GAP
+    )
 
 
 def _cut_overlaps(cues: Sequence[Cue]) -> list[Cue]:
-    """Cut overlaps in the middle; a cue inside another takes its seconds, two that start together stay."""
+    """Cut overlaps in the middle; a cue inside another takes its seconds, two that start together
+    stay."""
     found: list[Cue] = []
     for cue in cues:
         last = found[-1] if found else None

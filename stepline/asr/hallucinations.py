@@ -1,7 +1,8 @@
-"""Hallucinated sentences: what a recogniser writes where nobody speaks, or repeats because it is stuck.
+"""Hallucinated sentences: what a recogniser writes where nobody speaks, or repeats because it is
+stuck.
 
-Each sentence is believed, or left out with a reason: a loop of words, too little voice in its span, unsure words, a
-stock phrase, or neighbours that are mostly not believed.
+Each sentence is believed, or left out with a reason: a loop of words, too little voice in its span,
+unsure words, a stock phrase, or neighbours that are mostly not believed.
 """
 
 import re
@@ -17,7 +18,8 @@ REPEATS_OF_A_WORD = 6  # times for a single word: "no, no, no, no" is speech
 
 
 def find_repetitions(words: Sequence[str]) -> set[int]:
-    """Return the indices of the words that lie in a loop: one phrase said again and again without a break."""
+    """Return the indices of the words that lie in a loop: one phrase said again and again without a
+    break."""
     plain = [re.sub(r"[^\w']+", "", word.lower()) for word in words]
     indices: set[int] = set()
     for phrase in range(1, LONGEST_PHRASE + 1):
@@ -51,13 +53,15 @@ REPEATED = "the recogniser repeated itself"
 
 
 def is_unsure(reason: str) -> bool:
-    """Whether a sentence was left out for words that somebody may have said, but not those: another language, noise."""
+    """Whether a sentence was left out for words that somebody may have said, but not those: another
+    language, noise."""
     return reason == REPEATED or "unsure" in reason
 
 
 @dataclass(frozen=True)
 class SpeechEvidence:
-    """What speaks for a sentence: mean P(voice) in its span; mean log-probability of its window, None = unknown."""
+    """What speaks for a sentence: mean P(voice) in its span; mean log-probability of its window,
+    None = unknown."""
 
     voiced: float
     log_probability: float | None
@@ -76,13 +80,19 @@ def hallucination_reasons(
     if sentences and doubted >= DOUBTED * len(sentences):
         for index, proof in enumerate(evidence):
             likely = proof.log_probability
-            if reasons[index] is None and likely is not None and likely < settings.clear_log_probability:
+            if (
+                reasons[index] is None
+                and likely is not None
+                and likely < settings.clear_log_probability
+            ):
                 doubt = f"the words are unsure (log-probability {likely:.2f})"
                 reasons[index] = f"what stands beside it is not believed, and {doubt}"
     return reasons
 
 
-def hallucination_reason(sentence: Sentence, evidence: SpeechEvidence, settings: AsrSettings) -> str | None:
+def hallucination_reason(
+    sentence: Sentence, evidence: SpeechEvidence, settings: AsrSettings
+) -> str | None:
     """Return why one sentence, taken alone, is not believed, or None when it is."""
     likely = evidence.log_probability
     if not any(letter.isalnum() for letter in sentence.text):
@@ -92,9 +102,17 @@ def hallucination_reason(sentence: Sentence, evidence: SpeechEvidence, settings:
     if likely is not None and likely < settings.log_probability:
         return f"the recogniser was unsure of what is said (mean log-probability {likely:.2f})"
     if sentence.confidence is not None and sentence.confidence < settings.word_probability:
-        return f"the recogniser was unsure of the words (mean probability {sentence.confidence:.2f})"
+        return (
+            f"the recogniser was unsure of the words (mean probability {sentence.confidence:.2f})"
+        )
     if likely is not None and likely + evidence.voiced < settings.belief:
         return f"little voice (probability {evidence.voiced:.2f}) and unsure words (log-probability {likely:.2f})"
     plain = " ".join(re.sub(r"[^\w' ]", " ", sentence.text.lower().replace("’", "'")).split())
-    clear = evidence.voiced >= settings.clear_voice and (likely is None or likely >= settings.clear_log_probability)
-    return "a stock phrase that Whisper writes where nobody speaks" if STOCK.fullmatch(plain) and not clear else None
+    clear = evidence.voiced >= settings.clear_voice and (
+        likely is None or likely >= settings.clear_log_probability
+    )
+    return (
+        "a stock phrase that Whisper writes where nobody speaks"
+        if STOCK.fullmatch(plain) and not clear
+        else None
+    )

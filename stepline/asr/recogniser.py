@@ -1,4 +1,5 @@
-"""The choice of the recogniser: the fast English model, or, where its words are doubtful, a multilingual one."""
+"""The choice of the recogniser: the fast English model, or, where its words are doubtful, a
+multilingual one."""
 
 import logging
 from collections.abc import Hashable, Sequence
@@ -24,7 +25,8 @@ CURE = "perhaps it is not English: `stepline weights get whisper-base` adds Whis
 
 
 class Recogniser(Protocol):
-    """What every recogniser has: a name, the language it listens for (None = not known yet), and `read`.
+    """What every recogniser has: a name, the language it listens for (None = not known yet), and
+    `read`.
 
     at_once: windows that are best given together, to `read_many`.
     """
@@ -41,13 +43,19 @@ class Recogniser(Protocol):
 
 
 class RecogniserSwitch:
-    """Reads windows with the recogniser of the settings; at the first speech a doubtful English one may be replaced."""
+    """Reads windows with the recogniser of the settings; at the first speech a doubtful English one
+    may be replaced."""
 
     def __init__(self, settings: AsrSettings, models: "Models | None" = None) -> None:
-        """models: Whisper's that are loaded already, by name, and that stay so; None: each goes with its reader."""
+        """models: Whisper's that are loaded already, by name, and that stay so; None: each goes
+        with its reader."""
         self._settings, self._models = settings, models
         self._recogniser: Recogniser | None = None
-        free = settings.model is None and settings.language is None and settings.recogniser == "whisper"
+        free = (
+            settings.model is None
+            and settings.language is None
+            and settings.recogniser == "whisper"
+        )
         free &= not settings.translate
         self._undecided = free and weights_fetched(MULTILINGUAL)
 
@@ -58,7 +66,8 @@ class RecogniserSwitch:
 
     @property
     def advice(self) -> str:
-        """What to add to a doubt about the words; empty when the model knows other languages already."""
+        """What to add to a doubt about the words; empty when the model knows other languages
+        already."""
         return CURE if self.english_only and not weights_fetched(MULTILINGUAL) else ""
 
     @property
@@ -78,7 +87,8 @@ class RecogniserSwitch:
         return self.read_many([window])[0]
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return what is said in each window; a reading that repeats itself is tried once more with another beam."""
+        """Return what is said in each window; a reading that repeats itself is tried once more with
+        another beam."""
         self._recogniser = self._recogniser or _load_recogniser(self._settings, self._models)
         if len(windows) > 1:
             transcripts = self._recogniser.read_many(windows)
@@ -99,14 +109,17 @@ class RecogniserSwitch:
         return transcripts
 
     def _decide(self, window: AudioWindow, transcript: WindowTranscript) -> WindowTranscript:
-        """Ask the multilingual model what language an unsure first reading is in; read again with it if not English."""
+        """Ask the multilingual model what language an unsure first reading is in; read again with
+        it if not English."""
         from stepline.asr.whisper import Whisper
 
         voiced = float((window.voice >= self._settings.voice).sum()) * FRAME / SAMPLE_RATE
         if voiced < self._settings.switch_voice:
             return transcript  # too little to tell a language from
         self._undecided = False
-        if (transcript.log_probability or 0.0) >= self._settings.switch_below and not _repeats_itself(transcript):
+        if (
+            transcript.log_probability or 0.0
+        ) >= self._settings.switch_below and not _repeats_itself(transcript):
             return transcript
         other = Whisper(MULTILINGUAL, self._settings, self._models)
         language, probability = other.detect(window)
@@ -118,8 +131,11 @@ class RecogniserSwitch:
         return other.read(window)
 
 
-def read_together(asked: Sequence[tuple[RecogniserSwitch, Sequence[AudioWindow]]]) -> list[list[WindowTranscript]]:
-    """Return what is said in each sound's windows, as its own `read_many` does; several windows share batches."""
+def read_together(
+    asked: Sequence[tuple[RecogniserSwitch, Sequence[AudioWindow]]],
+) -> list[list[WindowTranscript]]:
+    """Return what is said in each sound's windows, as its own `read_many` does; several windows
+    share batches."""
     batches: dict[Hashable, list[int]] = {}
     for number, (switch, windows) in enumerate(asked):
         key = getattr(switch._recogniser, "batch_key", None) if len(windows) > 1 else None
@@ -130,7 +146,11 @@ def read_together(asked: Sequence[tuple[RecogniserSwitch, Sequence[AudioWindow]]
         if len(numbers) == 1 or switch._recogniser is None:
             read[numbers[0]] = switch.read_many(windows)
             continue
-        found = iter(switch._recogniser.read_many([window for number in numbers for window in asked[number][1]]))
+        found = iter(
+            switch._recogniser.read_many(
+                [window for number in numbers for window in asked[number][1]]
+            )
+        )
         for number in numbers:
             own, windows = asked[number]
             read[number] = own._without_repetitions(windows, list(islice(found, len(windows))))

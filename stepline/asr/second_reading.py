@@ -1,9 +1,11 @@
-"""Speech that the first reading of a window passes over, or spreads a word across, is read again by itself.
+"""Speech that the first reading of a window passes over, or spreads a word across, is read again by
+itself.
 
-A recogniser reads half a minute as a whole: where somebody else talks, or a pause is long, it may leave a sentence out,
-or stretch a word of the next one back over the silence. The voice detector shows both: voice that no word covers, and
-a long word that is mostly silence. The utterances around such a place are cut out at the silences beside them and read
-one by one; whichever reading covers the voice with surer words stays.
+A recogniser reads half a minute as a whole: where somebody else talks, or a pause is long, it may
+leave a sentence out, or stretch a word of the next one back over the silence. The voice detector
+shows both: voice that no word covers, and a long word that is mostly silence. The utterances around
+such a place are cut out at the silences beside them and read one by one; whichever reading covers
+the voice with surer words stays.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,11 +23,14 @@ from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.records import Span, Word
 
 FRAMES_A_SECOND = SAMPLE_RATE / FRAME
-UNREAD = 1.2  # s of voice between two words from which something was passed over; the pauses of speech hold up to 0.9
+# s of voice between two words from which something was passed over; the pauses of speech hold up to
+# 0.9
+UNREAD = 1.2
 TOUCHED = 0.3  # s of such voice for which an utterance is read again
 SILENCE = 0.5  # s without voice that part two utterances
 PAD = 0.3  # s of silence that an utterance keeps on either side
-LONGEST = 15.0  # s; of a longer utterance only the doubtful part is read again: the whole would be the same reading
+# s; of a longer utterance only the doubtful part is read again: the whole would be the same reading
+LONGEST = 15.0
 VOICED = 0.5  # fraction of its frames up to which a word of the longest length counts as stretched
 SURER = 0.05  # mean probability over the voice by which the second reading must be better
 CLEAR = 0.7  # mean word probability of a sentence that only the second reading has, and
@@ -41,9 +46,11 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 def read_again(
     window: AudioWindow, first: WindowTranscript, read: Read, settings: AsrSettings, *, tail: bool
 ) -> WindowTranscript:
-    """Return the window's transcript with its doubtful parts as a second reading has them, where that is surer.
+    """Return the window's transcript with its doubtful parts as a second reading has them, where
+    that is surer.
 
-    read: reads a piece of sound. tail: whether voice after the last word counts; not where the next window holds it.
+    read: reads a piece of sound. tail: whether voice after the last word counts; not where the next
+    window holds it.
     """
     words = list(first.words)
     speech = window.voice >= settings.voice
@@ -53,7 +60,8 @@ def read_again(
         before, old, after = _divide(
             words, *(window.start + frame / FRAMES_A_SECOND for frame in (span.start, span.stop))
         )
-        surer = word_confidence(window, heard, settings) - word_confidence(window, old, settings)  # (F,)
+        # (F,)
+        surer = word_confidence(window, heard, settings) - word_confidence(window, old, settings)
         if surer[span][speech[span]].mean() > SURER:
             covered = word_confidence(window, old, settings) > 0.0
             words = [*before, *_clear_sentences(window, heard, covered), *after]
@@ -63,7 +71,8 @@ def read_again(
 def doubtful_utterances(
     window: AudioWindow, words: Sequence[Word], settings: AsrSettings, *, tail: bool
 ) -> list[list[Frames]]:
-    """Return the frames to read again, piece by piece: neighbours that are judged together in one list."""
+    """Return the frames to read again, piece by piece: neighbours that are judged together in one
+    list."""
     timed = [word for word in words if word.span is not None]
     if not timed:
         return []
@@ -93,7 +102,8 @@ def doubtful_utterances(
 
 
 def word_confidence(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> Samples:
-    """Return for each frame of the window the probability of the word that is said there, 0 without one; (F,).
+    """Return for each frame of the window the probability of the word that is said there, 0 without
+    one; (F,).
 
     A stretched word covers nothing: where it is said is not known.
     """
@@ -115,17 +125,25 @@ def _frames(window: AudioWindow, word: Word) -> Frames:
 def _is_stretched(window: AudioWindow, word: Word, settings: AsrSettings) -> bool:
     first, last = _frames(window, word)
     longest = settings.longest_word * FRAMES_A_SECOND - 2  # frames, as rounded
-    return last - first >= longest and float((window.voice[first:last] >= settings.voice).mean()) <= VOICED
+    return (
+        last - first >= longest
+        and float((window.voice[first:last] >= settings.voice).mean()) <= VOICED
+    )
 
 
 def _cut(window: AudioWindow, frames: Frames) -> AudioWindow:
     first, last = frames
     samples = window.samples[first * FRAME : last * FRAME]
-    return AudioWindow(window.start + first / FRAMES_A_SECOND, samples, window.voice[first:last], last=True)
+    return AudioWindow(
+        window.start + first / FRAMES_A_SECOND, samples, window.voice[first:last], last=True
+    )
 
 
-def _divide(words: Sequence[Word], start: float, end: float) -> tuple[list[Word], list[Word], list[Word]]:
-    """Return the words before, in and after the seconds [start, end), by their middles; one without time goes along."""
+def _divide(
+    words: Sequence[Word], start: float, end: float
+) -> tuple[list[Word], list[Word], list[Word]]:
+    """Return the words before, in and after the seconds [start, end), by their middles; one without
+    time goes along."""
     parts: tuple[list[Word], list[Word], list[Word]] = [], [], []
     side = 0
     for word in words:
@@ -136,7 +154,8 @@ def _divide(words: Sequence[Word], start: float, end: float) -> tuple[list[Word]
 
 
 def _clear_sentences(window: AudioWindow, words: Sequence[Word], covered: Mask) -> list[Word]:
-    """Return the words of the sentences that are clear enough, or half covered by the first reading too."""
+    """Return the words of the sentences that are clear enough, or half covered by the first reading
+    too."""
     sentences: list[list[Word]] = [[]]
     for word, following in zip(words, [*words[1:], None], strict=False):
         sentences[-1].append(word)
@@ -153,9 +172,11 @@ def _clear_sentences(window: AudioWindow, words: Sequence[Word], covered: Mask) 
 
 
 def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> list[Word]:
-    """Return the words with edges where the voice has them: a recogniser's own lie some tenths of a second beside.
+    """Return the words with edges where the voice has them: a recogniser's own lie some tenths of a
+    second beside.
 
-    Silence at a word's ends is cut off; a word begins with the voice that begins shortly before it, after a silence.
+    Silence at a word's ends is cut off; a word begins with the voice that begins shortly before it,
+    after a silence.
     """
     voiced = window.voice >= settings.voice - HYSTERESIS
     fitted: list[Word] = []
@@ -170,7 +191,10 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettin
         if len(said):
             silence = np.flatnonzero(~voiced[max(free, said[0] - EARLY) : said[0]])
             if len(silence) and said[0] == first:
-                start = window.start + (max(free, first - EARLY) + int(silence[-1]) + 1) / FRAMES_A_SECOND
+                start = (
+                    window.start
+                    + (max(free, first - EARLY) + int(silence[-1]) + 1) / FRAMES_A_SECOND
+                )
             elif said[0] - first >= EDGE:
                 start = window.start + (int(said[0]) - EDGE / 2) / FRAMES_A_SECOND
             if last - 1 - said[-1] >= EDGE:

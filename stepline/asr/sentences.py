@@ -1,4 +1,5 @@
-"""Sentence segmentation of recognised words: by punctuation, by pauses, and by length where there is neither."""
+"""Sentence segmentation of recognised words: by punctuation, by pauses, and by length where there
+is neither."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +9,24 @@ from stepline.records import Sentence, Span, Word, covering_span
 # A full stop after these ends nothing.
 ABBREVIATIONS = frozenset(
     {
-        *("mr", "mrs", "ms", "dr", "prof", "st", "vs", "etc", "approx", "vol", "fig", "inc", "ltd", "jr", "sr", "e.g"),
+        *(
+            "mr",
+            "mrs",
+            "ms",
+            "dr",
+            "prof",
+            "st",
+            "vs",
+            "etc",
+            "approx",
+            "vol",
+            "fig",
+            "inc",
+            "ltd",
+            "jr",
+            "sr",
+            "e.g",
+        ),
         *("i.e", "a.m", "p.m", "u.s", "u.k", "oz", "lb", "lbs", "tbsp", "tsp", "min", "max"),
     }
 )
@@ -20,29 +38,42 @@ SHORTEST_WORD = 0.02  # s; a word whose end is not after its start gets this lon
 def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> list[Sentence]:
     """Return the sentences that the words make, in order.
 
-    A sentence ends at a full stop that is no abbreviation or decimal point, at a pause of `pause` seconds, and, where
-    it runs on past `longest` seconds, at its longest pause. In words with full stops a pause without a comma and before
-    a small letter ends nothing: "keep pressure ... on the wound". A sentence spans its timed words; one without any is
-    left out. Words carry the space before them.
+    A sentence ends at a full stop that is no abbreviation or decimal point, at a pause of `pause`
+    seconds, and, where it runs on past `longest` seconds, at its longest pause. In words with full
+    stops a pause without a comma and before a small letter ends nothing: "keep pressure ... on the
+    wound". A sentence spans its timed words; one without any is left out. Words carry the space
+    before them.
     """
     timed = order_word_times(join_pieces([word for word in words if word.text.strip()]))
     pairs = list(zip(timed, [*timed[1:], None], strict=False))
-    punctuated = any(ends_sentence(word.text, following.text if following else None) for word, following in pairs)
+    punctuated = any(
+        ends_sentence(word.text, following.text if following else None) for word, following in pairs
+    )
     groups: list[list[Word]] = [[]]
     for word, following in pairs:
         groups[-1].append(word)
         paused = following is not None and _silence(word, following) >= pause
-        joined = following is not None and word.text.strip()[-1:].isalnum() and following.text.strip()[:1].islower()
-        if following is None or ends_sentence(word.text, following.text) or (paused and not (punctuated and joined)):
+        joined = (
+            following is not None
+            and word.text.strip()[-1:].isalnum()
+            and following.text.strip()[:1].islower()
+        )
+        if (
+            following is None
+            or ends_sentence(word.text, following.text)
+            or (paused and not (punctuated and joined))
+        ):
             groups.append([])
     parts = [part for group in groups if group for part in _split_long(group, longest)]
     return [sentence for part in parts if (sentence := _sentence(part)) is not None]
 
 
 def join_pieces(words: Sequence[Word]) -> list[Word]:
-    """Return the words with what Whisper times apart from them put back: "pull", "-up." are one word, so are "10", "%".
+    """Return the words with what Whisper times apart from them put back: "pull", "-up." are one
+    word, so are "10", "%".
 
-    A piece has no space before it and begins with no letter or digit; a language without spaces keeps its words.
+    A piece has no space before it and begins with no letter or digit; a language without spaces
+    keeps its words.
     """
     joined: list[Word] = []
     for word in words:
@@ -61,20 +92,24 @@ def join_pieces(words: Sequence[Word]) -> list[Word]:
 
 
 def order_word_times(words: Sequence[Word]) -> list[Word]:
-    """Return the words with times that never run backwards: a start before the last word's start is moved to it."""
+    """Return the words with times that never run backwards: a start before the last word's start is
+    moved to it."""
     ordered: list[Word] = []
     last = 0.0
     for word in words:
         if word.span is not None:
             start = max(word.span.start, last)
-            word = word.model_copy(update={"span": Span(start, max(word.span.end, start + SHORTEST_WORD))})
+            word = word.model_copy(
+                update={"span": Span(start, max(word.span.end, start + SHORTEST_WORD))}
+            )
             last = start
         ordered.append(word)
     return ordered
 
 
 def ends_sentence(text: str, following: str | None = None) -> bool:
-    """Tell whether a word ends a sentence: "jar." does; "Mr.", "3." before "5" and "e.g." do not."""
+    """Tell whether a word ends a sentence: "jar." does; "Mr.", "3." before "5" and "e.g." do
+    not."""
     bare = text.strip().rstrip(CLOSING)
     if not bare or bare[-1] not in FULL_STOPS:
         return False
@@ -93,7 +128,8 @@ def _silence(word: Word, following: Word) -> float:
 
 
 def _split_long(words: list[Word], longest: float) -> list[list[Word]]:
-    """Cut a run of words that lasts too long at its longest pause, again and again; never within 2 words of an end."""
+    """Cut a run of words that lasts too long at its longest pause, again and again; never within 2
+    words of an end."""
     timed = [word.span for word in words if word.span]
     if len(words) < 4 or not timed or timed[-1].end - timed[0].start <= longest:
         return [words]
@@ -104,8 +140,11 @@ def _split_long(words: list[Word], longest: float) -> list[list[Word]]:
 
 
 def _cut_quality(words: list[Word], index: int) -> float:
-    """How good it is to cut before words[index]: seconds of silence, a comma counts as half a second."""
-    comma = 0.5 if words[index - 1].text.rstrip().endswith((",", ";", ":", "，", "、", "；")) else 0.0
+    """How good it is to cut before words[index]: seconds of silence, a comma counts as half a
+    second."""
+    comma = (
+        0.5 if words[index - 1].text.rstrip().endswith((",", ";", ":", "，", "、", "；")) else 0.0
+    )
     return round(_silence(words[index - 1], words[index]) + comma, 1)
 
 

@@ -8,7 +8,8 @@ import numpy.typing as npt
 from stepline.media.audio import SAMPLE_RATE, Samples
 
 FRAME = 512  # samples a frame of the detector, 32 ms
-HYSTERESIS = 0.15  # a stretch of speech goes on until P(speech) falls this far under the threshold (Silero)
+# a stretch of speech goes on until P(speech) falls this far under the threshold (Silero)
+HYSTERESIS = 0.15
 
 
 def voice_probability(samples: Samples) -> Samples:
@@ -21,8 +22,11 @@ def voice_probability(samples: Samples) -> Samples:
     return np.asarray(get_vad_model()(padded), np.float32).reshape(-1)
 
 
-def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[tuple[int, int]]:
-    """Return the runs of speech as (first, last + 1) sample pairs, padded by `pad`; pauses under `gap` are kept.
+def find_speech(
+    voice: Samples, *, threshold: float, gap: float, pad: float
+) -> list[tuple[int, int]]:
+    """Return the runs of speech as (first, last + 1) sample pairs, padded by `pad`; pauses under
+    `gap` are kept.
 
     voice: (F,) P(speech) a frame. gap, pad: seconds.
     """
@@ -38,14 +42,20 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
         else:
             runs.append([index, index + 1])
     # A run is widened, but never past the middle of the silence beside it.
-    margin, edges = round(pad * SAMPLE_RATE), [(first * FRAME, last * FRAME) for first, last in runs]
+    margin, edges = (
+        round(pad * SAMPLE_RATE),
+        [(first * FRAME, last * FRAME) for first, last in runs],
+    )
     middles = [(before + after) // 2 for (_, before), (after, _) in pairwise(edges)]
     limits = zip(edges, [0, *middles], [*middles, len(voice) * FRAME], strict=False)
-    return [(max(low, first - margin), min(high, last + margin)) for (first, last), low, high in limits]
+    return [
+        (max(low, first - margin), min(high, last + margin)) for (first, last), low, high in limits
+    ]
 
 
 def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
-    """Return the middle of the longest run of frames without speech, the last of equals; else the least voiced."""
+    """Return the middle of the longest run of frames without speech, the last of equals; else the
+    least voiced."""
     silences = runs_of(voice < threshold)
     if not silences:
         return int(np.argmin(voice))

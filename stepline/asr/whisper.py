@@ -1,4 +1,5 @@
-"""Whisper through faster-whisper: windows of sound to words with times, one by one, or on a GPU many at once."""
+"""Whisper through faster-whisper: windows of sound to words with times, one by one, or on a GPU
+many at once."""
 
 import logging
 import math
@@ -26,7 +27,8 @@ Runs: TypeAlias = Sequence[tuple[int, int]]  # of speech, (first, last + 1) samp
 Models: TypeAlias = dict[str, Any]  # faster-whisper's, by the name of their weights
 SHORTEST_WORD = 0.02  # s, one step of Whisper's clock
 AT_ONCE = 16  # windows that a GPU reads together; for speed alone
-SLOT = 30  # s of sound that Whisper reads; in a batch each window has a slot of its own, and silence before it
+# s of sound that Whisper reads; in a batch each window has a slot of its own, and silence before it
+SLOT = 30
 FRAME_RATE = 100  # Whisper's frames a second, in which a segment says where its slot begins
 
 
@@ -34,7 +36,8 @@ class Whisper:
     """A loaded Whisper model; `read` turns a window into words."""
 
     def __init__(self, name: str, settings: AsrSettings, models: Models | None = None) -> None:
-        """models: those of the same settings that are loaded already, and that stay so; None: this one goes with it."""
+        """models: those of the same settings that are loaded already, and that stay so; None: this
+        one goes with it."""
         self.name = self._weights = name
         self._settings = settings
         place = current_device().recognition(settings.compute)
@@ -47,10 +50,13 @@ class Whisper:
         self._model = models[name]
         self.language = _check_language(name, settings.language, self._model)
         if settings.translate and not self._model.model.is_multilingual:
-            raise SettingsError(f"asr.translate: {name} hears only English; asr.model=whisper-base hears 99 languages")
+            raise SettingsError(
+                f"asr.translate: {name} hears only English; asr.model=whisper-base hears 99 languages"
+            )
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return what is said in the window; without speech in it, no words, and the model is not asked."""
+        """Return what is said in the window; without speech in it, no words, and the model is not
+        asked."""
         runs = _speech(window, self._settings)
         if not runs:
             return WindowTranscript(())
@@ -64,11 +70,17 @@ class Whisper:
         return self._transcript(window, runs, [] if segment is None else [segment], language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return what is said in each window, the model reading `at_once` of them together; the language is known.
+        """Return what is said in each window, the model reading `at_once` of them together; the
+        language is known.
 
-        Those beside a window change the last bits of its numbers alone, by which a word may move a step of the clock.
+        Those beside a window change the last bits of its numbers alone, by which a word may move a
+        step of the clock.
         """
-        voiced = [(index, runs) for index, window in enumerate(windows) if (runs := _speech(window, self._settings))]
+        voiced = [
+            (index, runs)
+            for index, window in enumerate(windows)
+            if (runs := _speech(window, self._settings))
+        ]
         transcripts = [WindowTranscript(()) for _ in windows]
         for first in range(0, len(voiced), self.at_once):
             some = voiced[first : first + self.at_once]
@@ -79,14 +91,16 @@ class Whisper:
 
     @property
     def batch_key(self) -> Hashable | None:
-        """What two recognisers share whose windows may be read in one batch; None: with no other's."""
+        """What two recognisers share whose windows may be read in one batch; None: with no
+        other's."""
         return None if self._settings.translate else (id(self._model), self.language)
 
     def _read_batch(self, voiced: Sequence[tuple[AudioWindow, Runs]]) -> list[WindowTranscript]:
         from faster_whisper import BatchedInferencePipeline
 
-        # faster-whisper shortens a long first word by how far behind the last one it is, be that another window's: with
-        # a slot of silence before each it is as far for all, whichever stand beside each other.
+        # faster-whisper shortens a long first word by how far behind the last one it is, be that
+        # another window's: with a slot of silence before each it is as far for all, whichever stand
+        # beside each other.
         begins = [(2 * number + 1) * SLOT for number in range(len(voiced))]
         sound = np.zeros(2 * len(voiced) * SLOT * SAMPLE_RATE, np.float32)
         clips = []
@@ -102,7 +116,11 @@ class Whisper:
             found = list(segments)
         transcripts = []
         for begin, (window, runs) in zip(begins, voiced, strict=True):
-            own = [segment for segment in found if segment.seek == begin * FRAME_RATE and segment.text.strip()]
+            own = [
+                segment
+                for segment in found
+                if segment.seek == begin * FRAME_RATE and segment.text.strip()
+            ]
             transcripts.append(self._transcript(window, runs, own, str(info.language), begin))
         return transcripts
 
@@ -113,16 +131,23 @@ class Whisper:
             "beam_size": beam or self._settings.beam,
             "temperature": 0.0,  # sampling would give other words on the next run
             "condition_on_previous_text": False,  # a loop in one window must not reach the next
-            "without_timestamps": True,  # one reading a window; the word times come from cross-attention
+            # one reading a window; the word times come from cross-attention
+            "without_timestamps": True,
             "word_timestamps": True,
             "no_speech_threshold": None,  # hallucinations.py doubts, and says why
             "vad_filter": False,  # done above, once
         }
 
     def _transcript(
-        self, window: AudioWindow, runs: Runs, segments: Sequence[Any], language: str | None, begin: int = 0
+        self,
+        window: AudioWindow,
+        runs: Runs,
+        segments: Sequence[Any],
+        language: str | None,
+        begin: int = 0,
     ) -> WindowTranscript:
-        """Return a window's words. begin: seconds of the sound that was read at which its speech begins."""
+        """Return a window's words. begin: seconds of the sound that was read at which its speech
+        begins."""
         if not segments:
             return WindowTranscript((), language)
         timestamps = _SpeechTimestamps(window.start, runs, self._settings.longest_word)
@@ -134,17 +159,21 @@ class Whisper:
 
     @contextmanager
     def _gpu_errors(self) -> Iterator[None]:
-        """Raise ModelError where a GPU fails: short of memory, or without the libraries that CTranslate2 needs."""
+        """Raise ModelError where a GPU fails: short of memory, or without the libraries that
+        CTranslate2 needs."""
         try:
             yield
         except RuntimeError as error:
             if self._on_cpu:
                 raise
             said = " ".join(str(error).split())
-            raise ModelError(f"{self.name}: recognition failed on the GPU ({said}); use --device cpu") from error
+            raise ModelError(
+                f"{self.name}: recognition failed on the GPU ({said}); use --device cpu"
+            ) from error
 
     def detect(self, window: AudioWindow) -> tuple[str, float]:
-        """Return the most likely language of the window's speech and its probability; the window holds speech."""
+        """Return the most likely language of the window's speech and its probability; the window
+        holds speech."""
         runs = _speech(window, self._settings)
         language, probability, _ = self._model.detect_language(_join_runs(window, runs))
         return str(language), float(probability)
@@ -161,10 +190,13 @@ class _SpeechTimestamps:
         self._starts = [sum(lengths[:index]) for index in range(len(lengths))]
 
     def span(self, start: float, end: float) -> Span:
-        """Return the span in the video; a word over a cut belongs to the side that holds its middle."""
+        """Return the span in the video; a word over a cut belongs to the side that holds its
+        middle."""
         end = min(end, start + self._longest)
         middle = (start + end) / 2
-        run = max(index for index, first in enumerate(self._starts) if index == 0 or first <= middle)
+        run = max(
+            index for index, first in enumerate(self._starts) if index == 0 or first <= middle
+        )
         first, last = self._runs[run]
         shift = first - self._starts[run]
         begin = min(max(start + shift, first), last - SHORTEST_WORD)
@@ -173,7 +205,9 @@ class _SpeechTimestamps:
 
 
 def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]:
-    runs = find_speech(window.voice, threshold=settings.voice, gap=settings.voice_gap, pad=settings.voice_pad)
+    runs = find_speech(
+        window.voice, threshold=settings.voice, gap=settings.voice_gap, pad=settings.voice_pad
+    )
     return [(first, min(last, len(window.samples))) for first, last in runs]
 
 
@@ -191,12 +225,17 @@ def _load_model(path: Path, place: dict[str, Any], threads: int) -> Any:
     except (RuntimeError, ValueError, OSError) as error:
         said = " ".join(str(error).split())
         if place["device"] != "cpu" and (path / "model.bin").is_file():
-            raise ModelError(f"{path}: cannot be loaded on a GPU ({said}); use --device cpu") from error
-        raise ModelError(f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder") from error
+            raise ModelError(
+                f"{path}: cannot be loaded on a GPU ({said}); use --device cpu"
+            ) from error
+        raise ModelError(
+            f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder"
+        ) from error
 
 
 def find_model(name: str) -> Path:
-    """Return the folder of a known model, one of the user's own, or one that faster-whisper knows, from the model hub.
+    """Return the folder of a known model, one of the user's own, or one that faster-whisper knows,
+    from the model hub.
 
     Raises ModelError where it cannot be fetched.
     """
@@ -207,23 +246,36 @@ def find_model(name: str) -> Path:
     try:
         return Path(download_model(name, local_files_only=True))
     except FileNotFoundError:  # the hub's error for what it has not fetched yet is one
-        log.warning("Whisper %s is fetched from the model hub, huggingface.co, as --model %s asks for", name, name)
+        log.warning(
+            "Whisper %s is fetched from the model hub, huggingface.co, as --model %s asks for",
+            name,
+            name,
+        )
     try:
         return Path(download_model(name))
     except Exception as error:
         reason = first_line(error)[:200]
         cure = "try again when the hub can be reached, or give a CTranslate2 folder"
-        raise ModelError(f"{name}: cannot be fetched from the model hub ({reason}); {cure}") from error
+        raise ModelError(
+            f"{name}: cannot be fetched from the model hub ({reason}); {cure}"
+        ) from error
 
 
 def _check_language(name: str, wanted: str | None, model: Any) -> str | None:
-    """Return the language to listen for, None = detect it; raises SettingsError for one the model cannot hear."""
+    """Return the language to listen for, None = detect it; raises SettingsError for one the model
+    cannot hear."""
     known = list(model.supported_languages)
     if wanted is None:
         return None if model.model.is_multilingual else "en"
     if wanted not in known:
-        hears = "only English (en)" if known == ["en"] else "languages by their two-letter code (en, zh, es)"
-        raise SettingsError(f"asr.language {wanted!r}: {name} hears {hears}; asr.model=whisper-base hears 99 of them")
+        hears = (
+            "only English (en)"
+            if known == ["en"]
+            else "languages by their two-letter code (en, zh, es)"
+        )
+        raise SettingsError(
+            f"asr.language {wanted!r}: {name} hears {hears}; asr.model=whisper-base hears 99 of them"
+        )
     return wanted
 
 

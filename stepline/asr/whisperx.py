@@ -1,7 +1,8 @@
-"""WhisperX as the recogniser: Whisper's words with times from forced alignment, as the NaSVA paper's data has them.
+"""WhisperX as the recogniser: Whisper's words with times from forced alignment, as the NaSVA
+paper's data has them.
 
-The package is no requirement and wants an older torch: `pip install -c constraints-whisperx.txt 'stepline[whisperx]'`,
-in an environment of its own. Its models come by name or by path.
+The package is no requirement and wants an older torch: `pip install -c constraints-whisperx.txt
+'stepline[whisperx]'`, in an environment of its own. Its models come by name or by path.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,13 +31,16 @@ class WhisperX:
             import whisperx
         except ImportError as error:
             missing = "the package is not installed; in an environment of its own, pip install 'stepline[whisperx]'"
-            raise ModelError(f"asr.recogniser whisperx: {missing}, or set asr.recogniser=whisper") from error
+            raise ModelError(
+                f"asr.recogniser whisperx: {missing}, or set asr.recogniser=whisper"
+            ) from error
         self._package: Any = whisperx
         self._model = _load(self._package, settings)
         self._aligners: dict[str, tuple[Any, Any]] = {}
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return what is said in the window; words that the aligner could not place carry no time."""
+        """Return what is said in the window; words that the aligner could not place carry no
+        time."""
         del beam  # whisperx takes it when it loads
         if not (window.voice >= self._settings.voice).any():
             return WindowTranscript(())
@@ -44,8 +48,14 @@ class WhisperX:
         language = str(result.get("language") or self.language or "en")
         self.language = self.language or language
         aligner, metadata = self._aligner(language)
-        aligned = self._package.align(result["segments"], aligner, metadata, window.samples, current_device().name)
-        words = [_word(word, window.start) for part in aligned["segments"] for word in part.get("words", ())]
+        aligned = self._package.align(
+            result["segments"], aligner, metadata, window.samples, current_device().name
+        )
+        words = [
+            _word(word, window.start)
+            for part in aligned["segments"]
+            for word in part.get("words", ())
+        ]
         return WindowTranscript(tuple(words), language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
@@ -76,11 +86,14 @@ def _load(package: Any, settings: AsrSettings) -> Any:
         )
     except (ValueError, OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise ModelError(f"whisperx model {name!r}: not loaded ({reason}); give a path as asr.model") from error
+        raise ModelError(
+            f"whisperx model {name!r}: not loaded ({reason}); give a path as asr.model"
+        ) from error
 
 
 def _word(word: Mapping[str, Any], offset: float) -> Word:
-    """Return one aligned word; without both times, or with an end before its start, it has no span."""
+    """Return one aligned word; without both times, or with an end before its start, it has no
+    span."""
     start, end, score = word.get("start"), word.get("end"), word.get("score")
     span = None
     if start is not None and end is not None and 0.0 <= float(start) < float(end):

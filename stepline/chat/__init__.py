@@ -1,11 +1,13 @@
 """Chat completions: language models that answer texts and pictures, over HTTP or in this process.
 
-Words of a video are data: `quoted` lets none of them end a quotation, `orders_a_model` finds those that try to.
+Words of a video are data: `quoted` lets none of them end a quotation, `orders_a_model` finds those
+that try to.
 """
 
 import re
 
-# Speech that is aimed at a language model, not at a viewer. The loss when it is wrong is one sentence, named in a note.
+# Speech that is aimed at a language model, not at a viewer. The loss when it is wrong is one
+# sentence, named in a note.
 _ORDERS = re.compile(
     r"""
       \b(ignore|disregard|forget|override)\b .{0,40} \b(previous|prior|above|earlier|preceding|system|your)\b
@@ -21,7 +23,8 @@ _ORDERS = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
-# Characters that could close the quotation or open a chat template's own tokens (<|im_start|>, <s>, [INST]).
+# Characters that could close the quotation or open a chat template's own tokens (<|im_start|>, <s>,
+# [INST]).
 _HARMLESS = str.maketrans("<>[]", "()()")
 
 
@@ -31,5 +34,6 @@ def orders_a_model(text: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    """Return the text as one line that no template or quotation mark can end; half characters are question marks."""
+    """Return the text as one line that no template or quotation mark can end; half characters are
+    question marks."""
     return " ".join(text.translate(_HARMLESS).encode("utf-8", "replace").decode("utf-8").split())

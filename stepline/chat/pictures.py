@@ -1,4 +1,5 @@
-"""Pictures and clips of a video in chat messages: lettered, one by one or in one sheet; about how many tokens."""
+"""Pictures and clips of a video in chat messages: lettered, one by one or in one sheet; about how
+many tokens."""
 
 import base64
 import io
@@ -12,7 +13,8 @@ from stepline.chat.settings import VideoForm
 
 LETTERS = "ABCDEFGHIJKLMNOPQRST"
 ACROSS = 4  # pictures side by side in one
-TEXT_TOKENS, PICTURE_TOKENS = 4, 750  # characters and pixels of a token, about; providers' own rules lie around it
+# characters and pixels of a token, about; providers' own rules lie around it
+TEXT_TOKENS, PICTURE_TOKENS = 4, 750
 
 # Seconds -> a JPEG of each that there is, or an mp4 of what is around it.
 PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
@@ -22,7 +24,8 @@ PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
 class VideoPictures:
     """Pictures of a video, or of a part of it.
 
-    read: by their seconds. duration: of it, in seconds. start: second of the whole video at which the part begins.
+    read: by their seconds. duration: of it, in seconds. start: second of the whole video at which
+    the part begins.
     """
 
     read: PictureReader
@@ -33,7 +36,8 @@ class VideoPictures:
 def with_pictures(
     text: str, pictures: Sequence[bytes], *, together: bool = False, video: VideoForm | None = None
 ) -> Content:
-    """Return a message of a text and pictures (JPEG), each after its letter. together: all of them in one.
+    """Return a message of a text and pictures (JPEG), each after its letter. together: all of them
+    in one.
 
     video: of the parts of clips (mp4), where those stand in place of pictures.
     """
@@ -41,12 +45,16 @@ def with_pictures(
     if together:
         return [*parts, _picture(side_by_side(pictures))]
     for letter, picture in zip(LETTERS, pictures, strict=False):
-        parts += [{"type": "text", "text": f"{letter}:"}, _clip(picture, video) if video else _picture(picture)]
+        parts += [
+            {"type": "text", "text": f"{letter}:"},
+            _clip(picture, video) if video else _picture(picture),
+        ]
     return parts
 
 
 def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
-    """Return about how many tokens a question takes: its characters, its pictures' widths and heights."""
+    """Return about how many tokens a question takes: its characters, its pictures' widths and
+    heights."""
     pixels = sum(width * height for width, height in pictures)
     return math.ceil(text / TEXT_TOKENS) + math.ceil(pixels / PICTURE_TOKENS)
 
@@ -84,7 +92,8 @@ def _picture(data: bytes) -> dict[str, Any]:
 
 
 def _clip(data: bytes, form: VideoForm) -> dict[str, Any]:
-    """Return the part of a clip: as vLLM, SGLang and hosted servers take it, or as llama.cpp does."""
+    """Return the part of a clip: as vLLM, SGLang and hosted servers take it, or as llama.cpp
+    does."""
     text = base64.b64encode(data).decode("ascii")
     if form == "input_video":
         return {"type": "input_video", "input_video": {"data": text}}

@@ -46,9 +46,17 @@ class ReplyCache:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
-            logger.warning("%s: damaged reply in the cache (%s); it is asked for again", path, type(error).__name__)
+            logger.warning(
+                "%s: damaged reply in the cache (%s); it is asked for again",
+                path,
+                type(error).__name__,
+            )
             return None
-        if not isinstance(entry, dict) or entry.get("version") != VERSION or not isinstance(entry.get("reply"), str):
+        if (
+            not isinstance(entry, dict)
+            or entry.get("version") != VERSION
+            or not isinstance(entry.get("reply"), str)
+        ):
             logger.warning("%s: no reply of version %d; it is asked for again", path, VERSION)
             return None
         return str(entry["reply"])
@@ -60,7 +68,9 @@ class ReplyCache:
         try:
             write_atomic(self._path(key), json.dumps({"version": VERSION, "reply": reply}))
         except StoreError as error:
-            self.broken = f"replies of the model are not kept: {error}; STEPLINE_CACHE names another folder"
+            self.broken = (
+                f"replies of the model are not kept: {error}; STEPLINE_CACHE names another folder"
+            )
             logger.warning("%s", self.broken)
 
     def _path(self, key: str) -> Path:
@@ -82,7 +92,8 @@ LATE = "the deadline passed"
 
 @dataclass
 class RequestLimits:
-    """What may be asked at most, and what was: requests, and tokens of questions and replies; None: no limit."""
+    """What may be asked at most, and what was: requests, and tokens of questions and replies; None:
+    no limit."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -91,10 +102,13 @@ class RequestLimits:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def begin(self, tokens: int) -> None:
-        """Count a request that takes about so many tokens. Raises RequestError where one limit would be passed."""
+        """Count a request that takes about so many tokens. Raises RequestError where one limit
+        would be passed."""
         with self._lock:
             if self.requests is not None and self.sent >= self.requests:
-                raise RequestError(f"the limit of {self.requests} requests is reached", passing=False)
+                raise RequestError(
+                    f"the limit of {self.requests} requests is reached", passing=False
+                )
             if self.tokens is not None and self.used + tokens > self.tokens:
                 raise RequestError(f"the limit of {self.tokens} tokens is reached", passing=False)
             self.sent += 1
@@ -118,10 +132,11 @@ def ask_with_retries(
     tokens: int = 0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Answer:
-    """Ask, and ask again after a pause that doubles, as long as the fault may pass and time and limits allow.
+    """Ask, and ask again after a pause that doubles, as long as the fault may pass and time and
+    limits allow.
 
-    until: monotonic second. tokens: what one request takes, about, for the limits. Raises RequestError, or WriterError
-    where the server is of no use at all.
+    until: monotonic second. tokens: what one request takes, about, for the limits. Raises
+    RequestError, or WriterError where the server is of no use at all.
     """
     pause = settings.pause
     for left in range(settings.retries, -1, -1):
@@ -135,7 +150,9 @@ def ask_with_retries(
             wait = max(pause, fault.wait)
             late = time.monotonic() + wait >= until
             if not fault.passing or not left or late:
-                raise RequestError(f"{fault.reason}; {LATE}", passing=False) if late else fault from fault
+                raise (
+                    RequestError(f"{fault.reason}; {LATE}", passing=False) if late else fault
+                ) from fault
             logger.info("%s; asking again in %.1f s", fault.reason, wait)
             sleep(wait)
             pause *= 2
@@ -155,10 +172,11 @@ GRACE = 1.0  # s beyond the deadline for work that watches it itself to come bac
 def run_in_threads(
     work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float
 ) -> dict[int, Result]:
-    """Return the results by index; what is not there soon after the monotonic second `until` is missing.
+    """Return the results by index; what is not there soon after the monotonic second `until` is
+    missing.
 
-    The first exception that `work` raises is raised here, and no further work begins. The threads are daemons: one
-    that hangs in a library keeps neither the caller waiting nor the process alive.
+    The first exception that `work` raises is raised here, and no further work begins. The threads
+    are daemons: one that hangs in a library keeps neither the caller waiting nor the process alive.
     """
     todo: queue.SimpleQueue[int] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[int, Result | None, Exception | None]] = queue.SimpleQueue()

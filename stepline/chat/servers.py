@@ -1,7 +1,8 @@
-"""Servers that answer chats: an OpenAI-compatible one over HTTP, or a GGUF model in this process (through xllamacpp).
+"""Servers that answer chats: an OpenAI-compatible one over HTTP, or a GGUF model in this process
+(through xllamacpp).
 
-A remote server is untrusted: its replies are read up to a size and a second, and it cannot redirect what is said
-elsewhere.
+A remote server is untrusted: its replies are read up to a size and a second, and it cannot redirect
+what is said elsewhere.
 """
 
 import hashlib
@@ -29,7 +30,8 @@ LONGEST_WAIT = 30.0  # s that a server may ask us to wait before the next try
 PASSING = frozenset({408, 409, 425, 429})  # statuses worth a retry, beside all from 500 on
 
 
-Content: TypeAlias = str | list[dict[str, Any]]  # of a user's message: text, or its parts, pictures among them
+# of a user's message: text, or its parts, pictures among them
+Content: TypeAlias = str | list[dict[str, Any]]
 Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
 
 
@@ -48,10 +50,13 @@ class Answer:
 class RequestError(Exception):
     """A request that gave no answer.
 
-    passing: a retry may help. wait: seconds that the server asks for. rejected: it does not take such a request.
+    passing: a retry may help. wait: seconds that the server asks for. rejected: it does not take
+    such a request.
     """
 
-    def __init__(self, reason: str, *, passing: bool, wait: float = 0.0, rejected: bool = False) -> None:
+    def __init__(
+        self, reason: str, *, passing: bool, wait: float = 0.0, rejected: bool = False
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.passing = passing
@@ -65,8 +70,11 @@ class Server(Protocol):
     name: str  # says for the cache which model answers; holds no secret
     workers: int
 
-    def ask(self, question: Content, *, seed: int, until: float, schema: Schema | None = None) -> Answer:
-        """Return the answer; raise RequestError, at the latest soon after the monotonic second `until`.
+    def ask(
+        self, question: Content, *, seed: int, until: float, schema: Schema | None = None
+    ) -> Answer:
+        """Return the answer; raise RequestError, at the latest soon after the monotonic second
+        `until`.
 
         schema: what the reply should follow, where the server can see to it.
         """
@@ -89,26 +97,34 @@ class OpenAiServer:
         self.reached = False  # whether anybody ever answered at this address
         self.follows_schemas = True  # until it rejects one
         self._openai = openai
-        self._http = openai.DefaultHttpxClient(follow_redirects=False, trust_env=not _loopback(self.url))
+        self._http = openai.DefaultHttpxClient(
+            follow_redirects=False, trust_env=not _loopback(self.url)
+        )
         self._transport_error = _transport_error(openai)
         self._client = openai.OpenAI(
             base_url=self.url,
             api_key=_key(settings) or "none",
             max_retries=0,
             http_client=self._http,
-            default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},  # from variables
+            # from variables
+            default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},
         )
 
-    def ask(self, question: Content, *, seed: int, until: float, schema: Schema | None = None) -> Answer:
+    def ask(
+        self, question: Content, *, seed: int, until: float, schema: Schema | None = None
+    ) -> Answer:
         """Return the model's answer.
 
-        Raises RequestError for what concerns this request, WriterError for what concerns all of them (nobody there,
-        no access).
+        Raises RequestError for what concerns this request, WriterError for what concerns all of
+        them (nobody there, no access).
         """
         until = min(until, time.monotonic() + self.settings.timeout)
         form: Any = self._openai.Omit()
         if schema is not None and self.follows_schemas:
-            form = {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": schema}}
+            form = {
+                "type": "json_schema",
+                "json_schema": {"name": "reply", "strict": True, "schema": schema},
+            }
         try:
             return self._ask(question, seed, until, form)
         except RequestError as fault:
@@ -129,7 +145,9 @@ class OpenAiServer:
                 seed=seed,
                 response_format=form,
                 timeout=max(0.01, until - time.monotonic()),
-                extra_headers={} if self.settings.api_key_variable else {"Authorization": self._openai.Omit()},
+                extra_headers={}
+                if self.settings.api_key_variable
+                else {"Authorization": self._openai.Omit()},
             ) as response:
                 self.reached = True
                 body = _limited(response.iter_bytes(), until)
@@ -146,7 +164,9 @@ class OpenAiServer:
             yield
         except self._openai.APIStatusError as error:
             self.reached = True
-            raise _status_fault(self.settings, error.status_code, error.response.headers, _said(error)) from error
+            raise _status_fault(
+                self.settings, error.status_code, error.response.headers, _said(error)
+            ) from error
         except self._openai.APITimeoutError as error:
             if not self.reached and type(error.__cause__).__name__ == "ConnectTimeout":
                 raise self._nobody("no connection in time") from error
@@ -154,17 +174,27 @@ class OpenAiServer:
             raise RequestError(_late(until), passing=True) from error
         except self._openai.APIConnectionError as error:
             cause = error.__cause__
-            if not self.reached and type(cause).__name__ in ("ConnectError", "UnsupportedProtocol", "ProxyError"):
+            if not self.reached and type(cause).__name__ in (
+                "ConnectError",
+                "UnsupportedProtocol",
+                "ProxyError",
+            ):
                 raise self._nobody(str(cause)) from error
-            raise RequestError(f"the connection was lost ({type(cause).__name__})", passing=True) from error
+            raise RequestError(
+                f"the connection was lost ({type(cause).__name__})", passing=True
+            ) from error
         except self._transport_error as error:
             timed_out = "Timeout" in type(error).__name__
-            raise RequestError(_late(until) if timed_out else "the connection was lost", passing=True) from error
+            raise RequestError(
+                _late(until) if timed_out else "the connection was lost", passing=True
+            ) from error
 
     def _nobody(self, why: str) -> WriterError:
         cause = why[:100]
         key = f"{self.settings.section}.base_url"
-        return WriterError(f"{self.url}: no server answers there ({cause}); start it or correct {key}")
+        return WriterError(
+            f"{self.url}: no server answers there ({cause}); start it or correct {key}"
+        )
 
 
 def open_server(settings: ChatSettings) -> Server:
@@ -173,8 +203,13 @@ def open_server(settings: ChatSettings) -> Server:
     Raises WriterError when none or two are named, ModelError when a library or model is missing.
     """
     if (settings.base_url is None) == (settings.gguf is None):
-        who, key = "writer llm" if settings.section == "writing.llm" else settings.section, settings.section
-        raise WriterError(f"{who}: name who answers, by {key}.base_url (a server) or {key}.gguf (a file), not both")
+        who, key = (
+            "writer llm" if settings.section == "writing.llm" else settings.section,
+            settings.section,
+        )
+        raise WriterError(
+            f"{who}: name who answers, by {key}.base_url (a server) or {key}.gguf (a file), not both"
+        )
     if settings.gguf is not None:
         return LocalModel(settings)
     return OpenAiServer(settings)
@@ -212,7 +247,9 @@ def _key(settings: ChatSettings) -> str | None:
     if variable is None:
         return None
     if not os.environ.get(variable):
-        raise WriterError(f"{variable}: this environment variable is empty; put the server's key in it")
+        raise WriterError(
+            f"{variable}: this environment variable is empty; put the server's key in it"
+        )
     return os.environ[variable]
 
 
@@ -223,7 +260,8 @@ def _loopback(url: str) -> bool:
 
 
 def _transport_error(openai: Any) -> type[Exception]:
-    """Return the error that the client's own transport raises while a body is read (httpx, or httpx2 in newer ones)."""
+    """Return the error that the client's own transport raises while a body is read (httpx, or
+    httpx2 in newer ones)."""
     library = openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]
     error: type[Exception] = importlib.import_module(library).HTTPError
     return error
@@ -244,16 +282,22 @@ def _status_fault(settings: ChatSettings, status: int, headers: Any, said: str) 
     """Return what a status means: for all requests (WriterError) or for this one (RequestError)."""
     url, key = settings.base_url, settings.section
     if status in (401, 403):
-        return WriterError(f"{url}: access refused ({status}); {key}.api_key_variable names the variable with the key")
+        return WriterError(
+            f"{url}: access refused ({status}); {key}.api_key_variable names the variable with the key"
+        )
     if status == 404:
         return WriterError(
             f"{url}: no such address or model there (404); correct {key}.base_url (.../v1) or {key}.model"
         )
     if 300 <= status < 400:
-        return WriterError(f"{url}: redirects elsewhere ({status}); give the final address as {key}.base_url")
+        return WriterError(
+            f"{url}: redirects elsewhere ({status}); give the final address as {key}.base_url"
+        )
     reason = f"the server answered {status}" + (f" ({said})" if said else "")
     passing = status in PASSING or status >= 500
-    return RequestError(reason, passing=passing, wait=_wait(headers.get("retry-after")), rejected=not passing)
+    return RequestError(
+        reason, passing=passing, wait=_wait(headers.get("retry-after")), rejected=not passing
+    )
 
 
 def _wait(value: str | None) -> float:
@@ -272,10 +316,16 @@ def _said(error: Any) -> str:
 
 
 def _late(until: float) -> str:
-    return "no answer in time" if time.monotonic() >= until - 0.05 else "the server was silent for too long"
+    return (
+        "no answer in time"
+        if time.monotonic() >= until - 0.05
+        else "the server was silent for too long"
+    )
 
 
-ENDS = 1 << 20  # bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a minute
+# bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a
+# minute
+ENDS = 1 << 20
 
 
 class LocalModel:
@@ -294,8 +344,11 @@ class LocalModel:
         self._server: Any = None
         self._runs = False  # whether the server ever came to a question
 
-    def ask(self, question: Content, *, seed: int, until: float, schema: Schema | None = None) -> Answer:
-        """Return the model's answer. Raises RequestError when time runs out or the chunk does not fit its context."""
+    def ask(
+        self, question: Content, *, seed: int, until: float, schema: Schema | None = None
+    ) -> Answer:
+        """Return the model's answer. Raises RequestError when time runs out or the chunk does not
+        fit its context."""
         if self._server is None:  # not before the first question: all replies may be in the cache
             self._server = _load(self._path, self.settings)
         until = min(until, time.monotonic() + self.settings.timeout)
@@ -317,7 +370,9 @@ class LocalModel:
         try:
             self._server.handle_chat_completions(self._request(question, seed, schema), take)
         except RuntimeError as error:
-            raise RequestError(f"the model refused the question ({str(error)[:120]})", passing=False) from error
+            raise RequestError(
+                f"the model refused the question ({str(error)[:120]})", passing=False
+            ) from error
         self._runs = True
         if faults:
             raise RequestError(f"the model refused the question ({faults[0]})", passing=False)
@@ -328,13 +383,18 @@ class LocalModel:
     def close(self) -> None:
         """Free the model's memory."""
         if self._server is not None and not self._runs:
-            # xllamacpp waits for ever where a server is freed before its own thread began: a word shows that it has.
+            # xllamacpp waits for ever where a server is freed before its own thread began: a word
+            # shows that it has.
             word = {"messages": [{"role": "user", "content": "."}], "max_tokens": 1, "stream": True}
             self._server.handle_chat_completions(word, lambda _: False)
         self._server = None
 
     def _request(self, question: Content, seed: int, schema: Schema | None) -> dict[str, Any]:
-        form = {"response_format": {"type": "json_object", "schema": schema}} if schema is not None else {}
+        form = (
+            {"response_format": {"type": "json_object", "schema": schema}}
+            if schema is not None
+            else {}
+        )
         return {
             **form,
             "messages": [{"role": "user", "content": question}],
@@ -364,7 +424,8 @@ def _load(path: Path, settings: ChatSettings) -> Any:
     parameters.cpuparams.n_threads = threads
     parameters.cpuparams_batch.n_threads = threads
     parameters.verbosity = -1
-    parameters.api_keys = [os.urandom(16).hex()]  # the library listens on a loopback port: nobody else may ask there
+    # the library listens on a loopback port: nobody else may ask there
+    parameters.api_keys = [os.urandom(16).hex()]
     if settings.chat_template is not None:
         parameters.use_jinja = True
         parameters.chat_template = _read(settings.chat_template, settings.section)
@@ -387,14 +448,19 @@ def _checked(path: Path, key: str) -> Path:
         with path.open("rb") as file:
             start = file.read(4)
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}); {key} takes a GGUF file") from error
+        raise ModelError(
+            f"{path}: cannot be read ({error.strerror}); {key} takes a GGUF file"
+        ) from error
     if start != b"GGUF":
-        raise ModelError(f"{path}: not a GGUF file (it starts with {start!r}); convert the model for llama.cpp")
+        raise ModelError(
+            f"{path}: not a GGUF file (it starts with {start!r}); convert the model for llama.cpp"
+        )
     return path
 
 
 def _fingerprint(path: Path) -> str:
-    """Return a hash of the file's size and both its ends: the header that names it and its last weights."""
+    """Return a hash of the file's size and both its ends: the header that names it and its last
+    weights."""
     size = path.stat().st_size
     with path.open("rb") as file:
         digest = hashlib.sha256(f"{size}".encode() + file.read(ENDS))

@@ -1,11 +1,13 @@
-"""The command line: a thin command a verb. Data on stdout, talk on stderr; exit 0 done, 1 an error, 2 wrong usage."""
+"""The command line: a thin command a verb. Data on stdout, talk on stderr; exit 0 done, 1 an error,
+2 wrong usage."""
 
 import logging
 import os
 
 import click
 
-# A waiting OpenMP thread must sleep, not spin: on a busy machine spinning makes a run 6x slower. Set before torch.
+# A waiting OpenMP thread must sleep, not spin: on a busy machine spinning makes a run 6x slower.
+# Set before torch.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline.cli.annotate import annotate
@@ -54,7 +56,9 @@ COMMANDS = (
 )
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="stepline")
 @verbosity_options()
 @click.option("--debug", is_flag=True, help="Show the trace of an error, for a report.")

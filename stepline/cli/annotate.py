@@ -17,13 +17,32 @@ def annotate() -> None:
 @click.argument("clips", type=PATH)
 @out_option("Folder of answers and exports.")
 @click.option("--qualification", type=PATH, help="Clips with known answers, asked first.")
-@click.option("--right", type=click.IntRange(min=0), default=6, show_default=True, help="Of them that must be right.")
-@click.option("--asked", type=click.IntRange(min=1), default=7, show_default=True, help="Annotators a clip.")
-@click.option("--needed", type=click.IntRange(min=1), default=5, show_default=True, help="Of them who must agree.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="On this machine; 0: any free one.")
-@click.option("--export", "only_export", is_flag=True, help="Write the set as annotated so far, and end.")
+@click.option(
+    "--right",
+    type=click.IntRange(min=0),
+    default=6,
+    show_default=True,
+    help="Of them that must be right.",
+)
+@click.option(
+    "--asked", type=click.IntRange(min=1), default=7, show_default=True, help="Annotators a clip."
+)
+@click.option(
+    "--needed",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Of them who must agree.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="On this machine; 0: any free one."
+)
+@click.option(
+    "--export", "only_export", is_flag=True, help="Write the set as annotated so far, and end."
+)
 def vnd(clips: Path, out: Path, **options: Any) -> None:
-    """Serve CLIPS (records or a list of clips) on this machine to annotators; write the clips on which they agree.
+    """Serve CLIPS (records or a list of clips) on this machine to annotators; write the clips on
+    which they agree.
 
     \b
     Example:
@@ -36,13 +55,21 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     from stepline.storage import check_writable
 
     if not options["asked"] / 2 < options["needed"] <= options["asked"]:
-        raise SettingsError(f"--needed {options['needed']} must be more than half of --asked {options['asked']}")
+        raise SettingsError(
+            f"--needed {options['needed']} must be more than half of --asked {options['asked']}"
+        )
     check_writable(out)
     questions = options["qualification"]
     qualifying = check_qualifying(read_clips(questions), questions) if questions else []
-    asked, right, agreement = options["asked"], options["right"], {name: options[name] for name in ("asked", "needed")}
+    asked, right, agreement = (
+        options["asked"],
+        options["right"],
+        {name: options[name] for name in ("asked", "needed")},
+    )
     answers = Answers(out / "answers.jsonl")
-    queue = AnnotationQueue(read_clips(clips), answers, qualifying=qualifying, right=right, asked=asked)
+    queue = AnnotationQueue(
+        read_clips(clips), answers, qualifying=qualifying, right=right, asked=asked
+    )
     if not options["only_export"]:
         from stepline.annotate.server import serve
 

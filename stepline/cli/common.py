@@ -1,4 +1,5 @@
-"""What the commands share: options and the settings they make, one-line errors, and what shows while work goes on."""
+"""What the commands share: options and the settings they make, one-line errors, and what shows
+while work goes on."""
 
 import codecs
 import errno
@@ -60,20 +61,28 @@ BACKBONES = ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 store_option = click.option(
-    "--features", type=STORE, required=True, help="Store of the videos' features: a folder, or a URL."
+    "--features",
+    type=STORE,
+    required=True,
+    help="Store of the videos' features: a folder, or a URL.",
 )
 
-exclude_option = click.option("--exclude", multiple=True, type=PATH, help="A list of evaluation videos.")
+exclude_option = click.option(
+    "--exclude", multiple=True, type=PATH, help="A list of evaluation videos."
+)
 
 
 class PluginChoice(click.Choice[str]):
-    """A choice among Stepline's own and, beside them, the plugins of a kind, which are looked for when one is named."""
+    """A choice among Stepline's own and, beside them, the plugins of a kind, which are looked for
+    when one is named."""
 
     def __init__(self, own: Sequence[str], kind: "Kind") -> None:
         super().__init__(own)
         self._kind = kind
 
-    def convert(self, value: Any, option: click.Parameter | None, context: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, option: click.Parameter | None, context: click.Context | None
+    ) -> Any:
         """Return the name."""
         from stepline.plugins import plugin_names
 
@@ -84,12 +93,15 @@ class PluginChoice(click.Choice[str]):
 
 def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
     """Return the option that says where to write; without a default it must be given."""
-    given: dict[str, Any] = {"default": Path(default), "show_default": True} if default else {"required": True}
+    given: dict[str, Any] = (
+        {"default": Path(default), "show_default": True} if default else {"required": True}
+    )
     return click.option("-o", "--out", type=PATH, help=meaning, **given)
 
 
 def one_writer(command: F) -> F:
-    """Have a command hold its folder --out from begin to end; a second run there is told whose it is.
+    """Have a command hold its folder --out from begin to end; a second run there is told whose it
+    is.
 
     Of the processes that torchrun starts, the first holds it for all.
     """
@@ -114,24 +126,31 @@ def set_option(meaning: str) -> Callable[[F], F]:
 
 def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Callable[[F], F]:
     """Return the options --settings and --set. meaning: the help of --set."""
-    return together(click.option("--settings", "settings_file", type=PATH, help=file), set_option(meaning))
+    return together(
+        click.option("--settings", "settings_file", type=PATH, help=file), set_option(meaning)
+    )
 
 
 PRESETS = Path(__file__).parents[1] / "presets"  # a folder a command
 
 
 def preset_files(command: str) -> dict[str, Path]:
-    """Return the presets of a command by name: settings files that hold a paper's values, each with its source."""
-    return {path.stem: path for path in sorted((PRESETS / command.replace(" ", "-")).glob("*.toml"))}
+    """Return the presets of a command by name: settings files that hold a paper's values, each with
+    its source."""
+    return {
+        path.stem: path for path in sorted((PRESETS / command.replace(" ", "-")).glob("*.toml"))
+    }
 
 
 def preset_option(command: str) -> Callable[[F], F]:
     """Return the option --preset of a command, whose value is the preset's file."""
     files = preset_files(command)
     return click.option(
-        "--preset", type=click.Choice(list(files)), callback=lambda context, option, name: files.get(name),  # noqa: ARG005
+        "--preset",
+        type=click.Choice(list(files)),
+        callback=lambda context, option, name: files.get(name),  # noqa: ARG005
         help="Values of the paper (docs/reproduce.md); --settings and --set change them.",
-    )  # fmt: skip
+    )
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -158,31 +177,53 @@ def _set_device(context: click.Context, _: click.Parameter, value: str) -> None:
     set_device(value, context.meta.get(COMPUTE, "auto"))
 
 
-# Of every command that trains a network, or runs one; it decides for the whole process, no command passes it on.
+# Of every command that trains a network, or runs one; it decides for the whole process, no command
+# passes it on.
 device_option = click.option(
-    "--device", default="auto", show_default=True, expose_value=False, callback=_set_device,
+    "--device",
+    default="auto",
+    show_default=True,
+    expose_value=False,
+    callback=_set_device,
     help="Where networks run: auto (a GPU where there is one), cpu, cuda, cuda:N or mps.",
-)  # fmt: skip
+)
 device_options: Callable[[F], F] = together(
     device_option,
     click.option(
-        "--compute-type", type=click.Choice(["auto", "float32", "bf16", "float16"]), default="auto", show_default=True,
-        expose_value=False, is_eager=True, callback=_note_compute,
+        "--compute-type",
+        type=click.Choice(["auto", "float32", "bf16", "float16"]),
+        default="auto",
+        show_default=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_note_compute,
         help="Their numbers; auto: float32, but recognition on a GPU in float16.",
     ),
-)  # fmt: skip
+)
 
 
 def read_seconds(text: str) -> float | None:
     """Return the seconds of "80", "1:20" or "0:01:20.5"; None for anything else."""
     if re.fullmatch(r"(\d+:){0,2}\d+(\.\d+)?", text) is None:
         return None
-    return float(sum(float(part) * 60**place for place, part in enumerate(reversed(text.split(":")))))
+    return float(
+        sum(float(part) * 60**place for place, part in enumerate(reversed(text.split(":"))))
+    )
 
 
 part_options: Callable[[F], F] = together(
-    click.option("--from", "begin", metavar="TIME", help="Hear and look at the video from there on: 80 or 1:20."),
-    click.option("--to", "end", metavar="TIME", help="... and up to there; times are of the whole video all the same."),
+    click.option(
+        "--from",
+        "begin",
+        metavar="TIME",
+        help="Hear and look at the video from there on: 80 or 1:20.",
+    ),
+    click.option(
+        "--to",
+        "end",
+        metavar="TIME",
+        help="... and up to there; times are of the whole video all the same.",
+    ),
 )
 
 
@@ -200,16 +241,22 @@ def chosen_part(options: dict[str, Any]) -> "Span | None":
         if text is not None:
             seconds = read_seconds(text)
             if seconds is None or seconds > LATEST:
-                raise SettingsError(f"{option} {text!r}: give seconds (80), minutes (1:20) or hours (1:01:20)")
+                raise SettingsError(
+                    f"{option} {text!r}: give seconds (80), minutes (1:20) or hours (1:01:20)"
+                )
             limits[place] = seconds
     if limits[0] >= limits[1]:
-        raise SettingsError(f"--from {options['begin'] or 0} --to {options['end']}: nothing lies between; swap them")
+        raise SettingsError(
+            f"--from {options['begin'] or 0} --to {options['end']}: nothing lies between; swap them"
+        )
     return Span(*limits)
 
 
 # What every command takes that recognises speech.
 speech_options: Callable[[F], F] = together(
-    settings_options("One setting, e.g. asr.beam=5.", "A TOML file of settings (docs/settings.md)."),
+    settings_options(
+        "One setting, e.g. asr.beam=5.", "A TOML file of settings (docs/settings.md)."
+    ),
     click.option(
         "--model",
         help="Recogniser: whisper-tiny.en, whisper-base, a CTranslate2 folder, or any name of "
@@ -217,7 +264,11 @@ speech_options: Callable[[F], F] = together(
     ),
     click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ..."),
     click.option("--captions", type=PATH, help="Captions to use instead of recognition."),
-    click.option("--translate", is_flag=True, help="Write speech of other languages in English (Whisper base)."),
+    click.option(
+        "--translate",
+        is_flag=True,
+        help="Write speech of other languages in English (Whisper base).",
+    ),
     part_options,
     device_options,
 )
@@ -239,28 +290,38 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
         "nasva.aligner.order": options.get("order"),
         "procx.path": options.get("describer"),
     }
-    given = [f"{key}={json.dumps(str(value))}" for key, value in shorthand.items() if value is not None]
+    given = [
+        f"{key}={json.dumps(str(value))}" for key, value in shorthand.items() if value is not None
+    ]
     if options.get("translate"):
         if options.get("captions") is not None:
-            raise SettingsError("--translate is for speech, and --captions stands for it; leave one of them out")
+            raise SettingsError(
+                "--translate is for speech, and --captions stands for it; leave one of them out"
+            )
         given.append("asr.translate=true")
     if options.get("dry_run"):
         given += ["vision.witness.dry_run=true", "writing.llm.dry_run=true"]
     overrides = [*options["overrides"], *given]
-    settings = load_settings(StepsSettings, options["settings_file"], overrides, preset=options.get("preset"))
+    settings = load_settings(
+        StepsSettings, options["settings_file"], overrides, preset=options.get("preset")
+    )
     if settings.vision.witness.machine is None and settings.vision.witness.corrected is None:
         return settings
     from stepline.visual_questions.corrections import with_counted_answers
 
-    vision = settings.vision.model_copy(update={"witness": with_counted_answers(settings.vision.witness)})
+    vision = settings.vision.model_copy(
+        update={"witness": with_counted_answers(settings.vision.witness)}
+    )
     return settings.model_copy(update={"vision": vision})
 
 
-log = logging.getLogger("stepline.cli")  # at level DEBUG, as --debug sets it, every error comes with its trace
+# at level DEBUG, as --debug sets it, every error comes with its trace
+log = logging.getLogger("stepline.cli")
 
 FAULT = 70  # exit code of a fault of Stepline itself; EX_SOFTWARE of sysexits.h
 LONGEST_ERROR = 400  # characters of a message that Stepline did not write
-OWN_FAULTS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL})  # of the system's errors, those no user can cure
+# of the system's errors, those no user can cure
+OWN_FAULTS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL})
 
 
 LEAST_STACK = 2**18  # bytes; with 2**17 the libraries of networks crash
@@ -270,7 +331,8 @@ LEAST_ROOM = 800 * 2**20  # bytes of addresses beside those that a command has f
 
 
 def _system_limit(kind: str) -> float:
-    """Return a limit of the system on this process in bytes, infinity where there is none. kind: as after RLIMIT_."""
+    """Return a limit of the system on this process in bytes, infinity where there is none. kind: as
+    after RLIMIT_."""
     if sys.platform == "win32":
         return math.inf
     import resource
@@ -280,17 +342,21 @@ def _system_limit(kind: str) -> float:
 
 
 def check_address_space() -> None:
-    """Raise SettingsError where the main job would run out of addresses, which ends a process within C++, unheard."""
+    """Raise SettingsError where the main job would run out of addresses, which ends a process
+    within C++, unheard."""
     import psutil
 
     room = _system_limit("AS") - psutil.Process().memory_info().vms
     if room < LEAST_ROOM:
         needs = f"the main job takes {LEAST_ROOM / 2**20:.0f} or more"
-        raise SettingsError(f"`ulimit -v` leaves {room / 2**20:.0f} MiB of addresses, {needs}; allow more")
+        raise SettingsError(
+            f"`ulimit -v` leaves {room / 2**20:.0f} MiB of addresses, {needs}; allow more"
+        )
 
 
 class Group(click.Group):
-    """A group whose commands end with one line whatever goes wrong, and with the exit code of `complain`."""
+    """A group whose commands end with one line whatever goes wrong, and with the exit code of
+    `complain`."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run the command that the arguments name; say what is wrong in one line."""
@@ -300,7 +366,9 @@ class Group(click.Group):
                 stream.reconfigure(errors=ESCAPES)
         try:
             if (stack := _system_limit("STACK")) < LEAST_STACK:
-                raise SettingsError(f"a stack of {stack / 1024:.0f} KiB is too small for any network; `ulimit -s 8192`")
+                raise SettingsError(
+                    f"a stack of {stack / 1024:.0f} KiB is too small for any network; `ulimit -s 8192`"
+                )
             return super().main(arguments, *rest, **extra)
         except Exception as error:  # noqa: BLE001   the outermost handler: what comes here is told, never lost
             sys.exit(complain(error, _named_files(arguments)))
@@ -332,7 +400,8 @@ QUIET = "stepline.quiet"  # in a context's notes
 
 
 def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
-    """Return the options --verbose and --quiet; hidden: where the help of the command above has them."""
+    """Return the options --verbose and --quiet; hidden: where the help of the command above has
+    them."""
 
     def choose(context: click.Context, option: click.Parameter, value: bool) -> None:
         if value and option.name == "quiet":
@@ -341,9 +410,18 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
             logging.getLogger().setLevel(logging.INFO)
             logging.getLogger("faster_whisper").setLevel(logging.NOTSET)
 
-    own: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": choose, "hidden": hidden}
-    verbose = click.option("-v", "--verbose", help="Say what each stage does; also after the command.", **own)
-    quiet = click.option("-q", "--quiet", help="Say only what is wrong; also after the command.", **own)
+    own: dict[str, Any] = {
+        "is_flag": True,
+        "expose_value": False,
+        "callback": choose,
+        "hidden": hidden,
+    }
+    verbose = click.option(
+        "-v", "--verbose", help="Say what each stage does; also after the command.", **own
+    )
+    quiet = click.option(
+        "-q", "--quiet", help="Say only what is wrong; also after the command.", **own
+    )
     return together(verbose, quiet)
 
 
@@ -382,7 +460,8 @@ class LogLines(logging.Formatter):
 
 
 def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
-    """Print an error as one line on stderr and return the exit code: 1 for what a user can cure, 70 for the rest.
+    """Print an error as one line on stderr and return the exit code: 1 for what a user can cure, 70
+    for the rest.
 
     files: what was worked on, for errors that do not name it.
     """
@@ -399,10 +478,14 @@ def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
         # Without a file's name it is a stream's, most likely.
         output = named if named and error.errno != errno.ENOSPC else "the output"
         place = error_line(error.filename) if isinstance(error.filename, str) else output
-        say(f"stepline: {place}: {error.strerror}; free some space, correct the path or what it allows", urgent=True)
+        say(
+            f"stepline: {place}: {error.strerror}; free some space, correct the path or what it allows",
+            urgent=True,
+        )
         return 1
     what = error_line(f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
-    if (space := _system_limit("AS")) < LEAST_SPACE:  # modules that then cannot be loaded raise almost anything
+    # modules that then cannot be loaded raise almost anything
+    if (space := _system_limit("AS")) < LEAST_SPACE:
         cure = f"`ulimit -v` allows {space / 2**20:.0f} MiB, allow more"
         say(f"stepline: {named or 'no file'}: not enough memory ({what}); {cure}", urgent=True)
         return 1
@@ -413,7 +496,10 @@ def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
         )
         return 1
     report = "run it again as `stepline --debug COMMAND ...` and report what it shows, with the file if you may"
-    say(f"stepline: {named or 'no file'}: a fault of Stepline itself ({what}); {report}", urgent=True)
+    say(
+        f"stepline: {named or 'no file'}: a fault of Stepline itself ({what}); {report}",
+        urgent=True,
+    )
     return FAULT
 
 
@@ -429,7 +515,8 @@ def _named_files(arguments: Sequence[str]) -> list[str]:
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
-    """Replace what a stream cannot hold (a latin-1 terminal, half a surrogate pair) by JSON's escapes, in text too."""
+    """Replace what a stream cannot hold (a latin-1 terminal, half a surrogate pair) by JSON's
+    escapes, in text too."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
@@ -445,7 +532,8 @@ OFTEN = 30.0  # seconds between the lines that stand for a bar where stderr is n
 
 @contextmanager
 def progress_bars() -> Iterator["Progress"]:
-    """Yield a callback that draws a bar a stage on a terminal, else prints a line now and then, both on stderr."""
+    """Yield a callback that draws a bar a stage on a terminal, else prints a line now and then,
+    both on stderr."""
     if not sys.stderr.isatty():
         yield _stage_lines()
         return
@@ -472,21 +560,34 @@ def _stage_lines() -> "Progress":
         nonlocal last
         if time.monotonic() >= last + OFTEN:
             last = time.monotonic()
-            say(f"{stage}: {second:.0f} of {duration:.0f} s" if duration else f"{stage}: {second:.0f} s")
+            say(
+                f"{stage}: {second:.0f} of {duration:.0f} s"
+                if duration
+                else f"{stage}: {second:.0f} s"
+            )
 
     return report
 
 
 @contextmanager
 def training_bar() -> Iterator[Callable[["Training"], None]]:
-    """Yield what shows each step of a training: a bar on a terminal, else a line now and then, both on stderr."""
+    """Yield what shows each step of a training: a bar on a terminal, else a line now and then, both
+    on stderr."""
     if not sys.stderr.isatty():
         yield _training_lines()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    shown = TextColumn("loss {task.fields[loss]:.3f}  {task.fields[score]}  {task.fields[memory]:.2f} GiB")
+    shown = TextColumn(
+        "loss {task.fields[loss]:.3f}  {task.fields[score]}  {task.fields[memory]:.2f} GiB"
+    )
     columns = (MofNCompleteColumn(), BarColumn(), shown, TimeRemainingColumn(compact=True))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("", total=None, loss=float("nan"), score="", memory=0.0)
@@ -508,7 +609,11 @@ def _training_lines() -> Callable[["Training"], None]:
         nonlocal last
         from stepline.training.distributed import peak_memory
 
-        if progress.score is None and progress.step < progress.steps and progress.seconds < last + OFTEN:
+        if (
+            progress.score is None
+            and progress.step < progress.steps
+            and progress.seconds < last + OFTEN
+        ):
             return
         last = progress.seconds
         left = progress.seconds / max(progress.taken, 1) * (progress.steps - progress.step)
@@ -521,19 +626,27 @@ def _training_lines() -> Callable[["Training"], None]:
 
 @contextmanager
 def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
-    """Yield what shows a run over many videos: a bar on a terminal, else a line now and then, both on stderr."""
+    """Yield what shows a run over many videos: a bar on a terminal, else a line now and then, both
+    on stderr."""
     if not sys.stderr.isatty():
         yield _curation_lines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[state]}"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("videos", total=None, state="")
 
         def report(progress: "PhaseProgress") -> None:
-            bars.update(bar, total=progress.total, completed=progress.done, state=_curation_state(progress))
+            bars.update(
+                bar, total=progress.total, completed=progress.done, state=_curation_state(progress)
+            )
 
         yield report
 
@@ -553,7 +666,11 @@ def _curation_lines() -> Callable[["PhaseProgress"], None]:
 
 def _curation_state(progress: "PhaseProgress") -> str:
     """Return rate, time left and failures in words."""
-    rate = f"{progress.rate:,.0f} an hour" if progress.rate else f"{progress.earlier} of an earlier run"
+    rate = (
+        f"{progress.rate:,.0f} an hour"
+        if progress.rate
+        else f"{progress.earlier} of an earlier run"
+    )
     left = f", {progress.left / 60:.0f} min left" if progress.left else ""
     lost = f", {progress.kinds['left out']} left out" if progress.kinds["left out"] else ""
     failed = f", {progress.failed} failed" if progress.failed else ""
@@ -561,13 +678,21 @@ def _curation_state(progress: "PhaseProgress") -> str:
 
 
 def serve_until_stopped(
-    start: "Callable[[], LocalServer]", port: int, *, notice: str, goodbye: str, browse: bool = False
+    start: "Callable[[], LocalServer]",
+    port: int,
+    *,
+    notice: str,
+    goodbye: str,
+    browse: bool = False,
 ) -> None:
-    """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address}; goodbye: at the end."""
+    """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address};
+    goodbye: at the end."""
     try:
         server = start()
     except OSError as error:
-        raise SettingsError(f"--port {port}: {error.strerror or error}; give another, or 0") from error
+        raise SettingsError(
+            f"--port {port}: {error.strerror or error}; give another, or 0"
+        ) from error
     line = notice.format(address=server.address)
     try:
         say(line)

@@ -58,21 +58,36 @@ def curate() -> None:
 
 @curate.command()
 @click.argument("source")
-@click.option("-r", "--recipe", default="howtostep", show_default=True, help="One that comes along, or a TOML file.")
+@click.option(
+    "-r",
+    "--recipe",
+    default="howtostep",
+    show_default=True,
+    help="One that comes along, or a TOML file.",
+)
 @click.option("-o", "--out", required=True, help="Folder or URL.")
-@click.option("--engine", type=click.Choice(["local", "ray"]), help="Processes of this machine, or a Ray cluster.")
-@click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one a core by default.")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    help="Processes of this machine, or a Ray cluster.",
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Worker processes; one a core by default."
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first videos by id.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
-@click.option("--dry-run", is_flag=True, help="Work on a sample, tell what the whole would take, and end.")
+@click.option(
+    "--dry-run", is_flag=True, help="Work on a sample, tell what the whole would take, and end."
+)
 @set_option("One setting, e.g. limits.seconds=600.")
 @device_option
 @json_option
 def run(source: str, recipe: str, out: str, **options: Any) -> None:
     """Take every video of SOURCE through a recipe and write the dataset, its card and its report.
 
-    SOURCE: a folder or bucket of videos, a list (.csv, .parquet, .jsonl), WebDataset tars, or HowTo100M's tables. Asked
-    for again, a run that was stopped goes on where it was; what a changed setting decides is made anew.
+    SOURCE: a folder or bucket of videos, a list (.csv, .parquet, .jsonl), WebDataset tars, or
+    HowTo100M's tables. Asked for again, a run that was stopped goes on where it was; what a changed
+    setting decides is made anew.
 
     \b
     Example:
@@ -91,7 +106,9 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     gpus = gpus_a_worker(chosen.engine.gpus)
     chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"gpus": gpus})})
     with _sigterm_as_interrupt(), curation_bar() as report:
-        request = RunRequest(chosen, out, STAGES, source, options["limit"], options["retry_failed"], report, say)
+        request = RunRequest(
+            chosen, out, STAGES, source, options["limit"], options["retry_failed"], report, say
+        )
         if options["dry_run"]:
             from stepline.curate.forecast import dry_run, forecast_json, format_forecast
 
@@ -102,7 +119,11 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
         print_data(forecast_json(forecast) if options["as_json"] else format_forecast(forecast))
         return
     _say_failures(outcome)
-    counts = {"videos": outcome.videos, "failed": len(outcome.failures), "refused": len(outcome.refused)}
+    counts = {
+        "videos": outcome.videos,
+        "failed": len(outcome.failures),
+        "refused": len(outcome.refused),
+    }
     dataset = f"{folder.display_url}/dataset" if "export" in chosen.stages else folder.display_url
     as_json = json.dumps({**counts, "seconds": round(outcome.seconds, 1), "dataset": dataset})
     print_data(as_json if options["as_json"] else dataset)
@@ -110,7 +131,8 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Have a notice of the end (SIGTERM, as spot machines and batch systems give it) end a run as Ctrl-C does."""
+    """Have a notice of the end (SIGTERM, as spot machines and batch systems give it) end a run as
+    Ctrl-C does."""
     usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -151,17 +173,27 @@ def status(out: str, as_json: bool) -> None:
 
 def _table(state: "RunStatus") -> str:
     """Return a status as a table, a row a stage."""
-    lines = [f"{state.videos} videos, {state.refused} not taken; {state.worker or 'nobody works on it now'}"]
+    lines = [
+        f"{state.videos} videos, {state.refused} not taken; {state.worker or 'nobody works on it now'}"
+    ]
     lines.append(f"{'stage':<12}{'done':>9}{'failed':>9}{'waiting':>9}{'CPU s':>9}")
     for stage in state.stages:
         failed = sum(stage.failed.values())
-        lines.append(f"{stage.name:<12}{stage.done:>9,}{failed:>9,}{stage.waiting:>9,}{stage.cpu:>9,.0f}")
+        lines.append(
+            f"{stage.name:<12}{stage.done:>9,}{failed:>9,}{stage.waiting:>9,}{stage.cpu:>9,.0f}"
+        )
     if state.left is not None and state.rate is not None:
-        lines.append(f"{state.rate:,.0f} units an hour in the last run; {state.left / 3600:.1f} h left at this rate")
+        lines.append(
+            f"{state.rate:,.0f} units an hour in the last run; {state.left / 3600:.1f} h left at this rate"
+        )
     if state.gpu_busy is not None:
-        lines.append(f"GPUs busy {state.gpu_busy:.0%} of the last run; engine.gpus shares one among more workers")
+        lines.append(
+            f"GPUs busy {state.gpu_busy:.0%} of the last run; engine.gpus shares one among more workers"
+        )
     if state.gpu_fallbacks:
-        lines.append(f"{state.gpu_fallbacks:,} units were done on the CPU: their GPU was short of memory, or lost")
+        lines.append(
+            f"{state.gpu_fallbacks:,} units were done on the CPU: their GPU was short of memory, or lost"
+        )
     lines += map(_failure_line, state.failures[:NAMED])
     if len(state.failures) > NAMED:
         lines.append(f"and {len(state.failures) - NAMED} more (--json lists them)")
@@ -177,7 +209,8 @@ def _table(state: "RunStatus") -> str:
 @set_option("One setting, e.g. points=200.")
 @device_option
 def report(out: str, overrides: tuple[str, ...]) -> None:
-    """Write OUT/report.html again: with the audit's verdicts so far, or with other settings of the report.
+    """Write OUT/report.html again: with the audit's verdicts so far, or with other settings of the
+    report.
 
     \b
     Example:
@@ -192,21 +225,34 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
 
 @curate.command("audit")
 @click.argument("out")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="On this machine; 0: any free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="On this machine; 0: any free one."
+)
 @click.option("--open", "browse", is_flag=True, help="Open a browser.")
 @click.option("--import", "files", multiple=True, type=PATH, help="Verdicts saved elsewhere.")
 @click.option("--table", is_flag=True, help="Print the table and end; nothing is served.")
-@click.option("--by-model", is_flag=True, help="Let the vision-language model of --set witness.base_url=URL check the "
-              "sample too; print its agreement with people, and end.")  # fmt: skip
+@click.option(
+    "--by-model",
+    is_flag=True,
+    help="Let the vision-language model of --set witness.base_url=URL check the "
+    "sample too; print its agreement with people, and end.",
+)
 @set_option("One setting, e.g. audit_videos=20.")
 @device_option
 def audit(
-    out: str, port: int, browse: bool, files: tuple[Path, ...], table: bool, by_model: bool, overrides: tuple[str, ...]
+    out: str,
+    port: int,
+    browse: bool,
+    files: tuple[Path, ...],
+    table: bool,
+    by_model: bool,
+    overrides: tuple[str, ...],
 ) -> None:
-    """Serve the report of OUT on this machine to people who check its sample; print the table they give.
+    """Serve the report of OUT on this machine to people who check its sample; print the table they
+    give.
 
-    Every verdict is in OUT/audit/verdicts.jsonl before the next text is shown. Two people or more, each under their own
-    name, give their agreement too.
+    Every verdict is in OUT/audit/verdicts.jsonl before the next text is shown. Two people or more,
+    each under their own name, give their agreement too.
 
     \b
     Example:
@@ -240,8 +286,10 @@ def audit(
     write_report(folder, settings, made)
     _agreement_table(sample, verdicts)
     for agreement in model_check.model_agreements(sample, verdicts, by_models):
-        print_data(f"{agreement.question}: Cohen's kappa {agreement} over {agreement.texts} texts by "
-                   f"{', '.join(agreement.people)}")  # fmt: skip
+        print_data(
+            f"{agreement.question}: Cohen's kappa {agreement} over {agreement.texts} texts by "
+            f"{', '.join(agreement.people)}"
+        )
 
 
 def _check_by_model(
@@ -253,7 +301,9 @@ def _check_by_model(
     from stepline.media import probe
 
     if not settings.witness.named:
-        raise SettingsError("--by-model asks a vision-language model; name one with --set witness.base_url=URL")
+        raise SettingsError(
+            "--by-model asks a vision-language model; name one with --set witness.base_url=URL"
+        )
     with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
         media = sample_media(folder, sample, Path(scratch))
 
@@ -261,7 +311,9 @@ def _check_by_model(
             path = media(video)
             if path is None:
                 return None
-            return read_video(path, sample.durations.get(video) or probe(path).duration, settings.witness)
+            return read_video(
+                path, sample.durations.get(video) or probe(path).duration, settings.witness
+            )
 
         checked = check_by_model(sample, pictures, verdicts, settings.witness)
     for note in checked.notes:
@@ -269,7 +321,9 @@ def _check_by_model(
     say(f"{checked.answered} of {checked.asked} texts checked in {checked.requests} requests")
 
 
-def _folder_and_settings(out: str, overrides: tuple[str, ...]) -> "tuple[RemotePath, ReportSettings]":
+def _folder_and_settings(
+    out: str, overrides: tuple[str, ...]
+) -> "tuple[RemotePath, ReportSettings]":
     """Return OUT, and the report settings of its run's recipe, changed as asked."""
     from stepline.curate.report.write import report_recipe
     from stepline.remote import RemotePath
@@ -293,6 +347,8 @@ def _agreement_table(sample: "AuditSample", verdicts: "Verdicts") -> None:
     for agreement in agreements:
         name = {"Cohen": "Cohen's", "Fleiss": "Fleiss'"}[agreement.coefficient]
         people = ", ".join(agreement.people)
-        print_data(f"{agreement.question}: {name} kappa {agreement} over {agreement.texts} texts by {people}")
+        print_data(
+            f"{agreement.question}: {name} kappa {agreement} over {agreement.texts} texts by {people}"
+        )
     if not agreements:
         print_data("agreement: not known until two people have checked the same texts")

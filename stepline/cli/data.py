@@ -49,18 +49,26 @@ def features() -> None:
 @features.command("import")
 @click.argument("source", type=PATH)
 @out_option("The store: a folder.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
-              help="Rows a second, for files that do not say it.")  # fmt: skip
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Rows a second, for files that do not say it.",
+)
 @click.option("--backbone", help="Who made the features, for example internvideo.")
-@click.option("--width", type=click.IntRange(min=1), help="What all must be wide; else the first decides.")
+@click.option(
+    "--width", type=click.IntRange(min=1), help="What all must be wide; else the first decides."
+)
 @click.option("--ending", help="Only files whose names end so, for example .video.npy.")
 @json_option
 @one_writer
 def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
-    """Add the features of SOURCE: a folder of .npy, .pth.tar, .pth or .safetensors, a .tar (.gz), or one file.
+    """Add the features of SOURCE: a folder of .npy, .pth.tar, .pth or .safetensors, a .tar (.gz),
+    or one file.
 
-    Each file is named after its video (docs/nasva.md has the rules). What is no features is left out and listed in
-    dropped.jsonl. An import that was stopped goes on where it was.
+    Each file is named after its video (docs/nasva.md has the rules). What is no features is left
+    out and listed in dropped.jsonl. An import that was stopped goes on where it was.
 
     \b
     Example:
@@ -77,38 +85,54 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     say(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
     if not done.added and not done.already:
         first = done.dropped[0]
-        raise StoreError(f"{source}: nothing in it could be stored; {first.location}: {first.reason} ({first.value})")
+        raise StoreError(
+            f"{source}: nothing in it could be stored; {first.location}: {first.reason} ({first.value})"
+        )
     if reasons.get(UNREADABLE):
-        raise StoreError(f"{source}: {reasons[UNREADABLE]} of its files could not be read, see {out}/dropped.jsonl; "
-                         "the rest is stored")  # fmt: skip
+        raise StoreError(
+            f"{source}: {reasons[UNREADABLE]} of its files could not be read, see {out}/dropped.jsonl; "
+            "the rest is stored"
+        )
 
 
 def _print_added(
-    out: Path, done: "ImportReport | ExtractionReport", things: str, left_out: dict[str, dict[str, int]], as_json: bool
+    out: Path,
+    done: "ImportReport | ExtractionReport",
+    things: str,
+    left_out: dict[str, dict[str, int]],
+    as_json: bool,
 ) -> None:
     """Print what a store has got. left_out: its name in the JSON -> counts by reason."""
     if as_json:
         counts = {"added": len(done.added), "rows": done.rows, "already": done.already, **left_out}
         print_data(json.dumps(counts))
     else:
-        print_data(f"{out}: added {len(done.added)} {things} ({done.rows} rows), {done.already} were there already")
+        print_data(
+            f"{out}: added {len(done.added)} {things} ({done.rows} rows), {done.already} were there already"
+        )
 
 
 @features.command()
 @click.argument("videos", nargs=-1, required=True, type=VIDEO)
 @out_option("The store: a folder.")
-@click.option("--backbone", type=PluginChoice(BACKBONES[:-2], "backbones"), help="What sees a video.  [default: conse]")
+@click.option(
+    "--backbone",
+    type=PluginChoice(BACKBONES[:-2], "backbones"),
+    help="What sees a video.  [default: conse]",
+)
 @click.option("--weights", help="The backbone's checkpoint.")
 @settings_options("One setting, e.g. vision.rate=2.")
 @json_option
 @device_options
 @one_writer
 def extract(videos: "tuple[Given, ...]", out: Path, as_json: bool, **options: Any) -> None:
-    """Extract the features of VIDEOS, files and folders of them, into a store: one row a second, as the papers' are.
+    """Extract the features of VIDEOS, files and folders of them, into a store: one row a second, as
+    the papers' are.
 
-    s3d: 512 numbers a row, of length 1, in one space with texts; s3d-mixed5c: the 1024 before that, as HowTo100M's
-    released rows; clip and conse: a picture a row. A video is named by its file; one that cannot be read is listed in
-    omitted.jsonl, and the rest go on. A run that was stopped goes on when the same command is given again.
+    s3d: 512 numbers a row, of length 1, in one space with texts; s3d-mixed5c: the 1024 before that,
+    as HowTo100M's released rows; clip and conse: a picture a row. A video is named by its file; one
+    that cannot be read is listed in omitted.jsonl, and the rest go on. A run that was stopped goes
+    on when the same command is given again.
 
     \b
     Example:
@@ -129,14 +153,17 @@ def extract(videos: "tuple[Given, ...]", out: Path, as_json: bool, **options: An
     say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
     if not done.added and not done.already:
         first = done.omitted[0]
-        raise MediaError(f"none of {len(done.omitted)} videos has features; {first.id}: {first.reason} {first.value}")
+        raise MediaError(
+            f"none of {len(done.omitted)} videos has features; {first.id}: {first.reason} {first.value}"
+        )
 
 
 @features.command()
 @click.argument("store", type=PATH)
 @json_option
 def check(store: Path, as_json: bool) -> None:
-    """Read all of STORE and say what it holds; end with 1 when rows are damaged, empty or not finite.
+    """Read all of STORE and say what it holds; end with 1 when rows are damaged, empty or not
+    finite.
 
     \b
     Example:
@@ -177,7 +204,8 @@ def _plain(value: Any) -> str:
 def excluded(datasets: tuple[str, ...], out: Path) -> None:
     """List the videos of evaluation sets, to be kept out of training sets with `--exclude`.
 
-    Of each dataset all splits but the training one are listed, or those given; its test videos always are.
+    Of each dataset all splits but the training one are listed, or those given; its test videos
+    always are.
 
     \b
     Example:
@@ -190,7 +218,9 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
     for given in datasets:
         name, equals, path = given.partition("=")
         if not equals or not path:
-            raise SettingsError(f"{given!r}: write it as DATASET=PATH, for example youcook2=annotations.json")
+            raise SettingsError(
+                f"{given!r}: write it as DATASET=PATH, for example youcook2=annotations.json"
+            )
         name, _, splits = name.partition(":")
         sources.append(ExcludedSource(name, Path(path), tuple(filter(None, splits.split(",")))))
     videos = collect_excluded(sources)
@@ -221,7 +251,9 @@ def text_base() -> None:
 @base_settings_options
 @device_option
 @one_writer
-def build(sources: tuple[Path, ...], out: Path, licence: str | None, append: bool, **options: Any) -> None:
+def build(
+    sources: tuple[Path, ...], out: Path, licence: str | None, append: bool, **options: Any
+) -> None:
     """Build a base of SOURCES: csv (RecipeNLG), JSON, Parquet, .txt and .md, or folders of them.
 
     A build that was stopped goes on where it was when it is asked for again.
@@ -238,7 +270,13 @@ def build(sources: tuple[Path, ...], out: Path, licence: str | None, append: boo
 
 @text_base.command()
 @click.argument("base", type=PATH)
-@click.option("--engine", type=click.Choice(ENGINES), default="lists", show_default=True, help="lists needs no FAISS.")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="lists",
+    show_default=True,
+    help="lists needs no FAISS.",
+)
 @base_settings_options
 @device_option
 def index(base: Path, engine: str, **options: Any) -> None:
@@ -277,8 +315,14 @@ def show(base: Path, as_json: bool) -> None:
 @text_base.command()
 @click.argument("base", type=PATH)
 @click.argument("texts", nargs=-1, required=True)
-@click.option("-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps a text.")
-@click.option("--engine", type=click.Choice(("exact", *ENGINES)), help="By default the index built last, if any.")
+@click.option(
+    "-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps a text."
+)
+@click.option(
+    "--engine",
+    type=click.Choice(("exact", *ENGINES)),
+    help="By default the index built last, if any.",
+)
 @device_option
 def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> None:
     """Print the steps of BASE that are nearest to each of TEXTS: cosine, step, source.
@@ -293,21 +337,36 @@ def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> N
     rows, cosines = opened.nearest(opened.embed(texts), count, engine=engine)  # type: ignore[arg-type]
     for text, nearest, likeness in zip(texts, rows, cosines, strict=True):
         print_data(f"{text}:")
-        for step, cosine in zip(opened.steps(nearest[nearest >= 0]), likeness[nearest >= 0], strict=True):
-            print_data(f"  {cosine:.2f}  {step.text}  [{step.source}, {step.licence or 'licence not stated'}]")
+        for step, cosine in zip(
+            opened.steps(nearest[nearest >= 0]), likeness[nearest >= 0], strict=True
+        ):
+            print_data(
+                f"  {cosine:.2f}  {step.text}  [{step.source}, {step.licence or 'licence not stated'}]"
+            )
 
 
 def describe_base(manifest: "Manifest") -> str:
     """Return what a base holds, in lines."""
-    lines = [f"{manifest.documents} documents, {manifest.steps} different steps, embedded by {manifest.encoder}"]
+    lines = [
+        f"{manifest.documents} documents, {manifest.steps} different steps, embedded by {manifest.encoder}"
+    ]
     for part in manifest.parts:
         merged = f"{part.same} of the same words and {part.near} near-duplicates merged"
-        lines.append(f"part {part.name}: {part.documents} documents, {part.read} steps read, {merged}")
+        lines.append(
+            f"part {part.name}: {part.documents} documents, {part.read} steps read, {merged}"
+        )
         for source in part.sources:
             stated = source.licence or "licence not stated"
-            lines.append(f"  {source.name}: {source.documents} documents, {source.steps} steps ({stated})")
-            lines += [f"    left out: {d.count} ({d.reason}), e.g. {d.examples[0]}" for d in source.dropped]
-    lines += [f"index {e.engine}: recall@1 {e.recall:.3f} at effort {e.effort}" for e in manifest.indexes]
+            lines.append(
+                f"  {source.name}: {source.documents} documents, {source.steps} steps ({stated})"
+            )
+            lines += [
+                f"    left out: {d.count} ({d.reason}), e.g. {d.examples[0]}"
+                for d in source.dropped
+            ]
+    lines += [
+        f"index {e.engine}: recall@1 {e.recall:.3f} at effort {e.effort}" for e in manifest.indexes
+    ]
     return "\n".join(lines)
 
 
@@ -328,18 +387,23 @@ HEARD = "heard"  # folder in --out for what is said in given video files
 @click.option("--text-base", "base", required=True, type=PATH, help="A base, or texts for one.")
 @click.option("-o", "--out", required=True, type=PATH, help="Folder.")
 @exclude_option
-@click.option("--variant", type=click.Choice(VARIANTS), help="What becomes of a sentence that tells a step.")
+@click.option(
+    "--variant", type=click.Choice(VARIANTS), help="What becomes of a sentence that tells a step."
+)
 @preset_option("sieve-swap")
-@settings_options("One setting, e.g. match.similarity=0.7.", "A TOML file of settings (docs/settings.md).")
+@settings_options(
+    "One setting, e.g. match.similarity=0.7.", "A TOML file of settings (docs/settings.md)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @device_options
 @one_writer
 def sieve_swap(videos: "tuple[Given, ...]", base: Path, out: Path, **options: Any) -> None:
     """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.
 
-    VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json or csv of each video, or
-    video files and links, which are transcribed first. A run that was stopped goes on where it was when it is asked for
-    again. Where something could not be read, what could be is done and the exit code is 1.
+    VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json or csv
+    of each video, or video files and links, which are transcribed first. A run that was stopped
+    goes on where it was when it is asked for again. Where something could not be read, what could
+    be is done and the exit code is 1.
 
     \b
     Example:
@@ -358,7 +422,9 @@ def sieve_swap(videos: "tuple[Given, ...]", base: Path, out: Path, **options: An
 
     given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
     overrides = [*options["overrides"], *given]
-    settings = load_settings(SieveSwapSettings, options["settings_file"], overrides, preset=options["preset"])
+    settings = load_settings(
+        SieveSwapSettings, options["settings_file"], overrides, preset=options["preset"]
+    )
     with download_bar(None) as report:
         given_files = fetch_sources(videos, out, load_settings(StepsSettings), report)
     records, unheard = _records(given_files, out)
@@ -372,7 +438,11 @@ def sieve_swap(videos: "tuple[Given, ...]", base: Path, out: Path, **options: An
     )
     outcome = run(job)
     files = write_report(job, outcome)
-    print_data(outcome.statistics.model_dump_json() if options["as_json"] else _sieve_swap_table(job, outcome))
+    print_data(
+        outcome.statistics.model_dump_json()
+        if options["as_json"]
+        else _sieve_swap_table(job, outcome)
+    )
     say(*(f"wrote {file}" for file in files))
     lost = outcome.statistics.videos.get(UNREADABLE, 0) + unheard
     if lost:
@@ -380,7 +450,8 @@ def sieve_swap(videos: "tuple[Given, ...]", base: Path, out: Path, **options: An
 
 
 def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
-    """Return where the records are, as given or what is heard in given video files, and how many could not be heard.
+    """Return where the records are, as given or what is heard in given video files, and how many
+    could not be heard.
 
     Each is transcribed once.
     """
@@ -396,7 +467,9 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
         if any(file.suffix in SUFFIXES for file in inside) or not source.exists():
             return source, 0
     if any(path.suffix in SUFFIXES for path in videos):
-        raise SettingsError("VIDEOS: give one file or folder of records, or video files, not both; join records first")
+        raise SettingsError(
+            "VIDEOS: give one file or folder of records, or video files, not both; join records first"
+        )
     heard, failed = out / HEARD, 0
     named = name_videos(find_videos(videos), heard)
     for identity, path in named.items():
@@ -409,8 +482,12 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
             say(f"error: {error}")
             failed += 1
             continue
-        title = record.video.model_copy(update={"id": identity, "title": path.stem.replace("_", " ")})
-        write_record(record.model_copy(update={"id": identity, "video": title}), heard / f"{identity}.json")
+        title = record.video.model_copy(
+            update={"id": identity, "title": path.stem.replace("_", " ")}
+        )
+        write_record(
+            record.model_copy(update={"id": identity, "video": title}), heard / f"{identity}.json"
+        )
     if failed == len(named):
         raise MediaError(f"none of {len(named)} videos could be heard; see above")
     return heard, failed
@@ -422,5 +499,7 @@ def _sieve_swap_table(job: "Job", outcome: "RunResult") -> str:
     groups = {"videos": counted.videos, "sentences": counted.sentences, "swaps": counted.checks}
     lines = []
     for head, counts in {**groups, "evaluation videos kept out": counted.excluded}.items():
-        lines += [head, *(f"  {count:>9,}  {name}" for name, count in counts.items())] if counts else []
+        lines += (
+            [head, *(f"  {count:>9,}  {name}" for name, count in counts.items())] if counts else []
+        )
     return "\n".join([*lines, f"open {job.out / 'report.html'}"])

@@ -1,4 +1,5 @@
-"""What Stepline tells of itself: `doctor` (what is here, what is missing), `datasets` (what it reads), `completion`."""
+"""What Stepline tells of itself: `doctor` (what is here, what is missing), `datasets` (what it
+reads), `completion`."""
 
 import importlib.util
 import json
@@ -18,7 +19,8 @@ from stepline.weights import Weights, known_weights
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked for. detail: its version or path; cure: how to get it when it is missing."""
+    """One thing that was looked for. detail: its version or path; cure: how to get it when it is
+    missing."""
 
     name: str
     purpose: str
@@ -32,13 +34,25 @@ class Finding:
 PACKAGES = (
     ("av", "av", "reads and writes video", True, "pip install av"),
     ("faster-whisper", "faster_whisper", "speech to text", True, "pip install faster-whisper"),
-    ("onnxruntime", "onnxruntime", "runs the networks of texts and pictures", True, "pip install onnxruntime"),
+    (
+        "onnxruntime",
+        "onnxruntime",
+        "runs the networks of texts and pictures",
+        True,
+        "pip install onnxruntime",
+    ),
     ("spacy", "spacy", "writes steps without a language model", True, "pip install spacy"),
     ("torch", "torch", "trained networks, GPUs", False, "pip install 'stepline[train]'"),
     ("pyarrow", "pyarrow", "datasets, text bases", False, "pip install 'stepline[data]'"),
     ("openai", "openai", "language-model servers", False, "pip install 'stepline[llm]'"),
     ("xllamacpp", "xllamacpp", "local GGUF language models", False, "pip install 'stepline[llm]'"),
-    ("transformers", "transformers", "CLIP and SigLIP backbones", False, "pip install 'stepline[clip]'"),
+    (
+        "transformers",
+        "transformers",
+        "CLIP and SigLIP backbones",
+        False,
+        "pip install 'stepline[clip]'",
+    ),
     (
         "pycocoevalcap",
         "pycocoevalcap",
@@ -60,7 +74,9 @@ def examine() -> tuple[Finding, ...]:
     """Return a finding for every package, model and program that Stepline can use."""
     speaker = shutil.which("espeak-ng") or ""
     cure = "apt install espeak-ng"
-    program = Finding("espeak-ng", "re-makes the spoken demo video", bool(speaker), False, speaker, cure)
+    program = Finding(
+        "espeak-ng", "re-makes the spoken demo video", bool(speaker), False, speaker, cure
+    )
     return (*map(_package, PACKAGES), *map(_weights, known_weights().values()), program)
 
 
@@ -77,18 +93,27 @@ def _package(row: tuple[str, str, str, bool, str]) -> Finding:
 def _weights(weights: Weights) -> Finding:
     detail = f"{weights.size / 1e6:.0f} MB, {weights.licence}" if weights.fetched else ""
     cure = f"stepline weights get {weights.name}"
-    return Finding(weights.name, weights.role, weights.fetched, weights.need == "required", detail, cure)
+    return Finding(
+        weights.name, weights.role, weights.fetched, weights.need == "required", detail, cure
+    )
 
 
 def as_text(findings: tuple[Finding, ...]) -> str:
     """Return the findings as lines for a person; the cure stands where something is missing."""
-    lines = [f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores", ""]
+    lines = [
+        f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores",
+        "",
+    ]
     for finding in findings:
         mark = "ok     " if finding.found else ("MISSING" if finding.needed else "absent ")
         detail = finding.detail if finding.found else finding.cure
         lines.append(f"{mark} {finding.name:<24} {finding.purpose:<42} {detail}")
     missing = [finding.name for finding in findings if finding.needed and not finding.found]
-    verdict = f"missing for the main job: {', '.join(missing)}" if missing else "everything the main job needs is here"
+    verdict = (
+        f"missing for the main job: {', '.join(missing)}"
+        if missing
+        else "everything the main job needs is here"
+    )
     return "\n".join([*lines, "", verdict])
 
 
@@ -125,7 +150,8 @@ def datasets(name: str | None) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes a SHELL complete the words of this program; source it where that shell starts.
+    """Print what makes a SHELL complete the words of this program; source it where that shell
+    starts.
 
     \b
     Example:

@@ -1,5 +1,6 @@
-"""Benchmarks: `stepline evaluate` scores predictions, `predict` makes them with a trained network, `calibrate` fits its
-P(shown) to a benchmark's truth. Nothing heavy is imported before a command runs.
+"""Benchmarks: `stepline evaluate` scores predictions, `predict` makes them with a trained network,
+`calibrate` fits its P(shown) to a benchmark's truth. Nothing heavy is imported before a command
+runs.
 """
 
 import json
@@ -28,16 +29,26 @@ from stepline.errors import SettingsError, StoreError
 @click.option("--predictions", type=PATH, help="What a system says: a file or folder.")
 @click.option("--reference", type=PATH, help="The benchmark's own annotations.")
 @click.option("--against", type=PATH, help="Another system's, compared on the same videos.")
-@click.option("--convention", help="How to score; `stepline evaluate BENCHMARK` lists what there is.")
+@click.option(
+    "--convention", help="How to score; `stepline evaluate BENCHMARK` lists what there is."
+)
 @click.option("--subset", help="Only this split of the reference.")
 @click.option("--per-video", type=PATH, help="Write one row a video to this Parquet file.")
-@click.option("--draws", type=click.IntRange(min=1), default=1000, show_default=True, help="Bootstrap draws of videos.")
+@click.option(
+    "--draws",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Bootstrap draws of videos.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def evaluate(benchmark: str | None, **options: Any) -> None:
-    """Score PREDICTIONS on BENCHMARK: every number with its rule, its interval and what was missing.
+    """Score PREDICTIONS on BENCHMARK: every number with its rule, its interval and what was
+    missing.
 
-    Without a benchmark, list them; without predictions and reference, say how that benchmark is scored.
+    Without a benchmark, list them; without predictions and reference, say how that benchmark is
+    scored.
 
     \b
     Example:
@@ -58,7 +69,9 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
         raise DatasetError(f"{lacking} is lacking; give both --predictions and --reference")
     named = {"convention": options["convention"], "subset": options["subset"]}
     scores = scored(benchmark, predictions, reference, **named)
-    other = scored(benchmark, options["against"], reference, **named) if options["against"] else None
+    other = (
+        scored(benchmark, options["against"], reference, **named) if options["against"] else None
+    )
     from stepline.evaluate import report
 
     bootstrap = {"draws": options["draws"], "seed": options["seed"]}
@@ -75,12 +88,16 @@ def list_benchmarks() -> str:
     from stepline.evaluate.benchmarks import BENCHMARKS
 
     width = max(map(len, BENCHMARKS))
-    lines = [f"{row.name:<{width}}  {row.what} ({', '.join(row.conventions)})" for row in BENCHMARKS.values()]
+    lines = [
+        f"{row.name:<{width}}  {row.what} ({', '.join(row.conventions)})"
+        for row in BENCHMARKS.values()
+    ]
     return "\n".join(lines) + "\n"
 
 
 def describe_benchmark(name: str) -> str:
-    """Return what a benchmark takes and each of its rules. Raises DatasetError for an unknown name."""
+    """Return what a benchmark takes and each of its rules. Raises DatasetError for an unknown
+    name."""
     from stepline.evaluate.benchmarks import find_benchmark
 
     row = find_benchmark(name)
@@ -117,18 +134,27 @@ benchmark_options = together(
 @click.argument("benchmark", type=click.Choice((*PREDICTED_BENCHMARKS, *DENSE, "vnd")))
 @click.option("--aligner", type=PATH, help="A trained network that places texts.")
 @click.option("--model", type=PATH, help="youcook2, tasty: a network that describes.")
-@click.option("--detector", type=PATH, help="htm-align, vnd: a detector of visual narrations (WYS2).")
+@click.option(
+    "--detector", type=PATH, help="htm-align, vnd: a detector of visual narrations (WYS2)."
+)
 @benchmark_options
-@click.option("--transcripts", metavar="SOURCE", help="youcook2, tasty: records of what is said, to be read as well.")
+@click.option(
+    "--transcripts",
+    metavar="SOURCE",
+    help="youcook2, tasty: records of what is said, to be read as well.",
+)
 @click.option("--out", required=True, type=PATH, help="Written: JSON, or .csv for ht-step.")
-@click.option("--order", type=click.Choice(["none", "given"]), help="given: the texts' order counts.")
+@click.option(
+    "--order", type=click.Choice(["none", "given"]), help="given: the texts' order counts."
+)
 @click.option("--allow-missing", is_flag=True, help="Exit 0 although videos are missing.")
 def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> None:
-    """Answer a BENCHMARK with a trained network, in its official form, which `stepline evaluate` reads.
+    """Answer a BENCHMARK with a trained network, in its official form, which `stepline evaluate`
+    reads.
 
-    An --aligner answers htm-align, ht-step and crosstask, a --model youcook2 and tasty, a --detector htm-align and
-    vnd (whose reference is the list of clips). Videos without features, or with broken ones, are named, listed in
-    OUT.missing.json, and end with exit code 1.
+    An --aligner answers htm-align, ht-step and crosstask, a --model youcook2 and tasty, a
+    --detector htm-align and vnd (whose reference is the list of clips). Videos without features, or
+    with broken ones, are named, listed in OUT.missing.json, and end with exit code 1.
 
     \b
     Example:
@@ -136,12 +162,18 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     """
     from stepline.storage import lock_output
 
-    answers = {"aligner": (PREDICTED_BENCHMARKS, _placed), "model": (DENSE, _described), "detector": (JUDGED, _judged)}
+    answers = {
+        "aligner": (PREDICTED_BENCHMARKS, _placed),
+        "model": (DENSE, _described),
+        "detector": (JUDGED, _judged),
+    }
     able = [name for name, (benchmarks, _) in answers.items() if benchmark in benchmarks]
     given = [name for name in answers if options[name] is not None]
     if len(given) != 1 or given[0] not in able:
         others = ", ".join(f"--{name}" for name in answers if name not in able)
-        raise SettingsError(f"{benchmark} is answered by --{' or --'.join(able)}; give one, and leave {others} out")
+        raise SettingsError(
+            f"{benchmark} is answered by --{' or --'.join(able)}; give one, and leave {others} out"
+        )
     with lock_output(out.with_name(f".{out.name}.lock"), out):
         count, missing = answers[given[0]][1](benchmark, out, options)
         total = f"{count + len(missing)} {'clips' if benchmark == 'vnd' else 'videos'}"
@@ -153,7 +185,8 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 
 
 def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a network that places texts; return how many videos are in the file, and why others are not."""
+    """Answer with a network that places texts; return how many videos are in the file, and why
+    others are not."""
     from stepline.nasva.benchmarks import write_answers as answer
 
     settings = chosen_settings({**options, "model": None}).nasva.aligner
@@ -163,7 +196,8 @@ def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, di
 
 
 def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a network that describes; return how many videos are in the file, and why others are not."""
+    """Answer with a network that describes; return how many videos are in the file, and why others
+    are not."""
     from stepline.nasva.benchmarks import StoredFeatures
     from stepline.procx.benchmark import benchmark_videos
     from stepline.procx.benchmark import write_predictions as answer
@@ -178,7 +212,11 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     if options["transcripts"]:
         settings = settings.model_copy(update={"speech": True})
         records = read_records(options["transcripts"])
-        spoken = {record.video.id: record.transcript for record in records if record.transcript is not None}
+        spoken = {
+            record.video.id: record.transcript
+            for record in records
+            if record.transcript is not None
+        }
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
     answered = answer(questions.ids, loaded, features, out, settings, speech=spoken)
@@ -187,7 +225,8 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
 
 
 def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a detector of visual narrations; return how many items are in the file, and why others are not."""
+    """Answer with a detector of visual narrations; return how many items are in the file, and why
+    others are not."""
     from stepline.annotate.clips import read_clips
     from stepline.evaluate.htm_align import read_transcript, spoken_times
     from stepline.nasva.benchmarks import StoredFeatures, benchmark_questions
@@ -205,16 +244,21 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
         return answered.count, answered.missing
     asked = benchmark_questions("htm-align", options["reference"], options["subset"]).asked
     transcript = read_transcript(options["reference"])
-    spoken = {one.id: times for one in asked if (times := spoken_times(transcript, one.id)) is not None}
+    spoken = {
+        one.id: times for one in asked if (times := spoken_times(transcript, one.id)) is not None
+    }
     texts = {one.id: one.texts for one in asked}
     answered = answer_sentences(texts, spoken, loaded, read, out)
     return answered.count, answered.missing
 
 
 def _find_video(videos: Mapping[str, Path], video: str) -> Path:
-    """Return the file of a video, for a detector of frames. Raises StoreError where there is none."""
+    """Return the file of a video, for a detector of frames. Raises StoreError where there is
+    none."""
     if video not in videos:
-        raise StoreError(f"{video}: no such video in --features, which names videos for a detector of frames; add it")
+        raise StoreError(
+            f"{video}: no such video in --features, which names videos for a detector of frames; add it"
+        )
     return videos[video]
 
 
@@ -226,8 +270,8 @@ def _find_video(videos: Mapping[str, Path], video: str) -> Path:
 def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     """Fit a network's P(shown) to a BENCHMARK's truth, and store it beside the network.
 
-    Use videos that it was not trained on, nor is to be scored on. Printed is how good P(shown) was before, and after a
-    fit to the other half of the videos.
+    Use videos that it was not trained on, nor is to be scored on. Printed is how good P(shown) was
+    before, and after a fit to the other half of the videos.
 
     \b
     Example:
@@ -245,24 +289,41 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
         print_data(json.dumps(asdict(quality)))
         return
     print_data(f"{quality.texts} texts of {quality.videos} videos, {quality.shown:.1%} shown")
-    print_data(f"calibration error  {quality.error_before:.3f} before, {quality.error_after:.3f} after")
-    print_data(f"ROC-AUC            {quality.area_before:.3f} before, {quality.area_after:.3f} after")
+    print_data(
+        f"calibration error  {quality.error_before:.3f} before, {quality.error_after:.3f} after"
+    )
+    print_data(
+        f"ROC-AUC            {quality.area_before:.3f} before, {quality.area_after:.3f} after"
+    )
 
 
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Return what is asked, the network, and what stands for the encoders; a wrong path is told before any work."""
-    from stepline.nasva.benchmarks import BenchmarkInputs, StoredFeatures, TextVectors, benchmark_questions
+    """Return what is asked, the network, and what stands for the encoders; a wrong path is told
+    before any work."""
+    from stepline.nasva.benchmarks import (
+        BenchmarkInputs,
+        StoredFeatures,
+        TextVectors,
+        benchmark_questions,
+    )
     from stepline.nasva.checkpoint import load_aligner
 
     loaded = load_aligner(options["aligner"])
-    given = BenchmarkInputs(StoredFeatures(options["features"]), TextVectors(options["texts"], loaded))
+    given = BenchmarkInputs(
+        StoredFeatures(options["features"]), TextVectors(options["texts"], loaded)
+    )
     questions = benchmark_questions(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
     return questions.asked, loaded, given
 
 
 def _tell_unasked(reasons: dict[str, int]) -> None:
-    say(*(f"not asked: {count} videos of the reference: {reason}" for reason, count in reasons.items()))
+    say(
+        *(
+            f"not asked: {count} videos of the reference: {reason}"
+            for reason, count in reasons.items()
+        )
+    )
 
 
 def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
@@ -285,10 +346,12 @@ def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
 @click.argument("run", type=PATH)
 @click.option("-o", "--out", type=PATH, default="aligner.onnx", show_default=True, help="The file.")
 def export_onnx(run: Path, out: Path) -> None:
-    """Write the network in RUN, which `stepline train nasva` made, as an ONNX file for other programs.
+    """Write the network in RUN, which `stepline train nasva` made, as an ONNX file for other
+    programs.
 
-    It takes video (T, C), text (K, C) and ordered (0 or 1), and gives scores (K, T), cosines. Stepline itself needs no
-    such file: without torch, --aligner RUN runs the same graph by ONNX Runtime.
+    It takes video (T, C), text (K, C) and ordered (0 or 1), and gives scores (K, T), cosines.
+    Stepline itself needs no such file: without torch, --aligner RUN runs the same graph by ONNX
+    Runtime.
 
     \b
     Example:

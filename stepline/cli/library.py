@@ -15,11 +15,18 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folder", type=PATH)
 @click.argument("words", nargs=-1, required=True)
-@click.option("--most", type=click.IntRange(min=1, max=100), default=5, show_default=True, help="Answers at most.")
+@click.option(
+    "--most",
+    type=click.IntRange(min=1, max=100),
+    default=5,
+    show_default=True,
+    help="Answers at most.",
+)
 @json_option
 @device_options
 def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> None:
-    """Find what WORDS mean in the videos whose steps are in FOLDER: moments that show it, say it or have it on screen.
+    """Find what WORDS mean in the videos whose steps are in FOLDER: moments that show it, say it or
+    have it on screen.
 
     The index lies in FOLDER and follows the records that change.
 
@@ -39,7 +46,10 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
     with progress_bars() as progress:
         update = index.update(progress)
     if not index.meaning:
-        say("warning: by words alone, for the weights of MiniLM are missing; `stepline weights get`", urgent=True)
+        say(
+            "warning: by words alone, for the weights of MiniLM are missing; `stepline weights get`",
+            urgent=True,
+        )
     if update.read:
         say(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
     found = index.search(" ".join(words), most)
@@ -57,7 +67,11 @@ def _table(found: "list[Moment]", folder: Path) -> str:
         return "nothing found\n"
     lines = []
     for moment in found:
-        when = "" if moment.start is None or moment.end is None else f"{clock(moment.start)} – {clock(moment.end)}"
+        when = (
+            ""
+            if moment.start is None or moment.end is None
+            else f"{clock(moment.start)} – {clock(moment.end)}"
+        )
         mark = MARKS[moment.status] if moment.kind == "step" else "“"
         place = f"{one_line(moment.title)} · {folder / (moment.link or moment.file)}"
         lines += [f"  {mark} {when:<15} {one_line(moment.text)}", f"    {'':<15} {place}"]

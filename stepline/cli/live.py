@@ -31,26 +31,46 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("source")
-@click.option("--speed", type=click.FloatRange(min=0.0, min_open=True, max=1000.0), default=1.0, show_default=True,
-              help="Of a file: times its own pace.")  # fmt: skip
-@click.option("--lag", type=click.FloatRange(min=0.0, max=120.0), default=2.0, show_default=True,
-              help="Seconds that what is shown waits for more evidence.")  # fmt: skip
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0.0, min_open=True, max=1000.0),
+    default=1.0,
+    show_default=True,
+    help="Of a file: times its own pace.",
+)
+@click.option(
+    "--lag",
+    type=click.FloatRange(min=0.0, max=120.0),
+    default=2.0,
+    show_default=True,
+    help="Seconds that what is shown waits for more evidence.",
+)
 @click.option("--texts", type=PATH, help="The lines of a recipe to follow, one a line.")
-@click.option("--until-next", is_flag=True, help="Hold each step until Enter is pressed or, of a camera or a stream, "
-              "until the picture says that it is finished.")  # fmt: skip
+@click.option(
+    "--until-next",
+    is_flag=True,
+    help="Hold each step until Enter is pressed or, of a camera or a stream, "
+    "until the picture says that it is finished.",
+)
 @out_option("Folder of what grows: events, WebVTT, what a stream sent.", default="out")
 @click.option("--at-end", type=PATH, help="At the end, write there what `stepline steps` writes.")
 @click.option("--force", is_flag=True, help="Begin anew what an earlier run has begun.")
 @click.option("--model", help="Recogniser, as of `stepline steps`.")
 @click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ...")
-@click.option("--backbone", type=PluginChoice(BACKBONES, "backbones"), help="What sees the picture; none: sound alone.")
-@settings_options("One setting, e.g. links.attempts=20.", "A TOML file of settings (docs/settings.md).")
+@click.option(
+    "--backbone",
+    type=PluginChoice(BACKBONES, "backbones"),
+    help="What sees the picture; none: sound alone.",
+)
+@settings_options(
+    "One setting, e.g. links.attempts=20.", "A TOML file of settings (docs/settings.md)."
+)
 @device_options
 def live(source: str, **options: Any) -> None:
     """Tell the steps of SOURCE while it runs, a JSON line an event; a run that was killed goes on.
 
-    SOURCE: a file, which may still grow; an address of http(s), rtsp, rtmp, udp or srt; camera, microphone, or
-    camera+microphone.
+    SOURCE: a file, which may still grow; an address of http(s), rtsp, rtmp, udp or srt; camera,
+    microphone, or camera+microphone.
 
     \b
     Example:
@@ -64,14 +84,18 @@ def live(source: str, **options: Any) -> None:
     offer_weights()
     texts = read_texts(options["texts"]) if options["texts"] else ()
     how = LiveOptions(options["lag"], texts, options["until_next"])
-    job = LiveJob(source, options["out"], options["at_end"], options["speed"], options["force"], how)
+    job = LiveJob(
+        source, options["out"], options["at_end"], options["speed"], options["force"], how
+    )
 
     def emit(event: "LiveEvent") -> None:
         print_data(json.dumps(event.model_dump(mode="json"), ensure_ascii=False))
         sys.stdout.flush()
 
     with _stop_at_interrupt() as stop:
-        files = run_live(job, settings, emit, stop=stop, begin_signs=_read_signs if how.until_next else None)
+        files = run_live(
+            job, settings, emit, stop=stop, begin_signs=_read_signs if how.until_next else None
+        )
     say(*(f"wrote {file}" for file in files))
 
 

@@ -1,5 +1,6 @@
-"""`stepline steps`, the main job, and what else is done with one video: demo, transcribe, ground, judge, describe,
-summarize. Each command parses, calls one function of `stepline.pipeline`, and prints.
+"""`stepline steps`, the main job, and what else is done with one video: demo, transcribe, ground,
+judge, describe, summarize. Each command parses, calls one function of `stepline.pipeline`, and
+prints.
 """
 
 import contextlib
@@ -50,38 +51,80 @@ if TYPE_CHECKING:
     from stepline.wys2.settings import SummarySettings
 
 USUAL = ("json", "html", "vtt", "srt", "chapters", "jsonld")
-FORMATS = (*USUAL, "markdown", "recipe", "docx", "pdf", "ffmetadata", "mp4", "mkv", "otio", "edl", "labelstudio",
-           "webp", "gif")  # fmt: skip
+FORMATS = (
+    *USUAL,
+    "markdown",
+    "recipe",
+    "docx",
+    "pdf",
+    "ffmetadata",
+    "mp4",
+    "mkv",
+    "otio",
+    "edl",
+    "labelstudio",
+    "webp",
+    "gif",
+)
 DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
 
 @click.command()
 @click.argument("videos", nargs=-1, required=True, type=VIDEO)
 @out_option("Folder.", default="out")
-@click.option("--texts", type=PATH, help="Your own lines to find, one a line (a recipe); site: the chapters of a "
-              "link's page.")  # fmt: skip
-@click.option("--writer", type=PluginChoice(["extractive", "llm"], "writers"), help="Who writes the steps.")
-@click.option("--backbone", type=PluginChoice(BACKBONES, "backbones"), help="What sees the picture.")
+@click.option(
+    "--texts",
+    type=PATH,
+    help="Your own lines to find, one a line (a recipe); site: the chapters of a link's page.",
+)
+@click.option(
+    "--writer", type=PluginChoice(["extractive", "llm"], "writers"), help="Who writes the steps."
+)
+@click.option(
+    "--backbone", type=PluginChoice(BACKBONES, "backbones"), help="What sees the picture."
+)
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @click.option("--aligner", type=PATH, help="A trained network that places the steps.")
-@click.option("--describe", "describer", type=PATH, help="A network of `stepline train procx`, "
-              "which tells the steps where speech tells none.")  # fmt: skip
-@click.option("--format", "formats", type=PluginChoice(FORMATS, "outputs"), multiple=True,
-              help="Only this output, and the JSON; mp4, mkv: a copy with chapters.")  # fmt: skip
+@click.option(
+    "--describe",
+    "describer",
+    type=PATH,
+    help="A network of `stepline train procx`, which tells the steps where speech tells none.",
+)
+@click.option(
+    "--format",
+    "formats",
+    type=PluginChoice(FORMATS, "outputs"),
+    multiple=True,
+    help="Only this output, and the JSON; mp4, mkv: a copy with chapters.",
+)
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step that is shown.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, of several videos a line each, not a table.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON, of several videos a line each, not a table.",
+)
 @click.option("--force", is_flag=True, help="Do again what is done.")
 @click.option("--overwrite", is_flag=True, help="Write also over files that Stepline did not make.")
-@click.option("--keep/--no-keep", default=True, show_default=True, help="Keep what links bring, in OUT/downloads.")
+@click.option(
+    "--keep/--no-keep",
+    default=True,
+    show_default=True,
+    help="Keep what links bring, in OUT/downloads.",
+)
 @click.option("--dry-run", is_flag=True, help="Ask no language model; say what it would take.")
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
-@click.option("--watch", is_flag=True, help="Go on with what arrives in the folders named, until Ctrl-C.")
+@click.option(
+    "--watch", is_flag=True, help="Go on with what arrives in the folders named, until Ctrl-C."
+)
 @speech_options
 def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
-    """Find the steps of VIDEOS (files, folders or links): what to do, and the seconds in which it is shown.
+    """Find the steps of VIDEOS (files, folders or links): what to do, and the seconds in which it
+    is shown.
 
-    A link is an address of http(s): of a file, of a page that shows a video, or of a playlist, for which the extra
-    `links` is needed.
+    A link is an address of http(s): of a file, of a page that shows a video, or of a playlist, for
+    which the extra `links` is needed.
 
     \b
     Example:
@@ -94,34 +137,61 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
 
     check_address_space()
     settings, part = chosen_settings(options), chosen_part(options)
-    if options["dry_run"] and not settings.vision.witness.named and settings.writing.writer != "llm":
+    if (
+        options["dry_run"]
+        and not settings.vision.witness.named
+        and settings.writing.writer != "llm"
+    ):
         cure = "name one with --set vision.witness.base_url=URL, or a language model that writes with --writer llm"
         raise SettingsError(f"--dry-run tells what a vision-language model would be asked; {cure}")
     offer_weights()
     formats = tuple(dict.fromkeys((*(options["formats"] or USUAL), "json")))
-    output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"],
-                           overwrite=options["overwrite"])  # fmt: skip
+    output = OutputOptions(
+        options["out"],
+        formats,
+        clips=options["clips"],
+        force=options["force"],
+        overwrite=options["overwrite"],
+    )
     captions, texts = options["captions"], None
     if not is_site(options["texts"]):
         texts = read_texts(options["texts"]) if options["texts"] else ()
     sources = [] if options["watch"] else find_sources(videos, output.out, settings)
     many = len(sources) > 1 or options["watch"]
     if many and captions is not None and not is_site(captions):
-        raise SettingsError("--captions is for one video; run each video with its own captions file")
+        raise SettingsError(
+            "--captions is for one video; run each video with its own captions file"
+        )
     if many and options["weights"] is not None and options["backbone"] == "precomputed":
-        raise SettingsError("--backbone precomputed is for one video; run each video with its own feature file")
+        raise SettingsError(
+            "--backbone precomputed is for one video; run each video with its own feature file"
+        )
     if options["browse"] and (many or "html" not in formats):
-        raise SettingsError("--open shows the page of one video; name one, and leave --watch and other formats out")
+        raise SettingsError(
+            "--open shows the page of one video; name one, and leave --watch and other formats out"
+        )
     networks = load_networks(settings, several=many)
 
     def find_steps(source: "Source", identity: str | None) -> "VideoResult":
-        with _opened(source, output.out, settings, id=identity, captions=captions, texts=texts, part=part,
-                     keep=options["keep"]) as request, progress_bars() as progress:  # fmt: skip
+        with (
+            _opened(
+                source,
+                output.out,
+                settings,
+                id=identity,
+                captions=captions,
+                texts=texts,
+                part=part,
+                keep=options["keep"],
+            ) as request,
+            progress_bars() as progress,
+        ):
             return run_video(request, settings, output, networks=networks, progress=progress)
 
     for found in _arriving_videos(videos) if options["watch"] else [sources]:
         jobs = [
-            (source_label(source), partial(find_steps, source, id)) for source, id in name_sources(found, output.out)
+            (source_label(source), partial(find_steps, source, id))
+            for source, id in name_sources(found, output.out)
         ]
         status, last = _run_each(jobs, "videos", options["formats"], as_json=options["as_json"])
         if options["browse"] and last is not None:
@@ -130,7 +200,9 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
 
 
 @contextlib.contextmanager
-def _opened(source: "Source", out: Path, settings: "StepsSettings", **options: Any) -> "Iterator[Request]":
+def _opened(
+    source: "Source", out: Path, settings: "StepsSettings", **options: Any
+) -> "Iterator[Request]":
     """Yield what `open_source` does; of a link, say what is fetched, with a bar on a terminal."""
     from stepline.pipeline.sources import open_source, source_label
 
@@ -141,7 +213,9 @@ def _opened(source: "Source", out: Path, settings: "StepsSettings", **options: A
     say(f"fetching {source_label(source)}")
     with contextlib.ExitStack() as stack:
         with download_bar(None) as report:
-            request = stack.enter_context(open_source(source, out, settings, report=report, **options))
+            request = stack.enter_context(
+                open_source(source, out, settings, report=report, **options)
+            )
         yield request
 
 
@@ -153,12 +227,15 @@ def _opened_only(
     captions: Path | None = None,
     part: "Span | None" = None,
 ) -> "Iterator[Request]":
-    """Yield what `open_only_source` does; of a link, with a bar on a terminal while it is fetched."""
+    """Yield what `open_only_source` does; of a link, with a bar on a terminal while it is
+    fetched."""
     from stepline.pipeline.sources import open_only_source
 
     with contextlib.ExitStack() as stack:
         with download_bar(None) if isinstance(video, str) else contextlib.nullcontext() as report:
-            request = stack.enter_context(open_only_source(video, settings, out, captions, part=part, report=report))
+            request = stack.enter_context(
+                open_only_source(video, settings, out, captions, part=part, report=report)
+            )
         yield request
 
 
@@ -166,7 +243,8 @@ LOOK_AGAIN = 2.0  # s between two looks into the folders that are watched
 
 
 def _arriving_videos(folders: "Sequence[Given]") -> Iterator[list[Path]]:
-    """Yield, for ever, the videos that have come or changed since, once their size has stood still between two looks.
+    """Yield, for ever, the videos that have come or changed since, once their size has stood still
+    between two looks.
 
     Raises SettingsError where a path is no folder.
     """
@@ -174,7 +252,9 @@ def _arriving_videos(folders: "Sequence[Given]") -> Iterator[list[Path]]:
 
     for folder in folders:
         if not Path(folder).is_dir():
-            raise SettingsError(f"--watch: {folder} is no folder; name the folders in which videos arrive")
+            raise SettingsError(
+                f"--watch: {folder} is no folder; name the folders in which videos arrive"
+            )
     seen: dict[Path, tuple[int, int]] = {}
     done: dict[Path, tuple[int, int]] = {}
     say("watching; Ctrl-C ends it")
@@ -183,7 +263,11 @@ def _arriving_videos(folders: "Sequence[Given]") -> Iterator[list[Path]]:
         for path in find_videos(map(Path, folders), needed=False):
             with contextlib.suppress(FileNotFoundError):  # it has gone between the two
                 now[path] = (path.stat().st_size, path.stat().st_mtime_ns)
-        ready = [path for path, state in now.items() if state == seen.get(path) and state != done.get(path)]
+        ready = [
+            path
+            for path, state in now.items()
+            if state == seen.get(path) and state != done.get(path)
+        ]
         if ready:
             done |= {path: now[path] for path in ready}
             yield ready
@@ -192,11 +276,16 @@ def _arriving_videos(folders: "Sequence[Given]") -> Iterator[list[Path]]:
 
 
 def _run_each(
-    jobs: "Sequence[tuple[str, Callable[[], VideoResult]]]", noun: str, formats: Collection[str], *, as_json: bool
+    jobs: "Sequence[tuple[str, Callable[[], VideoResult]]]",
+    noun: str,
+    formats: Collection[str],
+    *,
+    as_json: bool,
 ) -> "tuple[int, Record | None]":
     """Run each job, print its record and say what there is to know.
 
-    Return the exit code, 0 where none failed, and the last record. jobs: what messages call each, and what does it.
+    Return the exit code, 0 where none failed, and the last record. jobs: what messages call each,
+    and what does it.
     formats: those that were asked for by name.
     """
     from stepline.outputs import plan_chapters, step_table
@@ -249,9 +338,12 @@ def demo(out: Path, browse: bool) -> None:
     from stepline.pipeline.request import Request, StepsSettings
 
     offer_weights(unasked=True)
-    settings = StepsSettings(asr=AsrSettings(compute="float32"))  # its voice is synthetic: int8 errs without VNNI
+    # its voice is synthetic: int8 errs without VNNI
+    settings = StepsSettings(asr=AsrSettings(compute="float32"))
     with progress_bars() as progress:
-        result = run_video(Request(DEMO, DEMO.stem), settings, OutputOptions(out, USUAL), progress=progress)
+        result = run_video(
+            Request(DEMO, DEMO.stem), settings, OutputOptions(out, USUAL), progress=progress
+        )
     print_data(step_table(result.record), end="")
     page = output_path(result.record, out, "html")
     say(f"open {page} in a browser")
@@ -261,7 +353,13 @@ def demo(out: Path, browse: bool) -> None:
 
 @click.command()
 @click.argument("video", type=VIDEO)
-@click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]), default="text", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "srt", "vtt"]),
+    default="text",
+    show_default=True,
+)
 @speech_options
 def transcribe(video: "Given", form: str, **options: Any) -> None:
     """Print what is said in VIDEO; with --captions, what they say, cleaned and in sentences.
@@ -276,7 +374,10 @@ def transcribe(video: "Given", form: str, **options: Any) -> None:
     settings = chosen_settings(options)
     offer_weights()
     part = chosen_part(options)
-    with _opened_only(video, settings, captions=options["captions"]) as request, progress_bars() as progress:
+    with (
+        _opened_only(video, settings, captions=options["captions"]) as request,
+        progress_bars() as progress,
+    ):
         record = batch.transcribe(
             request.path, captions=request.captions, settings=settings, part=part, progress=progress
         )
@@ -291,16 +392,26 @@ def transcribe(video: "Given", form: str, **options: Any) -> None:
 @click.argument("source", type=VIDEO)
 @click.option("--texts", required=True, type=PATH, help="The lines to find, one a line.")
 @click.option("--aligner", required=True, type=PATH, help="The trained network: file or folder.")
-@click.option("--mode", type=click.Choice(["step", "narration"]), help="Steps, or what is spoken, in its order.")
-@click.option("--order", help="none; given: as the lines stand; or a JSON table of P(line i comes before line j).")
+@click.option(
+    "--mode",
+    type=click.Choice(["step", "narration"]),
+    help="Steps, or what is spoken, in its order.",
+)
+@click.option(
+    "--order",
+    help="none; given: as the lines stand; or a JSON table of P(line i comes before line j).",
+)
 @click.option("--text-features", type=PATH, help="Ready vectors of the lines.")
-@click.option("--backbone", type=PluginChoice(BACKBONES[:-2], "backbones"), help="What sees a video.")
+@click.option(
+    "--backbone", type=PluginChoice(BACKBONES[:-2], "backbones"), help="What sees a video."
+)
 @click.option("--weights", help="The backbone's checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @settings_options("One setting.")
 @device_options
 def ground(source: "Given", **options: Any) -> None:
-    """Find lines of text in SOURCE, a video or a file of ready features: the seconds in which each is shown, if any.
+    """Find lines of text in SOURCE, a video or a file of ready features: the seconds in which each
+    is shown, if any.
 
     \b
     Example:
@@ -316,7 +427,9 @@ def ground(source: "Given", **options: Any) -> None:
     texts = read_texts(options["texts"])
     before = read_order(table, len(texts)) if table else None
     with _opened_only(source, settings) as request:
-        record = ground_texts(request.path, texts, settings, vectors=options["text_features"], before=before)
+        record = ground_texts(
+            request.path, texts, settings, vectors=options["text_features"], before=before
+        )
     _say_warnings(record, f"{request.path.name}: ")
     print_data(to_json(record) if options["as_json"] else step_table(record), end="")
 
@@ -325,20 +438,35 @@ def ground(source: "Given", **options: Any) -> None:
 @click.argument("video", type=VIDEO)
 @out_option("Folder.", default="out")
 @click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
-@click.option("--ask", "count", type=click.IntRange(min=1), help="Have the vision-language model of "
-              "--set vision.witness.base_url=URL look at so many sentences, drawn at random.")  # fmt: skip
-@click.option("--people", type=PATH, help="With --ask: what people say of them, answers.jsonl of `annotate vnd` or "
-              "verdicts.jsonl of an audit; sentences are drawn from theirs.")  # fmt: skip
+@click.option(
+    "--ask",
+    "count",
+    type=click.IntRange(min=1),
+    help="Have the vision-language model of "
+    "--set vision.witness.base_url=URL look at so many sentences, drawn at random.",
+)
+@click.option(
+    "--people",
+    type=PATH,
+    help="With --ask: what people say of them, answers.jsonl of `annotate vnd` or "
+    "verdicts.jsonl of an audit; sentences are drawn from theirs.",
+)
 @json_option
 @speech_options
 def judge(
-    video: "Given", out: Path, detector: str | None, count: int | None, people: Path | None, as_json: bool,
+    video: "Given",
+    out: Path,
+    detector: str | None,
+    count: int | None,
+    people: Path | None,
+    as_json: bool,
     **options: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Say of every sentence of VIDEO how likely the picture shows what is said, while it is said.
 
-    Without --detector the wording and what is seen in the picture decide; the main job's record in OUT is used or made.
-    A model that --ask names decides nothing: it says how well judge, model and people agree.
+    Without --detector the wording and what is seen in the picture decide; the main job's record in
+    OUT is used or made. A model that --ask names decides nothing: it says how well judge, model and
+    people agree.
 
     \b
     Example:
@@ -351,34 +479,48 @@ def judge(
     witness, check = settings.vision.witness, None
     if count is None:
         if people is not None:
-            raise SettingsError("--people is compared with what a vision-language model says; add --ask N")
+            raise SettingsError(
+                "--people is compared with what a vision-language model says; add --ask N"
+            )
         _, record = _find_steps(video, out, settings, options)
     else:
         if not witness.named:
-            raise SettingsError("--ask asks a vision-language model; name one with --set vision.witness.base_url=URL")
+            raise SettingsError(
+                "--ask asks a vision-language model; name one with --set vision.witness.base_url=URL"
+            )
         # The judge that it is compared with must not have been moved by its answers.
         vision = settings.vision.model_copy(update={"witness": type(witness)()})
-        request, record = _find_steps(video, out, settings.model_copy(update={"vision": vision}), options)
+        request, record = _find_steps(
+            video, out, settings.model_copy(update={"vision": vision}), options
+        )
         check = _check_sentences(request, record, count, people, settings)
     _say_warnings(record)
     say(f"judged by: {record.models.get('judge') or _why_nobody_judged(record)}")
     if as_json:
-        rows = [{"text": s.text, "start": s.span.start, "end": s.span.end, "shown": s.shown} for s in record.sentences]
+        rows = [
+            {"text": s.text, "start": s.span.start, "end": s.span.end, "shown": s.shown}
+            for s in record.sentences
+        ]
         judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
-        print_data(json.dumps(judgement | (_told(check) if check else {}), ensure_ascii=False, indent=2))
+        print_data(
+            json.dumps(judgement | (_told(check) if check else {}), ensure_ascii=False, indent=2)
+        )
         return
     for number, sentence in enumerate(record.sentences):
         shown = "  – " if sentence.shown is None else f"{sentence.shown:4.0%}"
         said = f"  {check.said.get(number, ''):<9}" if check else ""
         print_data(f"  {clock(sentence.span.start):>7}  {shown}{said}  {sentence.text}")
     for row in check.agreements if check else ():
-        print_data(f"{row.question}: Cohen's kappa {row} over {row.texts} sentences by {', '.join(row.people)}")
+        print_data(
+            f"{row.question}: Cohen's kappa {row} over {row.texts} sentences by {', '.join(row.people)}"
+        )
 
 
 def _check_sentences(
     request: "Request", record: "Record", count: int, people: Path | None, settings: "StepsSettings"
 ) -> "SentenceCheck":
-    """Return what a vision-language model says of so many sentences, and say how the asking went."""
+    """Return what a vision-language model says of so many sentences, and say how the asking
+    went."""
     from stepline.chat.pictures import VideoPictures
     from stepline.curate.audit.sentences import check_sentences, read_people
     from stepline.media import probe
@@ -387,15 +529,24 @@ def _check_sentences(
 
     given = read_people(people, record) if people is not None else ()
     duration = part_info(probe(request.path, settings.media), request.part).duration
-    start, witness = request.part.start if request.part is not None else 0.0, settings.vision.witness
-    read = question_pictures(request.path, witness, duration=duration, start=start, media=settings.media)
-    check = check_sentences(record, count, VideoPictures(read, duration, start), witness, people=given)
+    start, witness = (
+        request.part.start if request.part is not None else 0.0,
+        settings.vision.witness,
+    )
+    read = question_pictures(
+        request.path, witness, duration=duration, start=start, media=settings.media
+    )
+    check = check_sentences(
+        record, count, VideoPictures(read, duration, start), witness, people=given
+    )
     say(*check.asking.notes)
     if check.asking.server:
         spent = f"{check.asking.requests} requests, about {check.asking.tokens} tokens"
         seconds = ", ".join(f"{second:.1f}" for second in check.asking.pictures.get(record.id, ()))
-        say(f"{check.asking.answered} of {check.asking.asked} sentences looked at in {spent}",
-            f"pictures went to {check.asking.server}: those at {seconds} s")  # fmt: skip
+        say(
+            f"{check.asking.answered} of {check.asking.asked} sentences looked at in {spent}",
+            f"pictures went to {check.asking.server}: those at {seconds} s",
+        )
     return check
 
 
@@ -404,27 +555,33 @@ def _told(check: "SentenceCheck") -> dict[str, Any]:
     asking = check.asking
     return {
         "witness": {
-            "server": asking.server, "requests": asking.requests, "tokens": asking.tokens,
+            "server": asking.server,
+            "requests": asking.requests,
+            "tokens": asking.tokens,
             "pictures": [second for each in asking.pictures.values() for second in each],
             "said": {str(number): said for number, said in sorted(check.said.items())},
         },
         "agreement": [
-            {key: None if value != value else value for key, value in asdict(row).items()}  # NaN is no JSON
+            # NaN is no JSON
+            {key: None if value != value else value for key, value in asdict(row).items()}
             for row in check.agreements
         ],
-    }  # fmt: skip
+    }
 
 
 def _find_steps(
     video: "Given", out: Path, settings: "StepsSettings", options: dict[str, Any]
 ) -> "tuple[Request, Record]":
-    """Return what the main job is asked of one video, and its record, which OUT holds or is made now."""
+    """Return what the main job is asked of one video, and its record, which OUT holds or is made
+    now."""
     from stepline.pipeline.batch import OutputOptions, run_video
 
     offer_weights()
     opened = _opened_only(video, settings, out, options["captions"], chosen_part(options))
     with opened as request, progress_bars() as progress:
-        return request, run_video(request, settings, OutputOptions(out, ("json",)), progress=progress).record
+        return request, run_video(
+            request, settings, OutputOptions(out, ("json",)), progress=progress
+        ).record
 
 
 def _why_nobody_judged(record: "Record") -> str:
@@ -437,21 +594,45 @@ def _why_nobody_judged(record: "Record") -> str:
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, type=VIDEO)
-@click.option("--model", "describer", required=True, type=PATH, help="A network of "
-              "`stepline train procx`: its file or folder.")  # fmt: skip
-@out_option("Folder.", default="described")
-@click.option("--speech", is_flag=True, help="Read what is said as well, for a network that was trained with speech.")
-@click.option("--captions", type=PATH, help="With --speech: captions instead of recognition.")
-@click.option("--count", type=click.IntRange(min=0), help="Steps to tell, instead of as many as the network counts.")
 @click.option(
-    "--backbone", type=PluginChoice(BACKBONES[:-1], "backbones"), help="What sees the picture: as in training."
+    "--model",
+    "describer",
+    required=True,
+    type=PATH,
+    help="A network of `stepline train procx`: its file or folder.",
+)
+@out_option("Folder.", default="described")
+@click.option(
+    "--speech",
+    is_flag=True,
+    help="Read what is said as well, for a network that was trained with speech.",
+)
+@click.option("--captions", type=PATH, help="With --speech: captions instead of recognition.")
+@click.option(
+    "--count",
+    type=click.IntRange(min=0),
+    help="Steps to tell, instead of as many as the network counts.",
+)
+@click.option(
+    "--backbone",
+    type=PluginChoice(BACKBONES[:-1], "backbones"),
+    help="What sees the picture: as in training.",
 )
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @click.option(
-    "--format", "formats", type=PluginChoice(FORMATS, "outputs"), multiple=True, help="This output beside the JSON."
+    "--format",
+    "formats",
+    type=PluginChoice(FORMATS, "outputs"),
+    multiple=True,
+    help="This output beside the JSON.",
 )
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step; videos only.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, of several sources a line each, not a table.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON, of several sources a line each, not a table.",
+)
 @click.option("--force", is_flag=True, help="Do again what is done.")
 @click.option("--overwrite", is_flag=True, help="Write also over files that Stepline did not make.")
 @settings_options("One setting, e.g. procx.choose=apart.")
@@ -479,51 +660,86 @@ def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
     settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
     formats, captions = tuple(dict.fromkeys((*options["formats"], "json"))), options["captions"]
     part = chosen_part(options)
-    output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"],
-                           overwrite=options["overwrite"])  # fmt: skip
+    output = OutputOptions(
+        options["out"],
+        formats,
+        clips=options["clips"],
+        force=options["force"],
+        overwrite=options["overwrite"],
+    )
     ready = [path for path in sources if isinstance(path, Path) and is_feature_file(path)]
     videos = find_sources((path for path in sources if path not in ready), output.out, settings)
     named = name_sources(videos, output.out)
     stems = [path.name.split(".")[0] for path in ready]
-    if len({*stems, *(id for _, id in named if id)}) < len(stems) + sum(id is not None for _, id in named):
-        raise SettingsError("two sources have the same name; give each a folder of its own with --out")
+    if len({*stems, *(id for _, id in named if id)}) < len(stems) + sum(
+        id is not None for _, id in named
+    ):
+        raise SettingsError(
+            "two sources have the same name; give each a folder of its own with --out"
+        )
     if len(named) + len(ready) > 1 and captions is not None and not is_site(captions):
-        raise SettingsError("--captions is for one video; run each video with its own captions file")
+        raise SettingsError(
+            "--captions is for one video; run each video with its own captions file"
+        )
     if captions is not None and not settings.procx.speech:
-        raise SettingsError("--captions is read only with --speech; add that, or leave --captions out")
+        raise SettingsError(
+            "--captions is read only with --speech; add that, or leave --captions out"
+        )
     if ready and options["clips"]:
-        raise SettingsError(f"--clips: {ready[0]} holds features, no picture to cut; leave --clips out")
+        raise SettingsError(
+            f"--clips: {ready[0]} holds features, no picture to cut; leave --clips out"
+        )
     if ready and part is not None:
-        raise SettingsError(f"{ready[0]}: holds features, of which no part is taken; leave --from and --to out")
+        raise SettingsError(
+            f"{ready[0]}: holds features, of which no part is taken; leave --from and --to out"
+        )
     networks = load_networks(settings, several=len(videos) > 1) if videos else None
 
     def describe_ready(path: Path, identity: str) -> VideoResult:
         with lock_video(identity, output.out):
             record = describe_features(Request(path, identity, captions), settings)
-            return VideoResult(record, tuple(write_outputs(record, output.out, formats=formats)), False)
+            return VideoResult(
+                record, tuple(write_outputs(record, output.out, formats=formats)), False
+            )
 
     def describe_video(source: "Source", identity: str | None) -> VideoResult:
         with (
-            _opened(source, output.out, settings, id=identity, captions=captions, part=part) as request,
+            _opened(
+                source, output.out, settings, id=identity, captions=captions, part=part
+            ) as request,
             progress_bars() as progress,
         ):
             return run_video(request, settings, output, networks=networks, progress=progress)
 
     jobs = [(source_label(source), partial(describe_video, source, id)) for source, id in named]
-    jobs += [(str(path), partial(describe_ready, path, id)) for path, id in zip(ready, stems, strict=True)]
+    jobs += [
+        (str(path), partial(describe_ready, path, id))
+        for path, id in zip(ready, stems, strict=True)
+    ]
     sys.exit(_run_each(jobs, "sources", options["formats"], as_json=options["as_json"])[0])
 
 
 @click.command()
 @click.argument("video", type=VIDEO)
 @out_option("Folder.", default="out")
-@click.option("--length", help="At most so long: 45 (seconds), 1:30 or 25%. Without it every shown step is kept.")
-@click.option("--summarizer", type=PATH, help="What weighs the seconds: "
-              "a network of `stepline train summarizer`, its file or folder.")  # fmt: skip
+@click.option(
+    "--length",
+    help="At most so long: 45 (seconds), 1:30 or 25%. Without it every shown step is kept.",
+)
+@click.option(
+    "--summarizer",
+    type=PATH,
+    help="What weighs the seconds: a network of `stepline train summarizer`, its file or folder.",
+)
 @json_option
 @speech_options
 def summarize(
-    video: "Given", out: Path, length: str | None, summarizer: Path | None, as_json: bool, **options: Any
+    video: "Given",
+    out: Path,
+    length: str | None,
+    summarizer: Path | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Cut VIDEO down to the seconds that show its steps: an mp4 and a storyboard.
 
@@ -541,14 +757,17 @@ def summarize(
     network = None if summarizer is None else load_summarizer(summarizer, settings.vision)
     request, record = _find_steps(video, out, settings, options)
     with progress_bars() as progress:
-        importance = None if network is None else score_seconds(record, request, settings, network, progress)
+        importance = (
+            None if network is None else score_seconds(record, request, settings, network, progress)
+        )
     summary = write_summary(record, request.path, out, limits, importance)
     print_data(_summary_json(summary) if as_json else _summary_table(summary))
     say(*(f"wrote {file}" for file in summary.files))
 
 
 def read_length(text: str | None) -> "SummarySettings":
-    """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for anything else."""
+    """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for
+    anything else."""
     from stepline.wys2.settings import SummarySettings
 
     if text is None:
@@ -579,8 +798,12 @@ def _summary_json(summary: "Summary") -> str:
             "start": segment.span.start,
             "end": segment.span.end,
             "value": round(segment.value, 4),
-            "steps": [{"id": step.id, "text": step.text, "kind": step.kind} for step in segment.steps],
+            "steps": [
+                {"id": step.id, "text": step.text, "kind": step.kind} for step in segment.steps
+            ],
         }
         for segment in summary.segments
     ]
-    return json.dumps({"seconds": round(summary.duration, 3), "segments": rows}, ensure_ascii=False, indent=2)
+    return json.dumps(
+        {"seconds": round(summary.duration, 3), "segments": rows}, ensure_ascii=False, indent=2
+    )

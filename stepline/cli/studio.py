@@ -1,4 +1,5 @@
-"""The studio's commands: a library of videos served to people and programs, and what is learnt from corrections."""
+"""The studio's commands: a library of videos served to people and programs, and what is learnt from
+corrections."""
 
 import secrets
 from pathlib import Path
@@ -25,22 +26,42 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folder", type=PATH, default=Path("out"))
-@click.option("--port", type=click.IntRange(0, 65535), help="Default: that of the last time; 0: any free one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="An address of this machine that others reach "
-              "too; needs a password.")  # fmt: skip
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Default: that of the last time; 0: any free one."
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="An address of this machine that others reach too; needs a password.",
+)
 @click.option("--password-file", type=PATH, help="A file whose first line is the password.")
 @click.option("--certfile", type=PATH, help="A certificate (PEM), for https instead of http.")
 @click.option("--keyfile", type=PATH, help="Its key (PEM), where --certfile does not hold it.")
-@click.option("--allow", multiple=True, type=PATH, help="A folder outside of FOLDER from which videos may be taken.")
-@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Videos understood at once.")
+@click.option(
+    "--allow",
+    multiple=True,
+    type=PATH,
+    help="A folder outside of FOLDER from which videos may be taken.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Videos understood at once.",
+)
 @click.option("--webhook", help="An address that is told of jobs and corrections.")
 @click.option("--webhook-secret", type=PATH, help="A file with the key that signs what it is told.")
-@click.option("--audit", type=PATH, help="The OUT of `stepline curate` whose sample people check at /audit/.")
+@click.option(
+    "--audit", type=PATH, help="The OUT of `stepline curate` whose sample people check at /audit/."
+)
 @click.option("--open", "browse", is_flag=True, help="Show it in the browser.")
 @settings_options("One setting of the main job.")
 @device_options
 def studio(folder: Path, **options: Any) -> None:
-    """Watch, correct and search the videos whose steps are in FOLDER, in the browser, and serve them to programs.
+    """Watch, correct and search the videos whose steps are in FOLDER, in the browser, and serve
+    them to programs.
 
     What people correct lies in FOLDER/.stepline-studio.sqlite; the records stay as they are.
 
@@ -83,31 +104,47 @@ def studio(folder: Path, **options: Any) -> None:
             server = StudioServer(library, chosen)
             say(f"open {server.link}", urgent=True)
             if chosen.certificate is None and not is_this_machine(f"{chosen.host}:0"):
-                say("warning: plain http: who is between reads the password and all else; --certfile", urgent=True)
+                say(
+                    "warning: plain http: who is between reads the password and all else; --certfile",
+                    urgent=True,
+                )
             if chosen.audit is not None:
                 say(f"{chosen.audit} is audited at {server.address}audit/")
             if options["browse"]:
                 click.launch(server.link)
             return server
 
-        serve_until_stopped(start, options["port"] or 0, notice="serving at {address} (Ctrl-C ends)",
-                            goodbye=f"stopped; every correction is in {folder / STORE}")  # fmt: skip
+        serve_until_stopped(
+            start,
+            options["port"] or 0,
+            notice="serving at {address} (Ctrl-C ends)",
+            goodbye=f"stopped; every correction is in {folder / STORE}",
+        )
     library.close()
 
 
 @click.command()
 @click.argument("folder", type=PATH)
-@click.option("--allow", type=PATH, multiple=True, help="A folder beside it whose videos may be read.")
-@click.option("--http", is_flag=True, help="Serve over streamable HTTP on this machine, not over stdin and stdout.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="With --http; 0: any that is free.")
+@click.option(
+    "--allow", type=PATH, multiple=True, help="A folder beside it whose videos may be read."
+)
+@click.option(
+    "--http",
+    is_flag=True,
+    help="Serve over streamable HTTP on this machine, not over stdin and stdout.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="With --http; 0: any that is free."
+)
 @settings_options("One setting of the main job, for videos that are processed.")
 @device_options
 def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options: Any) -> None:
-    """Offer the videos whose steps are in FOLDER to assistants, as tools of the Model Context Protocol.
+    """Offer the videos whose steps are in FOLDER to assistants, as tools of the Model Context
+    Protocol.
 
-    Tools: list_videos, search_moments, get_steps, get_frame, cut_clip, process_video. An assistant starts this command
-    itself and talks to it over stdin and stdout; with --http it is given an address and a token instead. Needs the
-    extra `mcp`.
+    Tools: list_videos, search_moments, get_steps, get_frame, cut_clip, process_video. An assistant
+    starts this command itself and talks to it over stdin and stdout; with --http it is given an
+    address and a token instead. Needs the extra `mcp`.
 
     \b
     Example:
@@ -135,24 +172,32 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     say(f"send the header Authorization: Bearer {token}", urgent=True)
     try:
         serve_until_stopped(
-            lambda: LocalServer(application, port, lifespan="on"), port,
-            notice="{address}mcp answers assistants; Ctrl-C ends it", goodbye="the assistants are left",
-        )  # fmt: skip
+            lambda: LocalServer(application, port, lifespan="on"),
+            port,
+            notice="{address}mcp answers assistants; Ctrl-C ends it",
+            goodbye="the assistants are left",
+        )
     finally:
         tools.close()
 
 
 @click.command()
 @click.argument("library", type=PATH)
-@click.option("--export", "data", type=PATH, help="Also write the corrected videos into this folder: records and "
-              "features to train on, and a test set of those that two people corrected.")  # fmt: skip
+@click.option(
+    "--export",
+    "data",
+    type=PATH,
+    help="Also write the corrected videos into this folder: records and "
+    "features to train on, and a test set of those that two people corrected.",
+)
 @json_option
 @device_options
 def learn(library: Path, data: Path | None, as_json: bool) -> None:
     """Refit the few parameters of grounding and judge to what people corrected in LIBRARY.
 
-    Corrected videos are held out in turn, and what does not surely do better on them is refused. What is accepted is
-    written to LIBRARY/learned.toml, which `steps --settings` takes and the studio's jobs use.
+    Corrected videos are held out in turn, and what does not surely do better on them is refused.
+    What is accepted is written to LIBRARY/learned.toml, which `steps --settings` takes and the
+    studio's jobs use.
 
     \b
     Example:
@@ -169,15 +214,22 @@ def learn(library: Path, data: Path | None, as_json: bool) -> None:
     studio = Studio(library)
     with progress_bars() as progress:
         result, videos = learn(studio, progress)
-    print_data(json.dumps(asdict(result), indent=2) if as_json else report(result, videos.left_out), end="")
-    say(f"wrote {library / LEARNED}" if result.settings else "nothing is learnt: the settings stay as they are")
+    print_data(
+        json.dumps(asdict(result), indent=2) if as_json else report(result, videos.left_out), end=""
+    )
+    say(
+        f"wrote {library / LEARNED}"
+        if result.settings
+        else "nothing is learnt: the settings stay as they are"
+    )
     if data is not None:
         say(*(f"wrote {line}" for line in export_corrected(studio, videos, data)))
     studio.close()
 
 
 def _library_settings(folder: Path, options: dict[str, Any]) -> "StepsSettings":
-    """Return the settings of the main job: without a file of them, what was learnt in the library."""
+    """Return the settings of the main job: without a file of them, what was learnt in the
+    library."""
     from stepline.studio.learning import LEARNED
 
     learned = folder / LEARNED

@@ -1,7 +1,8 @@
-"""`stepline train nasva | procx | wys2 | summarizer` and `stepline refine`: networks from records and features.
+"""`stepline train nasva | procx | wys2 | summarizer` and `stepline refine`: networks from records
+and features.
 
-Each command parses, calls one function of its system, and prints: files on stdout, what was trained on and left out on
-stderr. A run that was stopped goes on when the same command is given again.
+Each command parses, calls one function of its system, and prints: files on stdout, what was trained
+on and left out on stderr. A run that was stopped goes on when the same command is given again.
 """
 
 import json
@@ -42,19 +43,30 @@ if TYPE_CHECKING:
     from stepline.training.loop import Progress
 
 run_option = out_option("Folder of the run.")
-tensorboard_option = click.option("--tensorboard", is_flag=True, help="Write curves for TensorBoard as well.")
+tensorboard_option = click.option(
+    "--tensorboard", is_flag=True, help="Write curves for TensorBoard as well."
+)
 
 
 @click.group(cls=Group)
 def train() -> None:
-    """Train a network; nasva and procx also over several GPUs or nodes (torchrun), as `stepline refine`."""
+    """Train a network; nasva and procx also over several GPUs or nodes (torchrun), as `stepline
+    refine`."""
 
 
 @train.command()
 @store_option
-@click.option("--narrations", metavar="SOURCE", help="What is said: records, DATASET:PATH, or a store with times.")
+@click.option(
+    "--narrations",
+    metavar="SOURCE",
+    help="What is said: records, DATASET:PATH, or a store with times.",
+)
 @click.option("--steps", metavar="SOURCE", help="Steps and their places: the same kinds of source.")
-@click.option("--narration-vectors", metavar="VECTORS", help="A store of text features, minilm, conse or clip:FOLDER.")
+@click.option(
+    "--narration-vectors",
+    metavar="VECTORS",
+    help="A store of text features, minilm, conse or clip:FOLDER.",
+)
 @click.option("--step-vectors", metavar="VECTORS", help="The same, of the steps.")
 @exclude_option
 @run_option
@@ -65,11 +77,14 @@ def train() -> None:
 @tensorboard_option
 @json_option
 @one_writer
-def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any) -> None:
-    """Train the grounding network (NaSVA) on narrations, on steps, or on both, each a sample a video and epoch.
+def nasva(
+    out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any
+) -> None:
+    """Train the grounding network (NaSVA) on narrations, on steps, or on both, each a sample a
+    video and epoch.
 
-    A run that was stopped goes on when the same command is given again. Under torchrun, the processes share each batch:
-    torchrun --nproc-per-node 4 -m stepline train nasva ...
+    A run that was stopped goes on when the same command is given again. Under torchrun, the
+    processes share each batch: torchrun --nproc-per-node 4 -m stepline train nasva ...
 
     \b
     Example:
@@ -82,7 +97,9 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
 
     settings = load_settings(AlignerRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
-    sources = AlignerSources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
+    sources = AlignerSources(
+        **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
+    )
     last: Progress | None = None
 
     def keep_last(progress: "Progress") -> None:
@@ -92,7 +109,14 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
 
     say_samples = partial(_say_nasva_samples, excluding=bool(sources.excluded))
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
-        train_run(sources, out, settings, start=options["start"], report=keep_last, on_prepared=say_samples)
+        train_run(
+            sources,
+            out,
+            settings,
+            start=options["start"],
+            report=keep_last,
+            on_prepared=say_samples,
+        )
     if is_first():
         files = [str(out / name) for name in (FINAL, BEST) if (out / name).exists()]
         if options["as_json"]:
@@ -113,7 +137,8 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
 
 
 def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
-    """Say what is trained on, and what is left out; also that nothing was, where lists of videos were to be."""
+    """Say what is trained on, and what is left out; also that nothing was, where lists of videos
+    were to be."""
     from stepline.training.distributed import is_first
     from stepline.training.gather import EXCLUDED
 
@@ -133,7 +158,8 @@ def _say_left_out(reasons: Mapping[str, int]) -> None:
 
 @contextmanager
 def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Progress"], None]]:
-    """Yield what shows each step: a bar on a terminal, else a line an epoch's end; and TensorBoard's curves."""
+    """Yield what shows each step: a bar on a terminal, else a line an epoch's end; and
+    TensorBoard's curves."""
     from stepline.training.distributed import is_first
     from stepline.training.loop import Curves
 
@@ -153,24 +179,37 @@ def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Prog
 
 @train.command("procx")
 @store_option
-@click.option("--steps", metavar="SOURCE", required=True, help="Videos with steps: records or DATASET:PATH.")
+@click.option(
+    "--steps", metavar="SOURCE", required=True, help="Videos with steps: records or DATASET:PATH."
+)
 @click.option("--subset", help="Only this split of the dataset.")
-@click.option("--words", metavar="SOURCE", multiple=True, help="Further texts that the vocabulary is to hold.")
+@click.option(
+    "--words", metavar="SOURCE", multiple=True, help="Further texts that the vocabulary is to hold."
+)
 @exclude_option
 @run_option
 @click.option("--start", type=PATH, help="Network to train on: fine-tuning.")
-@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Trainings; mean and spread.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Trainings; mean and spread.",
+)
 @preset_option("train procx")
 @settings_options("One setting, e.g. train.epochs=3.")
 @device_option
 @tensorboard_option
 @json_option
 @one_writer
-def train_procx(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any) -> None:
+def train_procx(
+    out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any
+) -> None:
     """Train the network that finds and describes the steps of silent videos (ProcX).
 
-    Pre-train on what `stepline sieve-swap` made, then fine-tune with --start. A run that was stopped goes on when the
-    same command is given again. Under torchrun, the processes share each batch.
+    Pre-train on what `stepline sieve-swap` made, then fine-tune with --start. A run that was
+    stopped goes on when the same command is given again. Under torchrun, the processes share each
+    batch.
 
     \b
     Example:
@@ -183,10 +222,14 @@ def train_procx(out: Path, settings_file: Path | None, overrides: tuple[str, ...
 
     settings = load_settings(ProcxRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("features", "steps", "subset", "words")
-    sources = ProcxSources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
+    sources = ProcxSources(
+        **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
+    )
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
         chosen = {name: options[name] for name in ("start", "seeds")}
-        results = train_procx_run(sources, out, settings, **chosen, report=report, on_prepared=_say_procx_samples)
+        results = train_procx_run(
+            sources, out, settings, **chosen, report=report, on_prepared=_say_procx_samples
+        )
     if is_first():
         _say_seeds(results, as_json=options["as_json"])
     end_processes()
@@ -219,23 +262,51 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
         return
     for name, words in (("score", "held out, SODA-D"), ("loss", "loss")):
         if scores[name] is not None:
-            spread = f" ± {scores[name]['spread']:.3f} over {len(results)} seeds" if len(results) > 1 else ""
+            spread = (
+                f" ± {scores[name]['spread']:.3f} over {len(results)} seeds"
+                if len(results) > 1
+                else ""
+            )
             say(f"{words} {scores[name]['mean']:.3f}{spread}")
     print_data("\n".join(files))
 
 
 @train.command("wys2")
 @click.option("--features", type=STORE, help="Store of the videos' features.")
-@click.option("--videos", type=PATH, help="Instead: a folder of the videos, for S3D to be trained on their frames.")
-@click.option("--weights", type=PATH, help="With --videos: s3d_howto100m.pth, from which S3D begins.")
-@click.option("--key-steps", metavar="SOURCE", multiple=True, required=True,
-              help="Videos with key-steps: records or DATASET:PATH; may be given again.")  # fmt: skip
-@click.option("--narrations", metavar="SOURCE", multiple=True,
-              help="What is said in them, where the key-steps' source does not tell; may be given again.")  # fmt: skip
-@click.option("--unlabelled", metavar="SOURCE", multiple=True,
-              help="Narrated videos without key-steps, for pseudo-labels; may be given again.")  # fmt: skip
-@click.option("--vectors", metavar="ENCODER", default="minilm", show_default=True,
-              help="Vectors of sentences by minilm, conse, clip:FOLDER, s3d:WEIGHTS or a folder.")  # fmt: skip
+@click.option(
+    "--videos",
+    type=PATH,
+    help="Instead: a folder of the videos, for S3D to be trained on their frames.",
+)
+@click.option(
+    "--weights", type=PATH, help="With --videos: s3d_howto100m.pth, from which S3D begins."
+)
+@click.option(
+    "--key-steps",
+    metavar="SOURCE",
+    multiple=True,
+    required=True,
+    help="Videos with key-steps: records or DATASET:PATH; may be given again.",
+)
+@click.option(
+    "--narrations",
+    metavar="SOURCE",
+    multiple=True,
+    help="What is said in them, where the key-steps' source does not tell; may be given again.",
+)
+@click.option(
+    "--unlabelled",
+    metavar="SOURCE",
+    multiple=True,
+    help="Narrated videos without key-steps, for pseudo-labels; may be given again.",
+)
+@click.option(
+    "--vectors",
+    metavar="ENCODER",
+    default="minilm",
+    show_default=True,
+    help="Vectors of sentences by minilm, conse, clip:FOLDER, s3d:WEIGHTS or a folder.",
+)
 @exclude_option
 @run_option
 @preset_option("train wys2")
@@ -248,8 +319,9 @@ def train_wys2(
 ) -> None:
     """Train the detector of visual narrations (WYS2): does the picture show what is said?
 
-    A fifth of the videos is withheld, the rest split 80:20 for training and validation. With --videos, S3D is trained
-    from end to end, as in the paper (--preset paper); what it has learnt is s3d_wys2.pth in the run's folder.
+    A fifth of the videos is withheld, the rest split 80:20 for training and validation. With
+    --videos, S3D is trained from end to end, as in the paper (--preset paper); what it has learnt
+    is s3d_wys2.pth in the run's folder.
 
     \b
     Example:
@@ -286,7 +358,8 @@ def train_wys2(
         return (record for source in options[option] for record in read_records(source))
 
     def transcripts(option: str) -> "dict[str, Transcript]":
-        """Return what the source of narrations says of videos that lack it; of no other, for they may be many."""
+        """Return what the source of narrations says of videos that lack it; of no other, for they
+        may be many."""
         if not options["narrations"]:
             return {}
         mute = {record.video.id for record in records(option) if record.transcript is None}
@@ -294,7 +367,9 @@ def train_wys2(
         return {id: transcript for id, transcript in said if transcript is not None and id in mute}
 
     key_steps = records("key_steps")
-    labelled = gather_clips(key_steps, features, encode, settings.clips, transcripts("key_steps"), excluded=excluded)
+    labelled = gather_clips(
+        key_steps, features, encode, settings.clips, transcripts("key_steps"), excluded=excluded
+    )
     _say_left_out(count_reasons(labelled.omitted))
 
     def gather_unlabelled() -> ClipStream:
@@ -306,9 +381,14 @@ def train_wys2(
         return clips
 
     further = gather_unlabelled if options["unlabelled"] else None
-    encoders = {"video": features.backbone if isinstance(features, FeatureStore) else "", "text": options["vectors"]}
+    encoders = {
+        "video": features.backbone if isinstance(features, FeatureStore) else "",
+        "text": options["vectors"],
+    }
     with training_bar() as bar:
-        trained = train_detector_run(labelled, further, out, settings, **encoders, s3d=weights, report=bar)
+        trained = train_detector_run(
+            labelled, further, out, settings, **encoders, s3d=weights, report=bar
+        )
     rounds = []
     for row in trained.rounds:
         kept = f", {row.kept} of {row.of} unlabelled ones" if row.of else ""
@@ -317,16 +397,30 @@ def train_wys2(
     say(trained.calibration_report)
     error = None if trained.calibration is None else trained.calibration.error
     path = str(out / DETECTOR)
-    print_data(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}) if as_json else path)
+    print_data(
+        json.dumps({"detector": path, "rounds": rounds, "calibration_error": error})
+        if as_json
+        else path
+    )
 
 
 @train.command("summarizer")
 @store_option
-@click.option("--key-steps", metavar="SOURCE", help="Videos with key-steps: records or DATASET:PATH.")
+@click.option(
+    "--key-steps", metavar="SOURCE", help="Videos with key-steps: records or DATASET:PATH."
+)
 @click.option("--frames", type=PATH, help="Instead: IV-Sum's annotations, 0 or 1 a frame, 8/s.")
-@click.option("--narrations", metavar="SOURCE", help="What is said in them, where the key-steps' source does not tell.")
-@click.option("--vectors", metavar="ENCODER", help="Use the speech: minilm, conse, clip:FOLDER or a folder makes its "
-              "sentences vectors. Without it, pictures alone count.")  # fmt: skip
+@click.option(
+    "--narrations",
+    metavar="SOURCE",
+    help="What is said in them, where the key-steps' source does not tell.",
+)
+@click.option(
+    "--vectors",
+    metavar="ENCODER",
+    help="Use the speech: minilm, conse, clip:FOLDER or a folder makes its "
+    "sentences vectors. Without it, pictures alone count.",
+)
 @run_option
 @settings_options("One setting, e.g. train.epochs=40.")
 @device_option
@@ -337,7 +431,8 @@ def train_summarizer(
 ) -> None:
     """Train a summarizer (IV-Sum's form): how much does each second of a video matter?
 
-    A fifth of the videos is withheld and scored: F, Kendall's tau and Spearman's rho of their seconds.
+    A fifth of the videos is withheld and scored: F, Kendall's tau and Spearman's rho of their
+    seconds.
 
     \b
     Example:
@@ -354,14 +449,18 @@ def train_summarizer(
     settings = load_settings(SummarizerRunSettings, settings_file, overrides)
     key_steps, frames, text = options["key_steps"], options["frames"], options["vectors"]
     if (key_steps is None) == (frames is None):
-        raise SettingsError("give --key-steps or --frames: one of them says what belongs in a summary")
+        raise SettingsError(
+            "give --key-steps or --frames: one of them says what belongs in a summary"
+        )
     records = read_records(key_steps) if key_steps is not None else read_frame_labels(frames)
     narrations = read_records(options["narrations"]) if options["narrations"] is not None else ()
     transcripts = {record.video.id: record.transcript for record in narrations if record.transcript}
     features, encode = open_store(options["features"]), None if text is None else text_encoder(text)
     samples = gather_summaries(records, features, encode, settings.summarizer, transcripts)
     with training_bar() as bar:
-        trained = train_summarizer_run(samples, out, settings, video=features.backbone, text=text or "", report=bar)
+        trained = train_summarizer_run(
+            samples, out, settings, video=features.backbone, text=text or "", report=bar
+        )
     _say_left_out(count_reasons(samples.omitted))
     scores, path = asdict(trained.scores), str(out / SUMMARIZER)
     numbers = ", ".join(
@@ -376,24 +475,43 @@ def train_summarizer(
 @click.argument("dataset")
 @store_option
 @run_option
-@click.option("--step-vectors", metavar="VECTORS", default="minilm", show_default=True,
-              help="A store of text features, minilm, conse or clip:FOLDER.")  # fmt: skip
-@click.option("--narrations", metavar="SOURCE", help="What is said: the final network learns it too (W + S).")
-@click.option("--narration-vectors", metavar="VECTORS", help="The same; else their own, or the steps' encoder.")
+@click.option(
+    "--step-vectors",
+    metavar="VECTORS",
+    default="minilm",
+    show_default=True,
+    help="A store of text features, minilm, conse or clip:FOLDER.",
+)
+@click.option(
+    "--narrations", metavar="SOURCE", help="What is said: the final network learns it too (W + S)."
+)
+@click.option(
+    "--narration-vectors",
+    metavar="VECTORS",
+    help="The same; else their own, or the steps' encoder.",
+)
 @exclude_option
-@click.option("--rounds", type=click.IntRange(min=0, max=20), help="Times that labels are made anew.  [default: 1]")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=0, max=20),
+    help="Times that labels are made anew.  [default: 1]",
+)
 @preset_option("refine")
 @settings_options("One setting, e.g. rounds.teachers=1.")
 @device_option
 @json_option
 @one_writer
-def refine(dataset: str, features: Path | str, out: Path, settings_file: Path | None, **options: Any) -> None:
-    """Place the steps of DATASET (records, or NAME:PATH of a public one) where they are shown, by self-training.
+def refine(
+    dataset: str, features: Path | str, out: Path, settings_file: Path | None, **options: Any
+) -> None:
+    """Place the steps of DATASET (records, or NAME:PATH of a public one) where they are shown, by
+    self-training.
 
-    First labels are where the steps are said. Networks learn them, stop early and label all videos anew; the last
-    labels are written as records (refined.parquet), beside a network that was trained on them (aligner.safetensors).
-    A run that was stopped goes on, round by round, when the same command is given again. Under torchrun, the processes
-    share the trainings and the labelling.
+    First labels are where the steps are said. Networks learn them, stop early and label all videos
+    anew; the last labels are written as records (refined.parquet), beside a network that was
+    trained on them (aligner.safetensors). A run that was stopped goes on, round by round, when the
+    same command is given again. Under torchrun, the processes share the trainings and the
+    labelling.
 
     \b
     Example:
@@ -413,7 +531,9 @@ def refine(dataset: str, features: Path | str, out: Path, settings_file: Path | 
 
     def say_end(name: str, progress: "Progress") -> None:
         if progress.step == progress.steps and is_first():
-            say(f"{name}: {progress.steps} steps, loss {progress.loss:.3f}, {progress.seconds:.1f} s")
+            say(
+                f"{name}: {progress.steps} steps, loss {progress.loss:.3f}, {progress.seconds:.1f} s"
+            )
 
     done = refine_dataset(sources, out, settings, say_end)
     if is_first():
@@ -425,11 +545,18 @@ def _say_refined(done: "RefineResult", out: Path, *, as_json: bool) -> None:
     """Say what is refined and what is left out; print a line a round."""
     from stepline.nasva.refine import REFINED
 
-    say(*(f"left out {video.id}: {video.reason} {video.value}".rstrip() for video in done.omitted[:3]))
+    say(
+        *(
+            f"left out {video.id}: {video.reason} {video.value}".rstrip()
+            for video in done.omitted[:3]
+        )
+    )
     say(f"{done.videos} videos refined, {len(done.omitted)} left out")
     files = [str(out / REFINED), str(out / "aligner.safetensors")]
     if as_json:
-        print_data(json.dumps({"rounds": [asdict(row) for row in done.trained.rounds], "files": files}))
+        print_data(
+            json.dumps({"rounds": [asdict(row) for row in done.trained.rounds], "files": files})
+        )
         return
     print_data(_round_table(done.trained.rounds))
     say(*(f"wrote {file}" for file in files))
@@ -446,5 +573,10 @@ def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
             return "-"
         return f"{value:.1f} s" if name == "moved" else f"{100 * value:.1f}"
 
-    rows = [(row.number, row.texts, *(cell(name, getattr(row, name)) for name in COLUMNS)) for row in rounds]
-    return "\n".join("  ".join(f"{text:>9}" for text in line) for line in [("round", "texts", *COLUMNS), *rows])
+    rows = [
+        (row.number, row.texts, *(cell(name, getattr(row, name)) for name in COLUMNS))
+        for row in rounds
+    ]
+    return "\n".join(
+        "  ".join(f"{text:>9}" for text in line) for line in [("round", "texts", *COLUMNS), *rows]
+    )

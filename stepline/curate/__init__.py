@@ -1,1 +1,2 @@
-"""Many videos to a dataset: sources, recipes, engines that survive what goes wrong, and what they export."""
+"""Many videos to a dataset: sources, recipes, engines that survive what goes wrong, and what they
+export."""

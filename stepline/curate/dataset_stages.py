@@ -1,4 +1,5 @@
-"""Dataset stages: each runs once, in the driver, over all videos, with a fixed number of threads."""
+"""Dataset stages: each runs once, in the driver, over all videos, with a fixed number of
+threads."""
 
 import os
 import sys
@@ -22,9 +23,15 @@ PARALLEL_READS = 16  # results of a stage that are read from a store at the same
 
 
 def run_dataset_stage(
-    stage: Stage, plan: Plan, results: ResultStore, collection: Collection, run_log: RunLog, say: Callable[[str], None]
+    stage: Stage,
+    plan: Plan,
+    results: ResultStore,
+    collection: Collection,
+    run_log: RunLog,
+    say: Callable[[str], None],
 ) -> Plan:
-    """Make a dataset stage's folder where it is not there yet, and return the plan that knows of it.
+    """Make a dataset stage's folder where it is not there yet, and return the plan that knows of
+    it.
 
     Raises StoreError where a video's results are missing though its stages have run.
     """
@@ -32,7 +39,9 @@ def run_dataset_stage(
     for item in collection.items:
         status = video_status(plan, results, item, before)
         if status is None:
-            raise StoreError(f"{item.id}: a result of its stages was removed while the run went on; run it again")
+            raise StoreError(
+                f"{item.id}: a result of its stages was removed while the run went on; run it again"
+            )
         videos.append(status)
     key = plan.dataset_key(stage, videos, collection.refused)
     failed = [video.failure for video in videos if video.failure is not None]
@@ -55,7 +64,9 @@ def run_dataset_stage(
             recipe=plan.recipe,
             out=results.out,
             results=results_of,
-            failures={video.item.id: video.failure for video in videos if video.failure is not None},
+            failures={
+                video.item.id: video.failure for video in videos if video.failure is not None
+            },
             refused=collection.refused,
             folders=folders.local_folders(plan.dataset_keys, stage.needs),
             say=say,
@@ -64,9 +75,16 @@ def run_dataset_stage(
         cpu, wall = time.process_time(), time.monotonic()
         with fixed_threads(plan.recipe.threads):
             cast(Callable[[DatasetContext], None], stage.run)(context)
-        took = {"cpu": round(time.process_time() - cpu, 4), "wall": round(time.monotonic() - wall, 4)}
+        took = {
+            "cpu": round(time.process_time() - cpu, 4),
+            "wall": round(time.monotonic() - wall, 4),
+        }
         took |= {"peak_rss": peak_memory()}
-        took |= {"bytes": sum(path.stat().st_size for path in context.folder.rglob("*") if path.is_file())}
+        took |= {
+            "bytes": sum(
+                path.stat().st_size for path in context.folder.rglob("*") if path.is_file()
+            )
+        }
         run_log.write("dataset", id=None, stage=stage.name, key=key, ok=True, **took)
         folders.complete(stage.name, key)
     return plan.with_dataset_key(stage, key)
@@ -75,7 +93,8 @@ def run_dataset_stage(
 def read_results(
     videos: Iterable[VideoStatus], read: Callable[[VideoStatus], bytes], remote: bool
 ) -> Iterator[tuple[VideoItem, bytes]]:
-    """Yield each item with its result, in order. remote: ahead of time, for one by one would be mostly waiting."""
+    """Yield each item with its result, in order. remote: ahead of time, for one by one would be
+    mostly waiting."""
     if not remote:
         yield from ((video.item, read(video)) for video in videos)
         return
@@ -91,7 +110,8 @@ def read_results(
 
 @contextmanager
 def fixed_threads(count: int) -> Iterator[None]:
-    """Have numeric libraries use a number of threads, whatever the machine has: it decides the last bits of a sum.
+    """Have numeric libraries use a number of threads, whatever the machine has: it decides the last
+    bits of a sum.
 
     Those that are loaded already are told, those that will be find it in the environment.
     """

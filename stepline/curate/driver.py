@@ -1,8 +1,8 @@
 """A run of `stepline curate` from its source to its dataset and report.
 
-The videos go through their stages (execution/), then come the stages over all of them (dataset_stages.py), and so on in
-the recipe's order. Everything in OUT is found again by its name, so a run goes on where an earlier one ended, however
-that ended:
+The videos go through their stages (execution/), then come the stages over all of them
+(dataset_stages.py), and so on in the recipe's order. Everything in OUT is found again by its name,
+so a run goes on where an earlier one ended, however that ended:
 
     OUT/run.json, items.jsonl, refused.jsonl        the recipe, the videos, what was left out of the source
     OUT/cells, failures                             results of tasks (a stage of a video), and why there are none
@@ -54,7 +54,8 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class PhaseProgress:
-    """Videos of one phase. earlier: finished before the run began; kinds: how the failed ones failed, by kind.
+    """Videos of one phase. earlier: finished before the run began; kinds: how the failed ones
+    failed, by kind.
 
     reasons: (stage, kind) -> videos.
     """
@@ -99,9 +100,11 @@ class PhaseProgress:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a run is asked for. stages: the table that the recipe's names are looked up in. source, out: URLs or paths.
+    """What a run is asked for. stages: the table that the recipe's names are looked up in. source,
+    out: URLs or paths.
 
-    limit: only the first videos by id. on_progress: called as videos finish; say: called with a line now and then.
+    limit: only the first videos by id. on_progress: called as videos finish; say: called with a
+    line now and then.
     """
 
     recipe: Recipe
@@ -126,9 +129,11 @@ class RunOutcome:
 
 
 def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
-    """Make the dataset that a recipe makes of a source, and its report; return what came of it and where it is.
+    """Make the dataset that a recipe makes of a source, and its report; return what came of it and
+    where it is.
 
-    Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the next one.
+    Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the
+    next one.
     """
     from stepline.curate.export import publish, publish_features
     from stepline.curate.report import write_report
@@ -137,10 +142,15 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
 
     def publish_dataset(outcome: RunOutcome) -> None:
         if "export" in request.recipe.stages:
-            publish(StageFolders(out).local_folder("export", outcome.plan.dataset_keys["export"]), out / DATASET)
+            publish(
+                StageFolders(out).local_folder("export", outcome.plan.dataset_keys["export"]),
+                out / DATASET,
+            )
             write_report(out, request.recipe.report)
         if "features" in request.recipe.stages:
-            folder = StageFolders(out).local_folder("features", outcome.plan.dataset_keys["features"])
+            folder = StageFolders(out).local_folder(
+                "features", outcome.plan.dataset_keys["features"]
+            )
             publish_features(folder / "features", out / "features")
 
     return run_recipe(request, source_items(request), publish_dataset), out
@@ -156,17 +166,22 @@ def source_items(request: RunRequest) -> Iterator[VideoItem | Rejected]:
 def output_path(request: RunRequest) -> RemotePath:
     """Return OUT, which workers with another working folder must find, too."""
     out = RemotePath(request.out, request.recipe.places)
-    return out if out.local is None else RemotePath(os.path.abspath(out.local), request.recipe.places)
+    return (
+        out if out.local is None else RemotePath(os.path.abspath(out.local), request.recipe.places)
+    )
 
 
 def run_recipe(
-    request: RunRequest, source: Iterable[VideoItem | Rejected], at_end: Callable[[RunOutcome], None] | None = None
+    request: RunRequest,
+    source: Iterable[VideoItem | Rejected],
+    at_end: Callable[[RunOutcome], None] | None = None,
 ) -> RunOutcome:
     """Take every video of a source through the recipe and return what came of it.
 
     at_end: called with that while no other driver may touch OUT.
-    Raises SettingsError where the recipe does not hold together or another driver has OUT, DatasetError where the
-    source is empty or names a video twice, and what ends a run: missing models, a full disk.
+    Raises SettingsError where the recipe does not hold together or another driver has OUT,
+    DatasetError where the source is empty or names a video twice, and what ends a run: missing
+    models, a full disk.
     """
     began, cpu = time.monotonic(), time.process_time()
     out = output_path(request)
@@ -180,31 +195,53 @@ def run_recipe(
         write_inventory(out, request.recipe, collection, request.source)
         run_log = RunLog(out)
         try:
-            engine: dict[str, JsonValue] = {"engine": request.recipe.engine.name, "cores": core_count()}
+            engine: dict[str, JsonValue] = {
+                "engine": request.recipe.engine.name,
+                "cores": core_count(),
+            }
             seconds = time.monotonic() - began
             libraries: dict[str, JsonValue] = dict(plan.versions())
             run_log.write(
-                "run", version=__version__, libraries=libraries, **engine, videos=len(collection.items), seconds=seconds
+                "run",
+                version=__version__,
+                libraries=libraries,
+                **engine,
+                videos=len(collection.items),
+                seconds=seconds,
             )
-            results, names = ResultStore(out), [stage.name for stage in plan.stages.values() if stage.kind == "video"]
+            results, names = (
+                ResultStore(out),
+                [stage.name for stage in plan.stages.values() if stage.kind == "video"],
+            )
             results.save_manifests(names, lock.name)
             for stages in plan.phases():
                 if stages[0].kind == "dataset":
                     for stage in stages:
                         lock.check()
-                        plan = run_dataset_stage(stage, plan, results, collection, run_log, request.say)
+                        plan = run_dataset_stage(
+                            stage, plan, results, collection, run_log, request.say
+                        )
                     continue
-                _run_video_stages(request, plan, results, stages, collection.items, run_log, scratch, lock)
+                _run_video_stages(
+                    request, plan, results, stages, collection.items, run_log, scratch, lock
+                )
                 if request.recipe.engine.name == "ray":
                     results = ResultStore(out)  # it was listed before other machines wrote to it
-            took = {"seconds": round(time.monotonic() - began, 3), "cpu": round(time.process_time() - cpu, 3)}
+            took = {
+                "seconds": round(time.monotonic() - began, 3),
+                "cpu": round(time.process_time() - cpu, 3),
+            }
             run_log.write("ended", **took)
         finally:
             run_log.close()
         results = ResultStore(out)
         results.save_manifests(names)
         statuses = (video_status(plan, results, item, tuple(names)) for item in collection.items)
-        failures = tuple(status.failure for status in statuses if status is not None and status.failure is not None)
+        failures = tuple(
+            status.failure
+            for status in statuses
+            if status is not None and status.failure is not None
+        )
         refused, seconds = tuple(collection.refused), time.monotonic() - began
         outcome = RunOutcome(len(collection.items), failures, refused, plan, seconds)
         if at_end is not None:
@@ -214,7 +251,8 @@ def run_recipe(
 
 
 def collect_items(source: Iterable[VideoItem | Rejected], limit: int | None) -> Collection:
-    """Return a source's videos, sorted by id, and what it refused. limit: only the first so many."""
+    """Return a source's videos, sorted by id, and what it refused. limit: only the first so
+    many."""
     items: list[VideoItem] = []
     refused: list[Rejected] = []
     for entry in source:
@@ -227,7 +265,9 @@ def collect_items(source: Iterable[VideoItem | Rejected], limit: int | None) -> 
         if earlier.id == item.id:
             raise DatasetError(f"{item.id}: the source names two videos so; give each its own id")
     if not items:
-        raise DatasetError(f"the source holds no video to work on ({len(refused)} refused); name another")
+        raise DatasetError(
+            f"the source holds no video to work on ({len(refused)} refused); name another"
+        )
     return Collection(items[:limit], sorted(refused, key=lambda entry: entry.id))
 
 
@@ -241,7 +281,8 @@ def _run_video_stages(
     scratch: Path,
     lock: RunLock,
 ) -> None:
-    """Take the videos that nothing has failed for so far through some stages, on the engine of the recipe."""
+    """Take the videos that nothing has failed for so far through some stages, on the engine of the
+    recipe."""
     progress = PhaseProgress(len(items), tuple(stage.name for stage in stages))
     before = plan.video_stages_before(stages[0])
 
@@ -262,7 +303,8 @@ def _run_video_stages(
             if status is None or status.failure is None:
                 yield item
 
-    task_keys(results.out, plan, progress.stages, inventory(results.out).content, lambda: items)  # for `status`
+    # for `status`
+    task_keys(results.out, plan, progress.stages, inventory(results.out).content, lambda: items)
     phase = Phase(plan, results, progress.stages, request.retry_failed, count)
     request.on_progress(progress)
     if request.recipe.engine.name == "ray":
@@ -270,4 +312,6 @@ def _run_video_stages(
 
         run_on_ray(phase, unfailed())
     else:
-        run_locally(phase, unfailed(), request.recipe.engine.workers or core_count(), scratch, run_log)
+        run_locally(
+            phase, unfailed(), request.recipe.engine.workers or core_count(), scratch, run_log
+        )

@@ -1,10 +1,11 @@
 """A random part of a stream of unknown length, and proportions of texts with their intervals.
 
-The part is the same in whatever order the stream comes. Proportions come from calibrated scores, from people's
-verdicts, and from both; videos, not texts, are drawn again for the intervals, since the texts of a video resemble one
-another.
+The part is the same in whatever order the stream comes. Proportions come from calibrated scores,
+from people's verdicts, and from both; videos, not texts, are drawn again for the intervals, since
+the texts of a video resemble one another.
 
-Source: Cochran, Sampling Techniques, 1977, sections 6.4 (ratio estimate) and 7 (difference estimate).
+Source: Cochran, Sampling Techniques, 1977, sections 6.4 (ratio estimate) and 7 (difference
+estimate).
 """
 
 import hashlib
@@ -22,7 +23,8 @@ Value = TypeVar("Value")
 
 
 class ReservoirSample(Generic[Value]):
-    """At most `count` of all values that are added, each equally likely; chosen by its key and the seed alone."""
+    """At most `count` of all values that are added, each equally likely; chosen by its key and the
+    seed alone."""
 
     def __init__(self, count: int, *, seed: int = 0) -> None:
         self._count, self._seed = count, seed
@@ -50,13 +52,15 @@ def random_key(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big")
 
 
-MANY = 4000  # videos from which the interval follows from the spread between videos instead of from draws
+# videos from which the interval follows from the spread between videos instead of from draws
+MANY = 4000
 NORMAL = 1.96  # standard errors each way in a 95 % interval
 
 
 @dataclass(frozen=True)
 class Proportion:
-    """A proportion in [0, 1] with its 95 % interval, over so many texts of so many videos. NaN: nothing to go by."""
+    """A proportion in [0, 1] with its 95 % interval, over so many texts of so many videos. NaN:
+    nothing to go by."""
 
     value: float
     low: float
@@ -75,7 +79,8 @@ UNKNOWN = Proportion(math.nan, math.nan, math.nan, 0, 0)
 
 
 def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0) -> Proportion:
-    """Return the ratio estimate sum(hits) / sum(totals), each over V videos; UNKNOWN where there are no totals."""
+    """Return the ratio estimate sum(hits) / sum(totals), each over V videos; UNKNOWN where there
+    are no totals."""
     above, below = np.asarray(hits, dtype=np.float64), np.asarray(totals, dtype=np.float64)
     texts, videos = int(below.sum()), int((below > 0).sum())
     if not texts:
@@ -84,7 +89,9 @@ def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0)
     if videos > MANY:
         # The variance of a ratio from the residuals of its videos (Cochran, section 6.4).
         residuals = above - value * below
-        error = math.sqrt(float((residuals**2).sum()) * len(above) / max(1, len(above) - 1)) / float(below.sum())
+        error = math.sqrt(
+            float((residuals**2).sum()) * len(above) / max(1, len(above) - 1)
+        ) / float(below.sum())
         low, high = value - NORMAL * error, value + NORMAL * error
     else:
         low, high = _bootstrap_interval(above, below, seed)
@@ -103,10 +110,12 @@ def audited_mean(
     *,
     seed: int = 0,
 ) -> Proportion:
-    """Return the difference estimate: the mean score of all texts, corrected by the audited texts' verdicts.
+    """Return the difference estimate: the mean score of all texts, corrected by the audited texts'
+    verdicts.
 
-    scores, verdicts: of the audited texts, by id, each in [0, 1]; videos: the video of each. mean_score: of all texts
-    of the dataset. The interval is that of the correction, which needs no calibrated score and gains from a good one.
+    scores, verdicts: of the audited texts, by id, each in [0, 1]; videos: the video of each.
+    mean_score: of all texts of the dataset. The interval is that of the correction, which needs no
+    calibrated score and gains from a good one.
     Source: Cochran, section 7.
     """
     both = sorted(scores.keys() & verdicts.keys())
@@ -119,6 +128,7 @@ def audited_mean(
         count[rows[videos[text]]] += 1
     low, high = _bootstrap_interval(difference, count, seed)
     value, low, high = (
-        min(1.0, max(0.0, mean_score + part)) for part in (float(difference.sum() / count.sum()), low, high)
+        min(1.0, max(0.0, mean_score + part))
+        for part in (float(difference.sum() / count.sum()), low, high)
     )
     return Proportion(value, low, high, len(both), len(rows))

@@ -1,7 +1,9 @@
-"""Settings of `stepline curate`: remote files, sources, stages, limits and engines, export, forecast and report.
+"""Settings of `stepline curate`: remote files, sources, stages, limits and engines, export,
+forecast and report.
 
-Those of the stages that other packages have are those packages' own (stage.Recipe joins them). Remote files, limits,
-engines, the forecast, the report and the audit never decide what is in a dataset.
+Those of the stages that other packages have are those packages' own (stage.Recipe joins them).
+Remote files, limits, engines, the forecast, the report and the audit never decide what is in a
+dataset.
 """
 
 from pathlib import Path
@@ -10,16 +12,27 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from stepline.nasva.settings import AlignerSettings, UnshownTexts
-from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Processes, Seed, Settings
+from stepline.settings import (
+    Count,
+    CountOrZero,
+    Fraction,
+    NonNegative,
+    Positive,
+    Processes,
+    Seed,
+    Settings,
+)
 from stepline.sieve_swap.settings import PairingSettings, SwapSettings
 from stepline.vision.settings import OptionalWitness, WitnessSettings
 
 
 class ColumnsSettings(Settings):
-    """What the columns of a list of videos are called; one that the list lacks under its own name counts as empty."""
+    """What the columns of a list of videos are called; one that the list lacks under its own name
+    counts as empty."""
 
     id: str = "id"  # unique; the video's file stem where there is no such column
-    video: str = "video"  # its URL or path, relative to the list; may be empty where there are features
+    # its URL or path, relative to the list; may be empty where there are features
+    video: str = "video"
     captions: str = "captions"  # URL or path of its captions (vtt, srt, json, csv)
     features: str = "features"  # URL or path of its ready features
     title: str = "title"  # of the video
@@ -31,27 +44,36 @@ class ColumnsSettings(Settings):
 class SourceSettings(Settings):
     """Which videos come in."""
 
-    kind: Literal["auto", "folder", "list", "webdataset", "howto100m"] = "auto"  # "auto": by what it holds
+    # "auto": by what it holds
+    kind: Literal["auto", "folder", "list", "webdataset", "howto100m"] = "auto"
     columns: ColumnsSettings = ColumnsSettings()  # of a list
-    preset: Literal["htm-370k"] | None = None  # "htm-370k": HowTo100M's Food and Entertaining, as HTM-370K
+    # "htm-370k": HowTo100M's Food and Entertaining, as HTM-370K
+    preset: Literal["htm-370k"] | None = None
     categories: tuple[str, ...] = ()  # keep only videos of these; empty: of all
     ids: Path | None = None  # keep only the ids of this file, one a line
-    excluded: tuple[Path, ...] = ()  # lists of evaluation videos, as `stepline excluded` writes them; kept out
-    captions: str | None = None  # URL of a folder of captions, or HowTo100M's caption.json; none: beside the videos
-    features: str | None = None  # URL of a folder of ready features, one file a video; none: the videos are encoded
-    videos: str | None = None  # URL of a folder of videos, where the list or HowTo100M's table says only ids
-    stamps: bool = True  # look at every file, so that a changed one is done again; else none changes
+    # lists of evaluation videos, as `stepline excluded` writes them; kept out
+    excluded: tuple[Path, ...] = ()
+    # URL of a folder of captions, or HowTo100M's caption.json; none: beside the videos
+    captions: str | None = None
+    # URL of a folder of ready features, one file a video; none: the videos are encoded
+    features: str | None = None
+    # URL of a folder of videos, where the list or HowTo100M's table says only ids
+    videos: str | None = None
+    # look at every file, so that a changed one is done again; else none changes
+    stamps: bool = True
 
 
 class ExportSettings(Settings):
     """What the dataset looks like on disk."""
 
     name: str = "stepline dataset"  # title of its card
-    licence: str = "other"  # of the whole, as its publisher decides: an SPDX name; "other": not stated
+    # of the whole, as its publisher decides: an SPDX name; "other": not stated
+    licence: str = "other"
     rows: Count = 2000  # records a Parquet shard
     features: bool = True  # also write the feature shards
     shard: Count = 256  # MiB a shard of features or a tar holds
-    webdataset: bool = False  # also write tars of records (.json) and steps (.vtt), with the videos if `media`
+    # also write tars of records (.json) and steps (.vtt), with the videos if `media`
+    webdataset: bool = False
     media: bool = False  # copy the videos into the tars; ask first whether their licences allow it
 
 
@@ -59,8 +81,10 @@ class LimitsSettings(Settings):
     """What one unit of work (a stage of a video) may take before it counts as failed."""
 
     seconds: Positive = 1800.0  # wall seconds; longer is a hang, and the unit's process is killed
-    memory: Count = 6144  # MiB that a worker holds with all it has started; more, and its process is killed
-    in_a_row: Count = 100  # units of a stage that fail one after another before the run ends: no fault of theirs
+    # MiB that a worker holds with all it has started; more, and its process is killed
+    memory: Count = 6144
+    # units of a stage that fail one after another before the run ends: no fault of theirs
+    in_a_row: Count = 100
     attempts: Count = 3  # times that a failing unit is tried in all, over every --retry-failed
 
 
@@ -68,21 +92,28 @@ class EngineSettings(Settings):
     """Where the work is done; on the CPU, none of these settings changes a byte of the dataset."""
 
     name: Literal["local", "ray"] = "local"  # processes of this machine, or a Ray cluster
-    workers: Processes | None = None  # processes (local) or actors a stage group (ray); none = one a core
+    # processes (local) or actors a stage group (ray); none = one a core
+    workers: Processes | None = None
     fewest: Processes = 1  # actors a stage group that Ray keeps when there is little to do
-    gpus: NonNegative = 0.0  # GPUs that a worker takes for the stages that use one; .25: four share it; 0: no GPU
-    batch: Annotated[int, Field(ge=1, le=256)] = 1  # open videos that a worker with a GPU recognises together, at most
+    # GPUs that a worker takes for the stages that use one; .25: four share it; 0: no GPU
+    gpus: NonNegative = 0.0
+    # open videos that a worker with a GPU recognises together, at most
+    batch: Annotated[int, Field(ge=1, le=256)] = 1
     cache: Count = 4096  # MiB of remote media that wait on the local disk at once
-    ahead: Annotated[int, Field(ge=1, le=256)] = 4  # videos a worker that are open at once; bounds what waits
+    # videos a worker that are open at once; bounds what waits
+    ahead: Annotated[int, Field(ge=1, le=256)] = 4
     address: str | None = None  # of a Ray cluster; none = one is started on this machine
 
 
 class ForecastSettings(Settings):
     """What `--dry-run` samples, and what things cost; prices in one currency of your own."""
 
-    sample: Annotated[int, Field(ge=6, le=100_000)] = 24  # videos worked on at first; their results are not made again
-    within: NonNegative = 0.1  # half the 95 % interval of CPU, of its value; while wider, as many videos again
-    most: Annotated[int, Field(ge=6, le=100_000)] = 200  # videos to which the sample so grows; `sample`: never
+    # videos worked on at first; their results are not made again
+    sample: Annotated[int, Field(ge=6, le=100_000)] = 24
+    # half the 95 % interval of CPU, of its value; while wider, as many videos again
+    within: NonNegative = 0.1
+    # videos to which the sample so grows; `sample`: never
+    most: Annotated[int, Field(ge=6, le=100_000)] = 200
     seed: Seed = 0  # of the sample and the draws
     cores: tuple[Count, ...] = (1, 16, 128)  # for which hours are told, beside this machine's
     draws: Annotated[int, Field(ge=100, le=100_000)] = 1000  # of the bootstrap
@@ -102,10 +133,13 @@ class ReportSettings(Settings):
     frame_width: Annotated[int, Field(ge=32, le=640)] = 176  # pixels
     steps_read: CountOrZero = 5000  # steps whose verbs and objects are counted for the cloud
     videos_compared: CountOrZero = 20000  # videos among which near-duplicates are sought
-    task: str | None = None  # whose steps are drawn in the plane; none: the task with most placed steps
+    # whose steps are drawn in the plane; none: the task with most placed steps
+    task: str | None = None
     points: CountOrZero = 400  # steps drawn there, at most
-    text_base: Path | None = None  # wikiHow-like texts (`stepline text-base build`) that tasks are compared with
-    witness: OptionalWitness = WitnessSettings()  # a vision-language model that checks the audit's sample too
+    # wikiHow-like texts (`stepline text-base build`) that tasks are compared with
+    text_base: Path | None = None
+    # a vision-language model that checks the audit's sample too
+    witness: OptionalWitness = WitnessSettings()
 
 
 class FilterSettings(Settings):
@@ -113,7 +147,8 @@ class FilterSettings(Settings):
 
     languages: tuple[str, ...] = ("en",)  # ISO 639-1 codes; none: any language
     shortest: NonNegative = 5.0  # s of a video
-    longest: NonNegative | None = 1200.0  # s; NaSVA trains on at most 1200, Sieve & Swap takes 600; none: any
+    # s; NaSVA trains on at most 1200, Sieve & Swap takes 600; none: any
+    longest: NonNegative | None = 1200.0
     words: CountOrZero = 10  # least words that are said
     words_a_minute: NonNegative = 15.0  # least words a minute; narration has 60 and more
     steps: CountOrZero = 2  # least steps that are written
@@ -122,23 +157,29 @@ class FilterSettings(Settings):
 class CoarseStageSettings(Settings):
     """Where a step is said; how, is in `steps.nasva.coarse`."""
 
-    said: Literal["cited", "likeness"] = "likeness"  # "cited": where the sentences lie that its writer cites
+    # "cited": where the sentences lie that its writer cites
+    said: Literal["cited", "likeness"] = "likeness"
 
 
 class GatherSettings(Settings):
     """Which videos count as the same; the one whose id comes first is kept."""
 
-    same_words: Fraction = 0.9  # share of common runs of words at which two videos say the same; 1: never
-    same_picture: Fraction = 0.02  # mean difference of thumbnails, of 1, at which two show the same; 0: never
+    # share of common runs of words at which two videos say the same; 1: never
+    same_words: Fraction = 0.9
+    # mean difference of thumbnails, of 1, at which two show the same; 0: never
+    same_picture: Fraction = 0.02
     run: Annotated[int, Field(ge=1, le=10)] = 3  # words a run of the first
 
 
 class PlacingSettings(Settings):
     """How the refined network places the steps for good."""
 
-    calibrate: bool = True  # P(shown) against texts of other videos; false: every labelled step counts as shown
-    unshown: UnshownTexts = "unlike"  # which texts of other videos stand for steps that a video does not show
-    shown_rate: Fraction | None = 0.6  # share of the steps that is shown; NaSVA table 5: 0.606; none: estimated
+    # P(shown) against texts of other videos; false: every labelled step counts as shown
+    calibrate: bool = True
+    # which texts of other videos stand for steps that a video does not show
+    unshown: UnshownTexts = "unlike"
+    # share of the steps that is shown; NaSVA table 5: 0.606; none: estimated
+    shown_rate: Fraction | None = 0.6
     aligner: AlignerSettings = AlignerSettings()
 
 
@@ -154,10 +195,13 @@ class CleanSettings(Settings):
     """Which steps stay in the end: written, supported by what is said, shown, and placed."""
 
     written: Fraction = 0.5  # least P(it tells a step), by its wording
-    supported: Fraction = 0.4  # least cosine to a sentence that it rests on; MiniLM, as the writers' own floor
+    # least cosine to a sentence that it rests on; MiniLM, as the writers' own floor
+    supported: Fraction = 0.4
     shown: Fraction = 0.5  # least P(shown)
-    placed: Fraction = 0.3  # least overlap (IoU) of what grounding and network say; 0: they need not agree
-    spans: Literal["grounding", "network"] = "grounding"  # whose span a step gets; the grounding knows where shots end
+    # least overlap (IoU) of what grounding and network say; 0: they need not agree
+    placed: Fraction = 0.3
+    # whose span a step gets; the grounding knows where shots end
+    spans: Literal["grounding", "network"] = "grounding"
     least: CountOrZero = 1  # steps that a video must keep to stay
 
 

@@ -1,9 +1,11 @@
 """What a run is made of: items (videos), stages, and the recipe that names stages and sets them.
 
-    STAGES = {"coarse": Stage("coarse", 1, "video", coarse, needs=("transcribe", "write"), settings=...)}
+    STAGES = {"coarse": Stage("coarse", 1, "video", coarse, needs=("transcribe", "write"),
+    settings=...)}
 
-A stage is a plain function with a name, a version, and all that decides its result. One of kind "video" makes the bytes
-of one result from one item; one of kind "dataset" runs once over all of them. Neither knows which engine runs it.
+A stage is a plain function with a name, a version, and all that decides its result. One of kind
+"video" makes the bytes of one result from one item; one of kind "dataset" runs once over all of
+them. Neither knows which engine runs it.
 """
 
 import difflib
@@ -47,10 +49,11 @@ log = logging.getLogger(__name__)
 class VideoItem:
     """One video of a source.
 
-    id: unique in the run; items are always handled sorted by it. video, captions, features: fsspec URLs of the media,
-    of captions that stand for recognition, and of ready features that stand for a backbone; None = there are none.
-    Each stamp is the file's fingerprint, which tells a changed one: size and time of change of a local file, size and
-    ETag in an object store (RemotePath.fingerprint).
+    id: unique in the run; items are always handled sorted by it. video, captions, features: fsspec
+    URLs of the media, of captions that stand for recognition, and of ready features that stand for
+    a backbone; None = there are none. Each stamp is the file's fingerprint, which tells a changed
+    one: size and time of change of a local file, size and ETag in an object store
+    (RemotePath.fingerprint).
     """
 
     id: str
@@ -64,11 +67,13 @@ class VideoItem:
     task: str | None = None
     category: str | None = None
     duration: float | None = None  # seconds, where the source tells it
-    path: str | None = None  # of the video relative to the source, or its public URL; what a dataset says of it
+    # of the video relative to the source, or its public URL; what a dataset says of it
+    path: str | None = None
 
 
 def rejected_video(id: str, reason: str) -> Rejected:
-    """Return a video that a source names and the run leaves out. reason: words that hold no path of this machine."""
+    """Return a video that a source names and the run leaves out. reason: words that hold no path of
+    this machine."""
     return Rejected("video", reason, id=id)
 
 
@@ -86,12 +91,14 @@ FailureKind: TypeAlias = Literal["left out", "error", "hang", "crash", "memory"]
 
 
 class LeftOutError(Exception):
-    """Raised by a video stage where the recipe's own rule keeps a video out; the reason is counted, never retried."""
+    """Raised by a video stage where the recipe's own rule keeps a video out; the reason is counted,
+    never retried."""
 
 
 @dataclass(frozen=True)
 class StageFailure:
-    """Why a video has no result of a stage. reason: one line with no path, process or time of this machine in it."""
+    """Why a video has no result of a stage. reason: one line with no path, process or time of this
+    machine in it."""
 
     id: str
     stage: str
@@ -102,10 +109,12 @@ class StageFailure:
 
 @dataclass(frozen=True)
 class VideoContext:
-    """What a video stage gets. The paths are local, None where the stage does not read them or the item has none.
+    """What a video stage gets. The paths are local, None where the stage does not read them or the
+    item has none.
 
     results: bytes of the results of `needs`, by stage. folders: of needs that are dataset stages.
-    notes: numbers that the stage wants beside its timing, such as {"tokens": 812}; they decide nothing.
+    notes: numbers that the stage wants beside its timing, such as {"tokens": 812}; they decide
+    nothing.
     """
 
     item: VideoItem
@@ -120,12 +129,14 @@ class VideoContext:
 
 @dataclass(frozen=True)
 class DatasetContext:
-    """What a dataset stage gets: all items (sorted by id), and the results of its needs, read one at a time.
+    """What a dataset stage gets: all items (sorted by id), and the results of its needs, read one
+    at a time.
 
-    folder: local, the stage's own; what it holds after `run` is its result. results(stage): (item, bytes) of every
-    item without a failure in any video stage before this one, sorted by id. failures: of every other item, the first
-    in the recipe's order.
-    folders: of needs that are dataset stages. out: of the run, for what is published beside the results.
+    folder: local, the stage's own; what it holds after `run` is its result. results(stage): (item,
+    bytes) of every item without a failure in any video stage before this one, sorted by id.
+    failures: of every other item, the first in the recipe's order.
+    folders: of needs that are dataset stages. out: of the run, for what is published beside the
+    results.
     """
 
     folder: Path
@@ -155,23 +166,29 @@ def no_media(recipe: "Recipe") -> bool:  # noqa: ARG001
 
 
 def no_libraries(recipe: "Recipe") -> tuple[str, ...]:  # noqa: ARG001
-    """Return the packages whose versions change what a stage computes: none, whatever the recipe."""
+    """Return the packages whose versions change what a stage computes: none, whatever the
+    recipe."""
     return ()
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage. run: a module's own function: VideoContext -> bytes, or DatasetContext -> None; processes import it.
+    """One stage. run: a module's own function: VideoContext -> bytes, or DatasetContext -> None;
+    processes import it.
 
-    version: raise it when the result changes, so that it is made anew. needs: the stages whose results it reads.
-    takes: needs that count only where the recipe has them before it. reads: "media" the video file; "speech" the
-    captions, and only where there are none the video; "picture" the ready features, else the video; "about" title,
-    task, category and duration; "where" the addresses of its files. settings: exactly what of a recipe decides the
-    result, with the sha256 of every file that it names. suffix: of its results. gpu: whether it uses one with a
-    recipe; all others run on the CPU. resumes: a dataset stage that goes on in a folder where it was killed; others
-    start in an empty one. reads_media: whether it reads the video file too with a recipe. libraries: packages whose
-    versions change a result with a recipe, as far as it is computed: captions and ready features are only read.
-    run_many: `run` of several videos at once, where a GPU is the better used by it; it fails for all or none.
+    version: raise it when the result changes, so that it is made anew. needs: the stages whose
+    results it reads.
+    takes: needs that count only where the recipe has them before it. reads: "media" the video file;
+    "speech" the captions, and only where there are none the video; "picture" the ready features,
+    else the video; "about" title, task, category and duration; "where" the addresses of its files.
+    settings: exactly what of a recipe decides the result, with the sha256 of every file that it
+    names. suffix: of its results. gpu: whether it uses one with a recipe; all others run on the
+    CPU. resumes: a dataset stage that goes on in a folder where it was killed; others start in an
+    empty one. reads_media: whether it reads the video file too with a recipe. libraries: packages
+    whose versions change a result with a recipe, as far as it is computed: captions and ready
+    features are only read.
+    run_many: `run` of several videos at once, where a GPU is the better used by it; it fails for
+    all or none.
     """
 
     name: str
@@ -202,7 +219,8 @@ class Recipe(Settings):
     stages: tuple[str, ...] = ()  # names of the stages, each after those that it needs
     threads: Threads = 1  # threads of a dataset stage (training); they decide its last bits
     source: SourceSettings = SourceSettings()
-    steps: StepsSettings = StepsSettings()  # recogniser, writer, backbone, coarse placing, grounding and judge
+    # recogniser, writer, backbone, coarse placing, grounding and judge
+    steps: StepsSettings = StepsSettings()
     filter: FilterSettings = FilterSettings()
     coarse: CoarseStageSettings = CoarseStageSettings()
     gather: GatherSettings = GatherSettings()
@@ -221,14 +239,17 @@ class Recipe(Settings):
 
 
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """Return a recipe by the name of one that comes with the package, or by the path of a TOML file.
+    """Return a recipe by the name of one that comes with the package, or by the path of a TOML
+    file.
 
     Raises SettingsError for an unknown name, key or value.
     """
     known = sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
     path = RECIPES_FOLDER / f"{name}.toml" if name in known else Path(name)
     if not path.is_file():
-        raise SettingsError(f"{name}: no such recipe; name one of {', '.join(known)}, or a TOML file")
+        raise SettingsError(
+            f"{name}: no such recipe; name one of {', '.join(known)}, or a TOML file"
+        )
     recipe = load_settings(Recipe, path, overrides)
     if recipe.steps.vision.witness.named:
         from stepline.pipeline.networks import check_witness
@@ -237,16 +258,21 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
         check_witness(recipe.steps)
         witness = with_counted_answers(recipe.steps.vision.witness)
         vision = recipe.steps.vision.model_copy(update={"witness": witness})
-        recipe = recipe.model_copy(update={"steps": recipe.steps.model_copy(update={"vision": vision})})
+        recipe = recipe.model_copy(
+            update={"steps": recipe.steps.model_copy(update={"vision": vision})}
+        )
     if recipe.steps.vision.witness.dry_run or recipe.steps.writing.llm.dry_run:
-        raise SettingsError("steps: dry_run asks nobody; take it out, and let `stepline curate --dry-run` ask a sample")
+        raise SettingsError(
+            "steps: dry_run asks nobody; take it out, and let `stepline curate --dry-run` ask a sample"
+        )
     if recipe.steps.writing.llm.pictures:
         raise SettingsError("steps.writing.llm.pictures: `write` reads no video; take it out (0)")
     return recipe
 
 
 def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
-    """Return the stages of a recipe in its order, each with what it takes among its needs and all that it reads.
+    """Return the stages of a recipe in its order, each with what it takes among its needs and all
+    that it reads.
 
     Raises SettingsError for a stage that is unknown, named twice, or named before what it needs.
     """
@@ -254,17 +280,23 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
     for name in recipe.stages:
         if name not in stages:
             near = difflib.get_close_matches(name, stages, n=1)
-            cure = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(stages))}"
+            cure = (
+                f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(stages))}"
+            )
             raise SettingsError(f"recipe: no stage {name!r}; {cure}")
         if name in chosen:
             raise SettingsError(f"recipe: stage {name!r} is named twice; name it once")
         for need in stages[name].needs:
             if need not in chosen:
-                raise SettingsError(f"recipe: stage {name!r} needs {need!r} before it; add it to `stages`")
+                raise SettingsError(
+                    f"recipe: stage {name!r} needs {need!r} before it; add it to `stages`"
+                )
         taken = tuple(take for take in stages[name].takes if take in chosen)
         media: tuple[StageInput, ...] = ("media",) if stages[name].reads_media(recipe) else ()
         reads = (*stages[name].reads, *media)
-        chosen[name] = replace(stages[name], needs=(*stages[name].needs, *taken), takes=(), reads=reads)
+        chosen[name] = replace(
+            stages[name], needs=(*stages[name].needs, *taken), takes=(), reads=reads
+        )
     if not chosen:
         raise SettingsError("recipe: it names no stage; list some in `stages`")
     return tuple(chosen.values())

@@ -1,4 +1,5 @@
-"""What a run has come to, from its files alone: anybody may ask while it works, or after it was killed."""
+"""What a run has come to, from its files alone: anybody may ask while it works, or after it was
+killed."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,13 @@ from stepline.curate.store.manifests import (
     task_keys,
 )
 from stepline.curate.store.results import ResultStore, StageFolders
-from stepline.curate.store.run_log import inventory, log_totals, read_items, read_recipe, read_refused
+from stepline.curate.store.run_log import (
+    inventory,
+    log_totals,
+    read_items,
+    read_recipe,
+    read_refused,
+)
 
 if TYPE_CHECKING:
     from stepline.remote import RemotePath
@@ -31,9 +38,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class StageStatus:
-    """One stage. done, waiting: its tasks, of which a dataset stage has one; failed: tasks by kind of failure.
+    """One stage. done, waiting: its tasks, of which a dataset stage has one; failed: tasks by kind
+    of failure.
 
-    never: tasks that will not run, because their video failed before. cpu: seconds that it took in all runs.
+    never: tasks that will not run, because their video failed before. cpu: seconds that it took in
+    all runs.
     """
 
     name: str
@@ -46,11 +55,14 @@ class StageStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run. worker: who works on it now, None = nobody. rate: tasks an hour in the last run; left: seconds at it.
+    """A run. worker: who works on it now, None = nobody. rate: tasks an hour in the last run; left:
+    seconds at it.
 
-    others: folders of stages that the last run does not use, by their name below OUT, with their bytes. gpu_busy: share
-    of the time in the last run in which the workers' GPUs computed; None: there were none, or no driver told.
-    gpu_fallbacks: tasks of the last run that were done on the CPU, as their GPU was short of memory or lost.
+    others: folders of stages that the last run does not use, by their name below OUT, with their
+    bytes. gpu_busy: share of the time in the last run in which the workers' GPUs computed; None:
+    there were none, or no driver told.
+    gpu_fallbacks: tasks of the last run that were done on the CPU, as their GPU was short of memory
+    or lost.
     """
 
     videos: int
@@ -68,7 +80,8 @@ class RunStatus:
 def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
     """Return what the last run on OUT has come to. Raises StoreError where there was none.
 
-    Neither videos nor results are looked at one by one: both are known as arrays of keys (store/manifests.py).
+    Neither videos nor results are looked at one by one: both are known as arrays of keys
+    (store/manifests.py).
     """
     recipe = read_recipe(out)
     plan = Plan.of(recipe, resolve_stages(recipe, stages))
@@ -86,7 +99,9 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
                 else:
                     statuses[stage.name].waiting = 1
             continue
-        keys = task_keys(out, plan, tuple(stage.name for stage in phase), content, lambda: read_items(out))
+        keys = task_keys(
+            out, plan, tuple(stage.name for stage in phase), content, lambda: read_items(out)
+        )
         for stage in phase:
             failures += _count_tasks(out, statuses[stage.name], keys.get(stage.name), going, owner)
     totals = log_totals(out)
@@ -102,20 +117,37 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
     others, worker = StageFolders(out).unused(plan.dataset_keys), lock_owner(out)
     looks, busy = sum(log.gpu_looks for log in latest), sum(log.gpu_busy for log in latest)
     return RunStatus(
-        len(going), counts.refused, tuple(statuses.values()), listed, worker, rate, left, others,
-        busy / looks if looks else None, int(sum(log.gpu_fallbacks for log in latest)),
-    )  # fmt: skip
+        len(going),
+        counts.refused,
+        tuple(statuses.values()),
+        listed,
+        worker,
+        rate,
+        left,
+        others,
+        busy / looks if looks else None,
+        int(sum(log.gpu_fallbacks for log in latest)),
+    )
 
 
 def _count_tasks(
-    out: "RemotePath", status: StageStatus, keys: Keys | None, going: "npt.NDArray[np.bool_]", owner: str
+    out: "RemotePath",
+    status: StageStatus,
+    keys: Keys | None,
+    going: "npt.NDArray[np.bool_]",
+    owner: str,
 ) -> list[StageFailure]:
-    """Count what became of a stage's tasks; return its failures, whose videos are no longer going on."""
+    """Count what became of a stage's tasks; return its failures, whose videos are no longer going
+    on."""
     status.never = int((~going).sum())
     if keys is None:  # a stage over all videos that they need is not done
         status.waiting = int(going.sum())
         return []
-    done = disk_keys(out, status.name) if out.local is not None else store_keys(out, status.name, owner)
+    done = (
+        disk_keys(out, status.name)
+        if out.local is not None
+        else store_keys(out, status.name, owner)
+    )
     known = stage_failures(out, status.name)
     undone = np.flatnonzero(going & ~are_among(keys, done))
     failed = [row for row in undone.tolist() if int(keys[row]) in known]
@@ -134,7 +166,8 @@ def _dataset_key(
     failures: Sequence[StageFailure],
     content: str,
 ) -> str | None:
-    """Return the key of a dataset stage, as its run wrote it down; None while what it needs is not done."""
+    """Return the key of a dataset stage, as its run wrote it down; None while what it needs is not
+    done."""
     before = plan.video_stages_before(stage)
     if any(statuses[name].waiting for name in before) or not plan.needs_met(stage):
         return None
@@ -145,4 +178,8 @@ def _dataset_key(
     videos = [video_status(plan, results, item, before) for item in read_items(out)]
     found = [video for video in videos if video is not None]
     # one may have gone since it was counted
-    return plan.dataset_key(stage, found, tuple(read_refused(out))) if len(found) == len(videos) else None
+    return (
+        plan.dataset_key(stage, found, tuple(read_refused(out)))
+        if len(found) == len(videos)
+        else None
+    )

@@ -1,4 +1,5 @@
-"""Public datasets and other systems' outputs: read into Records and segments, and written as submissions.
+"""Public datasets and other systems' outputs: read into Records and segments, and written as
+submissions.
 
 reading = read("youcook2", "youcookii_annotations_trainval.json", subset="validation")
 for row in reading.rejected: ...      # what was left out, and why
@@ -9,7 +10,12 @@ write_densevid(...)                   # submission files
 from stepline.datasets.predictions import PredictedSegment, Predictions, read_predictions
 from stepline.datasets.record_builder import DatasetEntry, DatasetRecords
 from stepline.datasets.registry import DATASETS, Dataset, describe, find_dataset, read, stream
-from stepline.datasets.submissions import segments, write_densevid, write_htstep_grounding, write_htstep_result
+from stepline.datasets.submissions import (
+    segments,
+    write_densevid,
+    write_htstep_grounding,
+    write_htstep_result,
+)
 
 __all__ = [
     "DATASETS",

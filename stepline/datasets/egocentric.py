@@ -21,7 +21,8 @@ EPIC_COLUMNS = ("narration_id", "video_id", "start_timestamp", "stop_timestamp",
 
 
 def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a recording. A step that was left out (-1) stays in the reference without a span.
+    """Yield one entry a recording. A step that was left out (-1) stays in the reference without a
+    span.
 
     The marks of errors are not read. The spans of one step id stand together.
     """
@@ -35,13 +36,16 @@ def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
 
 
 def read_goalstep(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a video; a substep's id is its step's with a dot: "3.1". The length of a video is not stated."""
+    """Yield one entry a video; a substep's id is its step's with a dot: "3.1". The length of a
+    video is not stated."""
     for file in _split_files(path, GOALSTEP):
         for video in Node(read_json(file), str(file))["videos"].rows():
             builder = RecordBuilder(video["video_uid"].name())
             _add_segments(builder, video, "")
             subset = stem(file.name).rpartition("_")[2]
-            yield builder.entry(subset=subset, task=video.optional_text("goal_description", "goal_category"))
+            yield builder.entry(
+                subset=subset, task=video.optional_text("goal_description", "goal_category")
+            )
 
 
 def _add_segments(builder: RecordBuilder, parent: Node, prefix: str) -> None:
@@ -54,12 +58,15 @@ def _add_segments(builder: RecordBuilder, parent: Node, prefix: str) -> None:
 
 
 def read_epic(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a video: what is done and when. The second at which it was narrated afterwards is not read."""
+    """Yield one entry a video: what is done and when. The second at which it was narrated
+    afterwards is not read."""
     for file in _split_files(path, EPIC):
         builders: dict[str, RecordBuilder] = {}
         for line, row in read_csv(file, EPIC_COLUMNS):
             builder = builders.setdefault(row["video_id"], RecordBuilder(row["video_id"]))
-            start, end = (_clock_seconds(row[column], f"{file}: line {line}") for column in EPIC_COLUMNS[2:4])
+            start, end = (
+                _clock_seconds(row[column], f"{file}: line {line}") for column in EPIC_COLUMNS[2:4]
+            )
             if row["narration_id"] in builder.steps:
                 builder.reject("step", row["narration"], SEEN, row["narration_id"])
             else:
@@ -74,7 +81,9 @@ def _split_files(path: Path, names: tuple[str, ...]) -> list[Path]:
         return [path]
     files = [file for name in names if (file := find_file(path, name))]
     if not files:
-        raise DatasetError(f"{path}: holds neither {' nor '.join(names)}; `stepline datasets` says where to get them")
+        raise DatasetError(
+            f"{path}: holds neither {' nor '.join(names)}; `stepline datasets` says where to get them"
+        )
     return files
 
 
@@ -84,4 +93,6 @@ def _clock_seconds(clock: str, location: str) -> float:
         hours, minutes, seconds = clock.split(":")
         return 3600 * int(hours) + 60 * int(minutes) + float(seconds)
     except ValueError as error:
-        raise DatasetError(f"{location}: {clock!r} is not a time HH:MM:SS.ss; download the file again") from error
+        raise DatasetError(
+            f"{location}: {clock!r} is not a time HH:MM:SS.ss; download the file again"
+        ) from error

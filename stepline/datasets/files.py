@@ -1,8 +1,10 @@
-"""Files as they come: JSON, CSV and text, gzipped or not, archives or folders of one JSON file a video.
+"""Files as they come: JSON, CSV and text, gzipped or not, archives or folders of one JSON file a
+video.
 
 `Node` is a value in a JSON tree that knows its place in the file, so that an error can name it.
 
-Texts with times in columns: HowToStep's steps and the narrations of HowTo100M (captions, sentencified, WhisperX).
+Texts with times in columns: HowToStep's steps and the narrations of HowTo100M (captions,
+sentencified, WhisperX).
 
     {id: {"start": [s], "end": [s], "text": [..]}}   in one file, or one such object a file named after its video
     {"segments": [{start, end, text, words}]}        WhisperX, one file a video; words may lack their times
@@ -67,7 +69,8 @@ def _decode(path: Path, data: bytes) -> str:
 
 
 def read_json(path: Path) -> Tree:
-    """Return a JSON file's tree. Raises DatasetError for damage and for a key that stands twice in one object."""
+    """Return a JSON file's tree. Raises DatasetError for damage and for a key that stands twice in
+    one object."""
     return parse_json(str(path), _decode(path, read_bytes(path)))
 
 
@@ -76,12 +79,18 @@ def parse_json(name: str, text: str) -> Tree:
     try:
         return json_tree(text, _without_repeats)
     except RepeatedKeyError as error:
-        raise DatasetError(f"{name}: key {error} stands twice in one object; keep one of them") from error
+        raise DatasetError(
+            f"{name}: key {error} stands twice in one object; keep one of them"
+        ) from error
     except json.JSONDecodeError as error:
         location = f"line {error.lineno}, column {error.colno}"
-        raise DatasetError(f"{name}: not valid JSON at {location} ({error.msg}); correct it or get it again") from error
+        raise DatasetError(
+            f"{name}: not valid JSON at {location} ({error.msg}); correct it or get it again"
+        ) from error
     except ValueError as error:
-        raise DatasetError(f"{name}: JSON that cannot be read ({error}); correct it or get it again") from error
+        raise DatasetError(
+            f"{name}: JSON that cannot be read ({error}); correct it or get it again"
+        ) from error
 
 
 def _without_repeats(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
@@ -93,20 +102,27 @@ def _without_repeats(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
 
 
 def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line, row) of a CSV or TSV file with a header that holds `columns`. Raises DatasetError otherwise."""
+    """Yield (line, row) of a CSV or TSV file with a header that holds `columns`. Raises
+    DatasetError otherwise."""
     text = read_text(path)
     delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         missing = [column for column in columns if column not in (rows.fieldnames or ())]
         if missing:
-            raise DatasetError(f"{path}: line 1 lacks the column {missing[0]!r}; it needs {', '.join(columns)}")
+            raise DatasetError(
+                f"{path}: line 1 lacks the column {missing[0]!r}; it needs {', '.join(columns)}"
+            )
         for row in rows:
             if any(row[column] is None for column in columns):
-                raise DatasetError(f"{path}: line {rows.line_num} has too few cells; it needs {', '.join(columns)}")
+                raise DatasetError(
+                    f"{path}: line {rows.line_num} has too few cells; it needs {', '.join(columns)}"
+                )
             yield rows.line_num, row
     except csv.Error as error:
-        raise DatasetError(f"{path}: line {rows.line_num} is not valid CSV ({error}); download it again") from error
+        raise DatasetError(
+            f"{path}: line {rows.line_num} is not valid CSV ({error}); download it again"
+        ) from error
 
 
 def read_headless_csv(path: Path, cells: int) -> Iterator[tuple[int, list[str]]]:
@@ -115,12 +131,15 @@ def read_headless_csv(path: Path, cells: int) -> Iterator[tuple[int, list[str]]]
         if line.strip():
             row = [cell.strip() for cell in line.split(",", cells - 1)]
             if len(row) != cells:
-                raise DatasetError(f"{path}: line {number} holds {len(row)} cells, not {cells}; download it again")
+                raise DatasetError(
+                    f"{path}: line {number} holds {len(row)} cells, not {cells}; download it again"
+                )
             yield number, row
 
 
 def read_json_files(path: Path) -> Iterator[tuple[str, str, Tree]]:
-    """Yield (place, stem, tree) of every JSON file in a folder or tar archive in name order, or of the one file.
+    """Yield (place, stem, tree) of every JSON file in a folder or tar archive in name order, or of
+    the one file.
 
     The stem is the video's id where a file holds one video; for a single file it is "".
     """
@@ -158,7 +177,8 @@ def _is_tar(path: Path) -> bool:
 
 def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
     try:
-        with tarfile.open(path, tarinfo=TarHeader) as archive:  # mode "r" finds the compression itself
+        # mode "r" finds the compression itself
+        with tarfile.open(path, tarinfo=TarHeader) as archive:
             for member in archive:
                 if member.isfile() and member.name.endswith((".json", ".json.gz")):
                     name = f"{path}:{member.name}"
@@ -167,26 +187,39 @@ def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
                         data = unpack_limited(data, ANNOTATIONS) if data[:2] == GZIP else data
                     except LimitError as error:
                         raise DatasetError(f"{name}: {error}, {WHICH}") from error
-                    yield name, stem(Path(member.name).name), parse_json(name, _decode(Path(name), data))
+                    yield (
+                        name,
+                        stem(Path(member.name).name),
+                        parse_json(name, _decode(Path(name), data)),
+                    )
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         reason = " ".join(str(error).split())  # tarfile tells in several lines what it tried
         raise DatasetError(f"{path}: a damaged archive ({reason}); download it again") from error
 
 
 def file_in(path: Path, *names: str) -> Path:
-    """Return `path` itself, or for a folder the first of `names` (or its .gz) in it. Raises DatasetError."""
+    """Return `path` itself, or for a folder the first of `names` (or its .gz) in it. Raises
+    DatasetError."""
     if not path.is_dir():
         return path
     found = find_file(path, *names)
     if found is None:
-        raise DatasetError(f"{path}: holds no {' or '.join(names)}; `stepline datasets` says which files are needed")
+        raise DatasetError(
+            f"{path}: holds no {' or '.join(names)}; `stepline datasets` says which files are needed"
+        )
     return found
 
 
 def find_file(folder: Path, *names: str) -> Path | None:
-    """Return the first of `names`, or its .gz, that stands in the folder or in its `data` or `annotations` folder."""
+    """Return the first of `names`, or its .gz, that stands in the folder or in its `data` or
+    `annotations` folder."""
     folders = (folder, folder / "data", folder / "annotations")
-    candidates = (location / (name + ending) for name in names for location in folders for ending in ("", ".gz"))
+    candidates = (
+        location / (name + ending)
+        for name in names
+        for location in folders
+        for ending in ("", ".gz")
+    )
     return next((file for file in candidates if file.is_file()), None)
 
 
@@ -194,7 +227,8 @@ SHOWN = 60  # characters of a value that an error quotes
 
 
 class Node:
-    """A JSON value and its place; every accessor checks the type and raises DatasetError naming file and place."""
+    """A JSON value and its place; every accessor checks the type and raises DatasetError naming
+    file and place."""
 
     __slots__ = ("key", "parent", "value")
 
@@ -208,7 +242,11 @@ class Node:
         """Say where the value stands: the file, then keys and indices."""
         if self.parent is None:
             return self.key
-        return self.parent.location + (": " if self.parent.parent is None else "") + on_one_line(self.key)
+        return (
+            self.parent.location
+            + (": " if self.parent.parent is None else "")
+            + on_one_line(self.key)
+        )
 
     def error(self, need: str) -> DatasetError:
         """Return the error for a value that is not what is needed."""
@@ -231,7 +269,8 @@ class Node:
             yield Node(value, f"[{index}]", self)
 
     def get(self, *keys: str) -> "Node | None":
-        """Return the value of the first of these keys that the object holds, None where it holds none or null."""
+        """Return the value of the first of these keys that the object holds, None where it holds
+        none or null."""
         if not isinstance(self.value, dict):
             raise self.error("an object")
         for key in keys:
@@ -242,11 +281,14 @@ class Node:
     def __getitem__(self, key: str) -> "Node":
         found = self.get(key)
         if found is None:
-            raise DatasetError(f"{self.location}: lacks {key!r}; is this the right file for this dataset?")
+            raise DatasetError(
+                f"{self.location}: lacks {key!r}; is this the right file for this dataset?"
+            )
         return found
 
     def optional_text(self, *keys: str) -> str | None:
-        """Return the string under the first of these keys that the object holds, None where it holds none or null."""
+        """Return the string under the first of these keys that the object holds, None where it
+        holds none or null."""
         found = self.get(*keys)
         return found.text() if found else None
 
@@ -263,7 +305,9 @@ class Node:
         try:
             return str(self.value)
         except ValueError as error:  # more digits than Python writes out
-            raise DatasetError(f"{self.location}: a number with thousands of digits is no id; correct it") from error
+            raise DatasetError(
+                f"{self.location}: a number with thousands of digits is no id; correct it"
+            ) from error
 
     def number(self) -> float:
         """Return a number, also one written as a string; NaN and infinity come through."""
@@ -304,7 +348,8 @@ COLUMNS = ("start", "end", "text")
 
 
 def read_steps(path: Path) -> Iterator[DatasetEntry]:
-    """Yield HowToStep's videos: steps that a language model wrote, with times that a model estimated."""
+    """Yield HowToStep's videos: steps that a language model wrote, with times that a model
+    estimated."""
     for id, video in _videos(path):
         builder = RecordBuilder(id)
         for index, (start, end, text) in enumerate(_rows(video)):
@@ -313,7 +358,8 @@ def read_steps(path: Path) -> Iterator[DatasetEntry]:
 
 
 def read_narrations(path: Path) -> Iterator[DatasetEntry]:
-    """Yield HowTo100M's videos with what is said in them; overlapping and repeated cues are kept as they are."""
+    """Yield HowTo100M's videos with what is said in them; overlapping and repeated cues are kept as
+    they are."""
     for id, video in _videos(path):
         builder = RecordBuilder(id)
         for start, end, text in _rows(video):
@@ -343,6 +389,11 @@ def _rows(video: Node) -> list[tuple[float, float, str]]:
 
 
 def _segment(row: Node) -> tuple[float, float, str]:
-    start, end = row.get("start"), row.get("end")  # WhisperX leaves them out where its alignment failed
+    # WhisperX leaves them out where its alignment failed
+    start, end = row.get("start"), row.get("end")
     missing = float("nan")
-    return start.number() if start else missing, end.number() if end else missing, row["text"].text()
+    return (
+        start.number() if start else missing,
+        end.number() if end else missing,
+        row["text"].text(),
+    )

@@ -1,9 +1,11 @@
 """HiREST: step headings of HowTo100M videos that answer a query.
 
-    {query: {"id.mp4": {relevant, clip, v_duration, bounds, steps: [{index, heading, absolute_bounds: [start, end]}]}}}
+    {query: {"id.mp4": {relevant, clip, v_duration, bounds, steps: [{index, heading,
+    absolute_bounds: [start, end]}]}}}
 
-Record.id is "{id}|{query}", since one video may answer several queries. Videos that do not answer their query, or of
-which no part does, are rejected. An item whose steps were not annotated has an empty reference.
+Record.id is "{id}|{query}", since one video may answer several queries. Videos that do not answer
+their query, or of which no part does, are rejected. An item whose steps were not annotated has an
+empty reference.
 """
 
 from collections.abc import Iterator
@@ -19,7 +21,8 @@ NO_CLIP = "no single part of it answers its query"
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a (query, video) pair of a file, or of the three files in the splits folder."""
+    """Yield one entry a (query, video) pair of a file, or of the three files in the splits
+    folder."""
     for file in _files(path):
         words = stem(file.name).split("_")
         subset = next((word for word in words if word in ("train", "val", "test")), None)
@@ -32,9 +35,15 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     places = (path, path / "splits", path / "data" / "splits")
-    files = [file for name in NAMES if (file := next(filter(None, (find_file(p, name) for p in places)), None))]
+    files = [
+        file
+        for name in NAMES
+        if (file := next(filter(None, (find_file(p, name) for p in places)), None))
+    ]
     if not files:
-        raise DatasetError(f"{path}: holds none of {', '.join(NAMES)}; give the folder data/splits of the repository")
+        raise DatasetError(
+            f"{path}: holds none of {', '.join(NAMES)}; give the folder data/splits of the repository"
+        )
     return files
 
 

@@ -1,10 +1,11 @@
-"""HTM-Align: narrations of 80 HowTo100M videos, each marked as alignable with the picture or not, and where.
+"""HTM-Align: narrations of 80 HowTo100M videos, each marked as alignable with the picture or not,
+and where.
 
     {id: [[alignable 0 or 1, start, end, text], ...]}   seconds
 
-Every sentence becomes a reference step whose id is its row. An alignable one has the span where it is shown; a
-sentence that cannot be aligned has none, and `said` is its time in the speech. The file does not give the speech
-times of alignable sentences, so there is no transcript.
+Every sentence becomes a reference step whose id is its row. An alignable one has the span where it
+is shown; a sentence that cannot be aligned has none, and `said` is its time in the speech. The file
+does not give the speech times of alignable sentences, so there is no transcript.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ NAME = "htm_align.json"
 
 @dataclass(frozen=True)
 class AlignRow:
-    """One sentence of the file; start and end, in seconds, may be equal, or lie outside of the video."""
+    """One sentence of the file; start and end, in seconds, may be equal, or lie outside of the
+    video."""
 
     alignable: bool
     start: float
@@ -28,14 +30,16 @@ class AlignRow:
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, list[AlignRow]]]:
-    """Yield (id, all its rows) of every video: what the official evaluators count, whatever the times are."""
+    """Yield (id, all its rows) of every video: what the official evaluators count, whatever the
+    times are."""
     file = file_in(path, NAME)
     for id, video in Node(read_json(file), str(file)).entries():
         yield id, [_row(row) for row in video.rows()]
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a video; an alignable sentence without a span of some length is left out of the reference."""
+    """Yield one entry a video; an alignable sentence without a span of some length is left out of
+    the reference."""
     for id, rows in read_rows(path):
         builder = RecordBuilder(id)
         for index, row in enumerate(rows):

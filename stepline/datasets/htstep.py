@@ -5,9 +5,10 @@
     video_splits.json   {split: [id, ...]}, only where the annotations state no subset
     htm_test_input_headline.json   {id: {"step_headline": [text, ...]}}, what the server asks of its hidden test splits
 
-The reference holds every step of the article's variation that the video follows: with its spans, or with none where
-the annotators did not find it. The variation is that of the video's first annotation, as in the official evaluator;
-a video without annotations follows the activity's only variation, else its reference is empty.
+The reference holds every step of the article's variation that the video follows: with its spans, or
+with none where the annotators did not find it. The variation is that of the video's first
+annotation, as in the official evaluator; a video without annotations follows the activity's only
+variation, else its reference is empty.
 """
 
 from collections import defaultdict
@@ -22,7 +23,8 @@ from stepline.errors import DatasetError
 
 ANNOTATIONS, TAXONOMY, SPLITS = "annotations.json", "taxonomy.csv", "video_splits.json"
 QUERIES, HEADLINES = "htm_test_input_headline.json", "step_headline"
-HIDDEN = "test"  # what the names of the splits begin with whose annotations the server keeps: test_seen, test_unseen
+# what the names of the splits begin with whose annotations the server keeps: test_seen, test_unseen
+HIDDEN = "test"
 COLUMNS = ("global_step_index", "activity", "variation", "headline")
 OTHER_VARIATION = "belongs to another variation of the article than the video's first annotation"
 UNKNOWN_STEP = "its step is not in the taxonomy"
@@ -38,15 +40,19 @@ class ArticleStep:
     text: str
 
 
-Articles: TypeAlias = dict[str, dict[str, dict[str, ArticleStep]]]  # activity -> variation -> id -> headline
+# activity -> variation -> id -> headline
+Articles: TypeAlias = dict[str, dict[str, dict[str, ArticleStep]]]
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a video, from the release's folder or from annotations.json beside its taxonomy.csv."""
+    """Yield one entry a video, from the release's folder or from annotations.json beside its
+    taxonomy.csv."""
     file = file_in(path, ANNOTATIONS)
     table = find_file(file.parent, TAXONOMY)
     if table is None:
-        raise DatasetError(f"{file.parent}: holds no {TAXONOMY}, the text of the steps; give both files in one folder")
+        raise DatasetError(
+            f"{file.parent}: holds no {TAXONOMY}, the text of the steps; give both files in one folder"
+        )
     taxonomy = read_taxonomy(table)
     articles: Articles = defaultdict(lambda: defaultdict(dict))
     for step in taxonomy.values():
@@ -62,7 +68,9 @@ def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
     for line, row in read_csv(path, COLUMNS):
         id = row["global_step_index"].strip()
         if id in steps:
-            raise DatasetError(f"{path}: line {line} repeats global_step_index {id}; keep one of them")
+            raise DatasetError(
+                f"{path}: line {line} repeats global_step_index {id}; keep one of them"
+            )
         steps[id] = ArticleStep(id, row["activity"], row["variation"], row["headline"].strip())
     return steps
 
@@ -75,7 +83,8 @@ def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return split -> ids of the test splits, whose annotations are not public; path: as `read` takes it.
+    """Return split -> ids of the test splits, whose annotations are not public; path: as `read`
+    takes it.
 
     Raises DatasetError where no file tells them.
     """
@@ -83,16 +92,19 @@ def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
     splits, queries = read_splits(folder), find_file(folder, QUERIES)
     if not splits and queries is None:
         cure = f"put the release's {SPLITS} there"
-        raise DatasetError(f"{folder}: no file tells which videos are of the hidden test splits; {cure}")
+        raise DatasetError(
+            f"{folder}: no file tells which videos are of the hidden test splits; {cure}"
+        )
     asked = {"test": tuple(read_queries(queries))} if queries is not None else {}
     return {split: ids for split, ids in splits.items() if split.startswith(HIDDEN)} | asked
 
 
 def find_queries(path: Path, subset: str | None) -> Path | None:
-    """Return the file of the server's queries that stands for a split; None where the annotations do.
+    """Return the file of the server's queries that stands for a split; None where the annotations
+    do.
 
-    path: that file itself, whatever its name, or the release's folder. Raises DatasetError where a folder lacks the
-    file of a test split.
+    path: that file itself, whatever its name, or the release's folder. Raises DatasetError where a
+    folder lacks the file of a test split.
     """
     if not path.is_dir():
         first = next((video for _, video in Node(read_json(path), str(path)).entries()), None)
@@ -100,7 +112,9 @@ def find_queries(path: Path, subset: str | None) -> Path | None:
     file, annotations = find_file(path, QUERIES), find_file(path, ANNOTATIONS)
     if annotations is None or subset is None or not subset.startswith(HIDDEN):
         return file if annotations is None else None
-    videos = (video.get("subset") for _, video in Node(read_json(annotations), str(annotations)).entries())
+    videos = (
+        video.get("subset") for _, video in Node(read_json(annotations), str(annotations)).entries()
+    )
     if file is None and not any(split is not None and split.value == subset for split in videos):
         cure = f"put {QUERIES} of the evaluation server (EvalAI challenge 2082) there"
         raise DatasetError(f"{path}: the annotations of {subset} are hidden; {cure}")
@@ -110,8 +124,8 @@ def find_queries(path: Path, subset: str | None) -> Path | None:
 def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, ...]]:
     """Return id -> headlines, in the order in which the evaluation server wants their seconds.
 
-    subset: only this split, and () for a video of it that the file lacks. Raises DatasetError where no
-    video_splits.json beside the file has it.
+    subset: only this split, and () for a video of it that the file lacks. Raises DatasetError where
+    no video_splits.json beside the file has it.
     """
     queries = {
         id: tuple(row.text() for row in video[HEADLINES].rows())
@@ -121,7 +135,11 @@ def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, 
         return queries
     splits = read_splits(path.parent)
     if subset not in splits:
-        cure = f"it has {', '.join(splits)}" if splits else f"put {SPLITS} beside it, or leave the subset out"
+        cure = (
+            f"it has {', '.join(splits)}"
+            if splits
+            else f"put {SPLITS} beside it, or leave the subset out"
+        )
         raise DatasetError(f"{path}: nothing tells which videos are of {subset!r}; {cure}")
     return {id: queries.get(id, ()) for id in splits[subset]}
 
@@ -141,14 +159,22 @@ def _video(
             builder.add_span(step_id, steps[step_id].text, start, end, keep=True)
         else:
             reason = OTHER_VARIATION if step_id in taxonomy else UNKNOWN_STEP
-            builder.reject("span", taxonomy[step_id].text if step_id in taxonomy else "", reason, f"step {step_id}")
+            builder.reject(
+                "span",
+                taxonomy[step_id].text if step_id in taxonomy else "",
+                reason,
+                f"step {step_id}",
+            )
     recipe = (step.text for step in steps.values())
     subset = video.optional_text("subset")
     return builder.entry(subset=split if subset is None else subset, task=activity, recipe=recipe)
 
 
-def _variation_steps(articles: Articles, activity: str, first: ArticleStep | None) -> Mapping[str, ArticleStep]:
-    """Return the steps of the variation that the first annotation belongs to, or of the only one there is."""
+def _variation_steps(
+    articles: Articles, activity: str, first: ArticleStep | None
+) -> Mapping[str, ArticleStep]:
+    """Return the steps of the variation that the first annotation belongs to, or of the only one
+    there is."""
     if first is not None:
         return articles[first.activity][first.variation]
     variations = list(articles[activity].values()) if activity in articles else []

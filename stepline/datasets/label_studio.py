@@ -4,8 +4,9 @@
         {"id", "type": "labels", "original_length", "value": {"start", "end", "labels": ["shown"]}},
         {"id", "type": "textarea", "value": {"start", "end", "text": ["Fold the strip"]}}]}]}]
 
-Rows of one id make a region: its seconds, its label, its text. Of several annotations of a task the one marked as
-ground truth counts, else the first that was not cancelled. `stepline steps --format labelstudio` writes such tasks.
+Rows of one id make a region: its seconds, its label, its text. Of several annotations of a task the
+one marked as ground truth counts, else the first that was not cancelled. `stepline steps --format
+labelstudio` writes such tasks.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,9 @@ def read(path: Path) -> Iterator[DatasetEntry]:
         data = task["data"]
         id = (data.get("id") or data["video"]).name()
         annotations = [
-            row for row in (task.get("annotations") or Node([], "")).rows() if not _flag(row, "was_cancelled")
+            row
+            for row in (task.get("annotations") or Node([], "")).rows()
+            if not _flag(row, "was_cancelled")
         ]
         if annotations:
             yield _entry(id, max(annotations, key=lambda row: _flag(row, "ground_truth")))
@@ -43,8 +46,18 @@ def _entry(id: str, annotation: Node) -> DatasetEntry:
     builder = RecordBuilder(id, duration=lengths[0] if lengths else None)
     for parts in regions.values():
         values = [part["value"] for part in parts]
-        texts = [text.text() for value in values if (listed := value.get("text")) for text in listed.rows()]
-        labels = [label.text() for value in values if (listed := value.get("labels")) for label in listed.rows()]
+        texts = [
+            text.text()
+            for value in values
+            if (listed := value.get("text"))
+            for text in listed.rows()
+        ]
+        labels = [
+            label.text()
+            for value in values
+            if (listed := value.get("labels"))
+            for label in listed.rows()
+        ]
         text = " ".join(texts)
         if labels and SHOWN not in labels:
             builder.add_step(text, text)

@@ -1,4 +1,5 @@
-"""Build one record from annotation rows: spans are checked, never corrected, and what does not fit is noted."""
+"""Build one record from annotation rows: spans are checked, never corrected, and what does not fit
+is noted."""
 
 import math
 from collections import Counter
@@ -11,10 +12,11 @@ from stepline.records import Record, Rejected, RejectedKind, Sentence, Span, Ste
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """One item of a dataset as its reader yields it; `record` is None where nothing of it could be kept.
+    """One item of a dataset as its reader yields it; `record` is None where nothing of it could be
+    kept.
 
-    subset: the split's name as the dataset writes it. spoken: sentences that carry no time of their own, which no
-    Transcript can hold.
+    subset: the split's name as the dataset writes it. spoken: sentences that carry no time of their
+    own, which no Transcript can hold.
     """
 
     id: str
@@ -26,9 +28,11 @@ class DatasetEntry:
 
 @dataclass(frozen=True)
 class DatasetRecords:
-    """A whole dataset in memory: its records in the file's order, and everything that was left out of them.
+    """A whole dataset in memory: its records in the file's order, and everything that was left out
+    of them.
 
-    subsets: record id -> split, for the records that have one. spoken: record id -> sentences without times.
+    subsets: record id -> split, for the records that have one. spoken: record id -> sentences
+    without times.
     """
 
     name: str
@@ -100,7 +104,9 @@ class RecordBuilder:
         text, value = (part if is_storable(part) else "" for part in (text, value))
         self.rejected.append(Rejected(what, reason, text=text, id=self.id, value=value))
 
-    def checked_span(self, start: float, end: float, text: str, what: RejectedKind = "span") -> Span | None:
+    def checked_span(
+        self, start: float, end: float, text: str, what: RejectedKind = "span"
+    ) -> Span | None:
         """Return the span, or note why it does not fit."""
         reason = span_flaw(start, end, self.duration)
         if reason is None:
@@ -110,9 +116,17 @@ class RecordBuilder:
         return None
 
     def add_span(
-        self, id: str, text: str, start: float, end: float, *, keep: bool = False, said: Span | None = None,
-        sources: Sequence[int] = (), alternatives: Iterable[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        id: str,
+        text: str,
+        start: float,
+        end: float,
+        *,
+        keep: bool = False,
+        said: Span | None = None,
+        sources: Sequence[int] = (),
+        alternatives: Iterable[str] = (),
+    ) -> None:
         """Add one span of a step; a step that exists already gets it beside its others.
 
         keep: the step stays, without this span, where the span does not fit (it was looked for).
@@ -130,9 +144,15 @@ class RecordBuilder:
         self._add(id, text.strip(), (), said=said)
 
     def _add(
-        self, id: str, text: str, spans: tuple[Span, ...], *, said: Span | None = None,
-        sources: tuple[int, ...] = (), alternatives: tuple[str, ...] = (),
-    ) -> None:  # fmt: skip
+        self,
+        id: str,
+        text: str,
+        spans: tuple[Span, ...],
+        *,
+        said: Span | None = None,
+        sources: tuple[int, ...] = (),
+        alternatives: tuple[str, ...] = (),
+    ) -> None:
         known = self.steps.get(id)
         if known is not None:
             if set(spans) & set(known.spans):
@@ -140,14 +160,21 @@ class RecordBuilder:
                 return
             self.steps[id] = known.model_copy(update={"spans": known.spans + spans})
             return
-        problem = self._text_flaw(text) or next(filter(None, map(self._text_flaw, (id, *alternatives))), None)
+        problem = self._text_flaw(text) or next(
+            filter(None, map(self._text_flaw, (id, *alternatives))), None
+        )
         if problem is not None:
             self.reject("step", text, problem)
             return
-        self.steps[id] = Step(id=id, text=text, spans=spans, said=said, sources=sources, alternatives=alternatives)
+        self.steps[id] = Step(
+            id=id, text=text, spans=spans, said=said, sources=sources, alternatives=alternatives
+        )
 
-    def add_sentence(self, text: str, start: float, end: float, *, shown: float | None = None) -> None:
-        """Add one spoken sentence; shown: 1 or 0 where people judged whether the picture shows it."""
+    def add_sentence(
+        self, text: str, start: float, end: float, *, shown: float | None = None
+    ) -> None:
+        """Add one spoken sentence; shown: 1 or 0 where people judged whether the picture shows
+        it."""
         text = text.strip()
         problem = self._text_flaw(text)
         if problem is not None:
@@ -164,10 +191,18 @@ class RecordBuilder:
         return None if text else NO_TEXT
 
     def entry(
-        self, *, subset: str | None = None, task: str | None = None, title: str | None = None,
-        recipe: Iterable[str] = (), machine: bool = False, language: str | None = None, spoken: Iterable[str] = (),
-    ) -> DatasetEntry:  # fmt: skip
-        """Return the finished entry; machine: the steps were written by a model, so they are no human reference."""
+        self,
+        *,
+        subset: str | None = None,
+        task: str | None = None,
+        title: str | None = None,
+        recipe: Iterable[str] = (),
+        machine: bool = False,
+        language: str | None = None,
+        spoken: Iterable[str] = (),
+    ) -> DatasetEntry:
+        """Return the finished entry; machine: the steps were written by a model, so they are no
+        human reference."""
         flawed = next(filter(None, map(self._text_flaw, (self.id, self.video))), None)
         if flawed is not None:
             self.reject("video", "", NO_ID if flawed == NO_TEXT else BAD_TEXT)
@@ -176,12 +211,21 @@ class RecordBuilder:
         sentences = tuple(sorted(self.sentences, key=lambda sentence: sentence.span.start))
         record = Record(
             id=self.id,
-            video=Video(id=self.video, duration=self.duration, task=text_or_none(task), title=text_or_none(title)),
-            transcript=Transcript(language=text_or_none(language), sentences=sentences) if sentences else None,
+            video=Video(
+                id=self.video,
+                duration=self.duration,
+                task=text_or_none(task),
+                title=text_or_none(title),
+            ),
+            transcript=Transcript(language=text_or_none(language), sentences=sentences)
+            if sentences
+            else None,
             recipe=tuple(text for text in recipe if is_storable(text)),
             steps=steps if machine else (),
             reference=() if machine else steps,
-            dropped=tuple(Rejected("annotation", _in_words(row), text=row.text) for row in self.rejected),
+            dropped=tuple(
+                Rejected("annotation", _in_words(row), text=row.text) for row in self.rejected
+            ),
         )
         return DatasetEntry(self.id, record, subset, tuple(self.rejected), tuple(spoken))
 
@@ -195,6 +239,8 @@ def text_or_none(text: str | None) -> str | None:
     return text if text and is_storable(text) else None
 
 
-def rejected_entry(id: str, reason: str, *, subset: str | None = None, value: str = "") -> DatasetEntry:
+def rejected_entry(
+    id: str, reason: str, *, subset: str | None = None, value: str = ""
+) -> DatasetEntry:
     """Return the entry of an item that is left out whole."""
     return DatasetEntry(id, None, subset, (Rejected("video", reason, id=id, value=value),))

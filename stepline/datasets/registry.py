@@ -1,4 +1,5 @@
-"""Every public dataset that can be read: one row each, and the three functions that use the table."""
+"""Every public dataset that can be read: one row each, and the three functions that use the
+table."""
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,10 +29,13 @@ Reader: TypeAlias = Callable[[Path], Iterator[DatasetEntry]]
 
 @dataclass(frozen=True)
 class Dataset:
-    """A row: what it holds, where to get it, its licence, the files the reader takes, and what it reads.
+    """A row: what it holds, where to get it, its licence, the files the reader takes, and what it
+    reads.
 
-    gives: "reference" where people annotated it, "steps" where models did, "transcript" where it is what is said.
-    training: its splits that nobody is scored on. hidden: reads split -> ids of videos that its files name alone.
+    gives: "reference" where people annotated it, "steps" where models did, "transcript" where it is
+    what is said.
+    training: its splits that nobody is scored on. hidden: reads split -> ids of videos that its
+    files name alone.
     """
 
     name: str
@@ -53,125 +57,207 @@ DATASETS = {
     row.name: row
     for row in (
         Dataset(
-            "htm-align", "narrations of 80 HowTo100M videos: alignable with the picture or not, and where",
-            "project page of Temporal Alignment Networks (TAN), University of Oxford", "none stated by its authors",
+            "htm-align",
+            "narrations of 80 HowTo100M videos: alignable with the picture or not, and where",
+            "project page of Temporal Alignment Networks (TAN), University of Oxford",
+            "none stated by its authors",
             (htm_align.NAME,),
             "one reference step a sentence, id = row; alignable: with its span; else without, `said` = its speech time",
-            SPANS, "reference", htm_align.read,
+            SPANS,
+            "reference",
+            htm_align.read,
         ),
         Dataset(
-            "ht-step", "wikiHow steps placed in 20,000 HowTo100M cooking videos",
-            "GitHub repository facebookresearch/htstep", "CC BY-NC 4.0",
+            "ht-step",
+            "wikiHow steps placed in 20,000 HowTo100M cooking videos",
+            "GitHub repository facebookresearch/htstep",
+            "CC BY-NC 4.0",
             (htstep.ANNOTATIONS, htstep.TAXONOMY, htstep.SPLITS),
             "every step of the article's variation, id = global_step_index, with spans or none; recipe; task; split",
-            SPANS + "; steps of another variation or outside the taxonomy", "reference", htstep.read,
+            SPANS + "; steps of another variation or outside the taxonomy",
+            "reference",
+            htstep.read,
             hidden=htstep.hidden_videos,
         ),
         Dataset(
-            "crosstask", "the steps of 18 tasks in 2,750 instructional videos",
-            "GitHub repository DmZhukov/CrossTask (crosstask_release.zip)", "BSD 3-Clause (repository)",
+            "crosstask",
+            "the steps of 18 tasks in 2,750 instructional videos",
+            "GitHub repository DmZhukov/CrossTask (crosstask_release.zip)",
+            "BSD 3-Clause (repository)",
             (*crosstask.TASKS, crosstask.VIDEOS, crosstask.VALIDATION, "annotations/*.csv"),
             "every step of the task, id = its number, with all its spans or none; recipe; task; train and val",
-            SPANS + "; step numbers the task lacks; videos without annotations", "reference", crosstask.read,
+            SPANS + "; step numbers the task lacks; videos without annotations",
+            "reference",
+            crosstask.read,
             training=(),  # its test sets are drawn from all videos but "val"
         ),
         Dataset(
-            "coin", "the steps of 180 everyday tasks in 11,827 videos",
+            "coin",
+            "the steps of 180 everyday tasks in 11,827 videos",
             "project page of COIN, Tsinghua University; GitHub repository coin-dataset/annotations",
-            "CC BY-NC 4.0", (coin.NAME,),
-            "one reference step a step id, with all its spans; task; duration; subset", SPANS, "reference", coin.read,
+            "CC BY-NC 4.0",
+            (coin.NAME,),
+            "one reference step a step id, with all its spans; task; duration; subset",
+            SPANS,
+            "reference",
+            coin.read,
         ),
         Dataset(
-            "youcook2", "recipe steps with sentences in 2,000 cooking videos",
+            "youcook2",
+            "recipe steps with sentences in 2,000 cooking videos",
             "project page of YouCook2, University of Michigan; flat form: GitHub repository ttengwang/PDVC",
-            "none stated for the annotations; code MIT", youcook2.NAMES["youcook2"],
+            "none stated for the annotations; code MIT",
+            youcook2.NAMES["youcook2"],
             "one reference step a segment, id = row; duration; subset; task = recipe_type",
-            SPANS + "; hidden test sentences", "reference", youcook2.read,
+            SPANS + "; hidden test sentences",
+            "reference",
+            youcook2.read,
         ),
         Dataset(
-            "tasty", "recipe videos with their recipe's sentences, in the flat form that Sieve & Swap ships",
-            "Hugging Face dataset anilbatra/sieve_and_swap, folder downstream/tasty", "none stated; research use",
-            youcook2.NAMES["tasty"], "one reference step a segment, id = row; duration; split by the file's name",
-            SPANS, "reference", youcook2.read,
+            "tasty",
+            "recipe videos with their recipe's sentences, in the flat form that Sieve & Swap ships",
+            "Hugging Face dataset anilbatra/sieve_and_swap, folder downstream/tasty",
+            "none stated; research use",
+            youcook2.NAMES["tasty"],
+            "one reference step a segment, id = row; duration; split by the file's name",
+            SPANS,
+            "reference",
+            youcook2.read,
         ),
         Dataset(
-            "sieve-swap", "HowTo100M cooking videos whose narration was replaced by sentences of written recipes",
-            "Hugging Face dataset anilbatra/sieve_and_swap, folder pretraining/data", "none stated; research use",
+            "sieve-swap",
+            "HowTo100M cooking videos whose narration was replaced by sentences of written recipes",
+            "Hugging Face dataset anilbatra/sieve_and_swap, folder pretraining/data",
+            "none stated; research use",
             youcook2.NAMES["sieve_swap"],
             "one step a segment: the first text, the others as its alternatives; duration; split by the file's name",
-            SPANS, "steps", youcook2.read_swapped,
+            SPANS,
+            "steps",
+            youcook2.read_swapped,
         ),
         Dataset(
-            "howtostep", "4 million steps that a language model wrote from the narration of HowTo100M videos",
-            "Hugging Face dataset zeqianli/HowToStep", "none stated; research use",
+            "howtostep",
+            "4 million steps that a language model wrote from the narration of HowTo100M videos",
+            "Hugging Face dataset zeqianli/HowToStep",
+            "none stated; research use",
             ("HowToStep.tar.gz", "a folder of {id}.json", "one .json of all videos"),
-            "one step a row of the columns start, end, text", SPANS, "steps", columns.read_steps,
+            "one step a row of the columns start, end, text",
+            SPANS,
+            "steps",
+            columns.read_steps,
         ),
         Dataset(
-            "howto100m", "what is said in HowTo100M videos: captions, sentencified captions, WhisperX",
+            "howto100m",
+            "what is said in HowTo100M videos: captions, sentencified captions, WhisperX",
             "project page of HowTo100M, Inria; sentencified: project page of TAN; WhisperX: NaSVA's repository",
-            "research use", ("caption.json", "sentencified_htm_*.json", "a folder or .tar.gz of WhisperX {id}.json"),
-            "a transcript of the rows as they are, sorted by start", SPANS, "transcript", columns.read_narrations,
+            "research use",
+            (
+                "caption.json",
+                "sentencified_htm_*.json",
+                "a folder or .tar.gz of WhisperX {id}.json",
+            ),
+            "a transcript of the rows as they are, sorted by start",
+            SPANS,
+            "transcript",
+            columns.read_narrations,
         ),
         Dataset(
-            "whenact", "actions named in vlogs: when they are spoken of, whether and when they are shown",
-            "GitHub repository MichiganNLP/vlog_action_localization, folder data", "MIT",
+            "whenact",
+            "actions named in vlogs: when they are spoken of, whether and when they are shown",
+            "GitHub repository MichiganNLP/vlog_action_localization, folder data",
+            "MIT",
             (whenact.SPOKEN, whenact.SHOWN),
             "one reference step an action: `said` = passage, span = window where shown; transcript with shown 1 or 0",
-            SPANS + "; windows that no action's wording matches", "reference", whenact.read,
+            SPANS + "; windows that no action's wording matches",
+            "reference",
+            whenact.read,
         ),
         Dataset(
-            "hirest", "step headings of HowTo100M videos that answer a query",
-            "GitHub repository j-min/HiREST, folder data/splits", "MIT", hirest.NAMES,
+            "hirest",
+            "step headings of HowTo100M videos that answer a query",
+            "GitHub repository j-min/HiREST, folder data/splits",
+            "MIT",
+            hirest.NAMES,
             "one reference step a heading; task = query; duration; split by the file's name",
-            SPANS + "; videos that do not answer their query", "reference", hirest.read,
+            SPANS + "; videos that do not answer their query",
+            "reference",
+            hirest.read,
         ),
         Dataset(
-            "tutorialvqa", "narrated Photoshop tutorials with labelled parts",
-            "GitHub repository acolas1/TutorialVQAData", "CC BY-NC 4.0", (tutorialvqa.NAME,),
+            "tutorialvqa",
+            "narrated Photoshop tutorials with labelled parts",
+            "GitHub repository acolas1/TutorialVQAData",
+            "CC BY-NC 4.0",
+            (tutorialvqa.NAME,),
             "one reference step a part, sources = its sentences; the sentences, without times, in `spoken`; title",
-            SPANS + "; sentence indexes outside the transcript", "reference", tutorialvqa.read,
+            SPANS + "; sentence indexes outside the transcript",
+            "reference",
+            tutorialvqa.read,
         ),
         Dataset(
-            "captaincook4d", "24 recipes cooked with and without mistakes, egocentric",
-            "GitHub repository CaptainCook4D/annotations, folder annotation_json", "MIT (repository)",
+            "captaincook4d",
+            "24 recipes cooked with and without mistakes, egocentric",
+            "GitHub repository CaptainCook4D/annotations, folder annotation_json",
+            "MIT (repository)",
             (egocentric.COOK4D,),
-            "one reference step a step id, with all its spans, or none where it was left out (-1); task", SPANS,
-            "reference", egocentric.read_captaincook4d,
+            "one reference step a step id, with all its spans, or none where it was left out (-1); task",
+            SPANS,
+            "reference",
+            egocentric.read_captaincook4d,
         ),
         Dataset(
-            "goal-step", "goals, steps and substeps in Ego4D videos",
-            "GitHub repository facebookresearch/ego4d-goalstep, folder data", "MIT (repository)", egocentric.GOALSTEP,
-            "one reference step a segment, id 3.1 = substep 1 of step 3; task = goal; split by the file's name", SPANS,
-            "reference", egocentric.read_goalstep,
+            "goal-step",
+            "goals, steps and substeps in Ego4D videos",
+            "GitHub repository facebookresearch/ego4d-goalstep, folder data",
+            "MIT (repository)",
+            egocentric.GOALSTEP,
+            "one reference step a segment, id 3.1 = substep 1 of step 3; task = goal; split by the file's name",
+            SPANS,
+            "reference",
+            egocentric.read_goalstep,
         ),
         Dataset(
-            "epic-kitchens", "narrated actions in EPIC-KITCHENS-100 videos",
-            "GitHub repository epic-kitchens/epic-kitchens-100-annotations", "CC BY-NC 4.0", egocentric.EPIC,
-            "one reference step an action; split by the file's name", SPANS, "reference", egocentric.read_epic,
+            "epic-kitchens",
+            "narrated actions in EPIC-KITCHENS-100 videos",
+            "GitHub repository epic-kitchens/epic-kitchens-100-annotations",
+            "CC BY-NC 4.0",
+            egocentric.EPIC,
+            "one reference step an action; split by the file's name",
+            SPANS,
+            "reference",
+            egocentric.read_epic,
         ),
         Dataset(
-            "label-studio", "steps that people corrected or marked in Label Studio",
-            "Label Studio, Export > JSON, of tasks from `stepline steps --format labelstudio`", "your own",
+            "label-studio",
+            "steps that people corrected or marked in Label Studio",
+            "Label Studio, Export > JSON, of tasks from `stepline steps --format labelstudio`",
+            "your own",
             (label_studio.NAME,),
-            "one reference step a text, with the spans of its regions, none where its label is not \"shown\"; duration",
-            SPANS + "; tasks that nobody annotated", "reference", label_studio.read, training=(),
+            'one reference step a text, with the spans of its regions, none where its label is not "shown"; duration',
+            SPANS + "; tasks that nobody annotated",
+            "reference",
+            label_studio.read,
+            training=(),
         ),
     )
-}  # fmt: skip
+}
 
 
 def stream(name: str, path: Path | str, *, subset: str | None = None) -> Iterator[DatasetEntry]:
-    """Yield a dataset's entries one at a time, without holding them; an id that comes again is rejected.
+    """Yield a dataset's entries one at a time, without holding them; an id that comes again is
+    rejected.
 
-    subset: yield only this split. Raises DatasetError for an unknown name and for files that are missing or malformed.
+    subset: yield only this split. Raises DatasetError for an unknown name and for files that are
+    missing or malformed.
     """
     seen: set[str] = set()
     for entry in find_dataset(name).reader(Path(path)):
         if subset is not None and entry.subset != subset:
             continue
         if entry.id in seen:
-            yield DatasetEntry(entry.id, None, entry.subset, (Rejected("video", SEEN, id=entry.id),))
+            yield DatasetEntry(
+                entry.id, None, entry.subset, (Rejected("video", SEEN, id=entry.id),)
+            )
         else:
             seen.add(entry.id)
             yield entry
@@ -184,7 +270,9 @@ def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRe
     """
     entries = list(stream(name, path, subset=subset))
     if subset is not None and not entries:
-        known = sorted({entry.subset for entry in find_dataset(name).reader(Path(path)) if entry.subset})
+        known = sorted(
+            {entry.subset for entry in find_dataset(name).reader(Path(path)) if entry.subset}
+        )
         cure = f"it has {', '.join(known)}" if known else "it states no subsets"
         raise DatasetError(f"{path}: {name} holds no subset {subset!r}; {cure}")
     kept = [entry for entry in entries if entry.record is not None]
@@ -207,7 +295,8 @@ def find_dataset(name: str) -> Dataset:
 
 
 def describe(name: str | None = None) -> str:
-    """Return the table's names with what they hold, or all that is known of one: where to get it, files, licence."""
+    """Return the table's names with what they hold, or all that is known of one: where to get it,
+    files, licence."""
     if name is None:
         width = max(map(len, DATASETS))
         return "\n".join(f"{row.name:<{width}}  {row.what}" for row in DATASETS.values()) + "\n"

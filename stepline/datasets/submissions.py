@@ -13,29 +13,42 @@ from stepline.records import Record, Step
 from stepline.storage import write_atomic
 
 DENSEVID = "VERSION 1.0"  # what densevid_eval and PDVC write; neither reads it
-GROUNDING = ("video-id", "t-start", "t-end", "label", "score")  # HT-Step's evaluate_article_grounding
+# HT-Step's evaluate_article_grounding
+GROUNDING = ("video-id", "t-start", "t-end", "label", "score")
 
 
 def segments(records: Iterable[Record]) -> dict[str, list[PredictedSegment]]:
-    """Return each record's placed steps, best span first only, sorted by start; unplaced steps have no segment."""
+    """Return each record's placed steps, best span first only, sorted by start; unplaced steps have
+    no segment."""
     found: dict[str, list[PredictedSegment]] = {}
     for record in records:
         best = [(step.spans[0], step) for step in record.steps if step.spans]
-        placed = [PredictedSegment(span.start, span.end, step.text, step.score) for span, step in best]
+        placed = [
+            PredictedSegment(span.start, span.end, step.text, step.score) for span, step in best
+        ]
         found[record.id] = sorted(placed, key=lambda segment: (segment.start, segment.end))
     return found
 
 
-def write_densevid(found: Mapping[str, Sequence[PredictedSegment]], path: Path, *, prefix: str = "") -> int:
+def write_densevid(
+    found: Mapping[str, Sequence[PredictedSegment]], path: Path, *, prefix: str = ""
+) -> int:
     """Write YouCook2's (PDVC's, densevid_eval's) results file and return how many videos it holds.
 
-    prefix: what PDVC's annotations put before every id ("v_"); the scorers compare ids as they stand.
+    prefix: what PDVC's annotations put before every id ("v_"); the scorers compare ids as they
+    stand.
     """
     results = {
-        prefix + video: [{"sentence": row.sentence, "timestamp": [row.start, row.end]} for row in rows]
+        prefix + video: [
+            {"sentence": row.sentence, "timestamp": [row.start, row.end]} for row in rows
+        ]
         for video, rows in found.items()
     }
-    tree = {"version": DENSEVID, "results": results, "external_data": {"used": False, "details": ""}}
+    tree = {
+        "version": DENSEVID,
+        "results": results,
+        "external_data": {"used": False, "details": ""},
+    }
     write_atomic(path, json.dumps(tree, ensure_ascii=False, allow_nan=False) + "\n")
     return len(results)
 
@@ -43,11 +56,13 @@ def write_densevid(found: Mapping[str, Sequence[PredictedSegment]], path: Path, 
 def write_htstep_result(
     records: Iterable[Record], path: Path, *, queries: Mapping[str, Sequence[str]] | None = None
 ) -> int:
-    """Write HT-Step's result.json, {id: [second of each step]}, and return how many videos it holds.
+    """Write HT-Step's result.json, {id: [second of each step]}, and return how many videos it
+    holds.
 
-    The seconds are whole, counted from 0, in the order of record.steps. queries: the server's headlines by id
-    (htstep.read_queries); every id must be there with as many steps, worded alike. Raises DatasetError where a step
-    has no `at` (the server takes no abstention) or the queries differ.
+    The seconds are whole, counted from 0, in the order of record.steps. queries: the server's
+    headlines by id (htstep.read_queries); every id must be there with as many steps, worded alike.
+    Raises DatasetError where a step has no `at` (the server takes no abstention) or the queries
+    differ.
     """
     result = {record.id: [_second(record, step) for step in record.steps] for record in records}
     if queries is not None:
@@ -59,7 +74,9 @@ def write_htstep_result(
 
 def _second(record: Record, step: Step) -> int:
     if step.at is None:
-        raise DatasetError(f"{record.id}: step {step.id} has no `at`; HT-Step scores a second for each step; place it")
+        raise DatasetError(
+            f"{record.id}: step {step.id} has no `at`; HT-Step scores a second for each step; place it"
+        )
     return math.floor(step.at)
 
 
@@ -67,20 +84,29 @@ def _require_same_steps(records: Iterable[Record], queries: Mapping[str, Sequenc
     texts = {record.id: [step.text for step in record.steps] for record in records}
     for video, headlines in queries.items():
         if video not in texts:
-            raise DatasetError(f"{video}: is asked for but has no record; {len(texts)} records were given")
+            raise DatasetError(
+                f"{video}: is asked for but has no record; {len(texts)} records were given"
+            )
         given = [text.strip() for text in texts[video]]
         asked = [headline.strip() for headline in headlines]
         if given != asked:
             pairs = zip(given, asked, strict=False)
-            wrong = next((i for i, (own, other) in enumerate(pairs) if own != other), min(len(given), len(asked)))
+            wrong = next(
+                (i for i, (own, other) in enumerate(pairs) if own != other),
+                min(len(given), len(asked)),
+            )
             counts = f"its {len(given)} steps differ from the {len(asked)} asked for"
-            raise DatasetError(f"{video}: {counts}, first at {wrong}; take the server's headlines as the steps")
+            raise DatasetError(
+                f"{video}: {counts}, first at {wrong}; take the server's headlines as the steps"
+            )
 
 
 def write_htstep_grounding(records: Iterable[Record], path: Path) -> int:
-    """Write HT-Step's article-grounding CSV, one row a span of a step, and return how many rows it holds.
+    """Write HT-Step's article-grounding CSV, one row a span of a step, and return how many rows it
+    holds.
 
-    A step's id must be its global_step_index (the label), and a placed step needs a score. Raises DatasetError.
+    A step's id must be its global_step_index (the label), and a placed step needs a score. Raises
+    DatasetError.
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
@@ -95,7 +121,11 @@ def _spans(record: Record, step: Step) -> list[tuple[str, float, float, int, flo
     if not step.spans:
         return []
     if not step.id.isdecimal():
-        raise DatasetError(f"{record.id}: step id {step.id!r} is no global_step_index; take the ids from taxonomy.csv")
+        raise DatasetError(
+            f"{record.id}: step id {step.id!r} is no global_step_index; take the ids from taxonomy.csv"
+        )
     if step.score is None:
-        raise DatasetError(f"{record.id}: step {step.id} has no score; the average precision ranks by it")
+        raise DatasetError(
+            f"{record.id}: step {step.id} has no score; the average precision ranks by it"
+        )
     return [(record.id, span.start, span.end, int(step.id), step.score) for span in step.spans]

@@ -3,8 +3,9 @@
     videos.json   [{video_id, video_title, transcript: [sentence],
                     segments: [{title, timestamps: {start, end}, sentence_indexes: {start, end}}]}]
 
-Times are seconds, written as text. The sentences carry no time of their own, so they go to `Reading.spoken` and not to
-a Transcript; a reference step's `sources` are their indices. The questions (train, dev and test.json) are not read.
+Times are seconds, written as text. The sentences carry no time of their own, so they go to
+`Reading.spoken` and not to a Transcript; a reference step's `sources` are their indices. The
+questions (train, dev and test.json) are not read.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,11 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 
 
 def _segment(builder: RecordBuilder, id: str, segment: Node, sentences: int) -> None:
-    text, times, indexes = segment["title"].text(), segment["timestamps"], segment["sentence_indexes"]
+    text, times, indexes = (
+        segment["title"].text(),
+        segment["timestamps"],
+        segment["sentence_indexes"],
+    )
     first, last = indexes["start"].number(), indexes["end"].number()
     if not (0 <= first <= last < sentences and first.is_integer() and last.is_integer()):
         builder.reject("step", text, NO_SENTENCES, f"{first:g} to {last:g} of {sentences}")

@@ -1,15 +1,18 @@
-"""WhenAct: actions named in one-minute parts of vlogs, when they are spoken of and when they are shown.
+"""WhenAct: actions named in one-minute parts of vlogs, when they are spoken of and when they are
+shown.
 
     mapped_actions_time_label.json       {miniclip: [[action, [start, end] of the passage, label]]}   0: visible, 1: not
     dict_all_annotations_ordered.json    {miniclip: [[action, start, end]]}                           where it is shown
 
-Each action is a reference step, id = its row in the first file: `said` is the passage of the transcript it was named in
-(coarse, about 10 s), its span the window where it is shown; actions that are not visible, or that nobody localised,
-have none. The passages with their label are the transcript (`shown` 1 or 0).
+Each action is a reference step, id = its row in the first file: `said` is the passage of the
+transcript it was named in (coarse, about 10 s), its span the window where it is shown; actions that
+are not visible, or that nobody localised, have none. The passages with their label are the
+transcript (`shown` 1 or 0).
 
-The second file writes verbs in their base form, so its windows are matched to the actions of the same miniclip by the
-same text, else by the most similar one (difflib ratio of at least 0.75), one to one; what finds no match is rejected.
-A file that already holds the two together, {miniclip: {"actions": [{text, spoken, visible, shown}]}}, is read as well.
+The second file writes verbs in their base form, so its windows are matched to the actions of the
+same miniclip by the same text, else by the most similar one (difflib ratio of at least 0.75), one
+to one; what finds no match is rejected. A file that already holds the two together, {miniclip:
+{"actions": [{text, spoken, visible, shown}]}}, is read as well.
 """
 
 import difflib
@@ -28,7 +31,8 @@ UNMATCHED = "no action of the miniclip is worded like it"
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a miniclip, from the data folder, or from the first file with the second beside it."""
+    """Yield one entry a miniclip, from the data folder, or from the first file with the second
+    beside it."""
     file = file_in(path, SPOKEN)
     beside = find_file(file.parent, SHOWN) if file.name.startswith(SPOKEN) else None
     windows = dict(Node(read_json(beside), str(beside)).entries()) if beside else {}
@@ -36,7 +40,11 @@ def read(path: Path) -> Iterator[DatasetEntry]:
         builder = RecordBuilder(id)
         if isinstance(clip.value, dict):
             for index, row in enumerate(clip["actions"].rows()):
-                text, visible, shown = row["text"].text(), row["visible"].value is True, row.get("shown")
+                text, visible, shown = (
+                    row["text"].text(),
+                    row["visible"].value is True,
+                    row.get("shown"),
+                )
                 window = shown.pair() if shown else None
                 _add_action(builder, str(index), text, row["spoken"].pair(), visible, window)
         else:
@@ -54,7 +62,9 @@ def _add_official(builder: RecordBuilder, clip: Node, windows: Node | None) -> N
     seen = [text if is_seen else None for text, is_seen in zip(texts, visible, strict=True)]
     shown = _match_windows(builder, windows, seen)
     for index, cells in enumerate(actions):
-        _add_action(builder, str(index), texts[index], cells[1].pair(), visible[index], shown.get(index))
+        _add_action(
+            builder, str(index), texts[index], cells[1].pair(), visible[index], shown.get(index)
+        )
 
 
 def _add_action(
@@ -68,8 +78,11 @@ def _add_action(
         builder.add_span(id, text, *shown, keep=True)
 
 
-def _match_windows(builder: RecordBuilder, rows: Node | None, texts: list[str | None]) -> dict[int, Window]:
-    """Return action row -> window; texts: None where the action is not visible and cannot have one."""
+def _match_windows(
+    builder: RecordBuilder, rows: Node | None, texts: list[str | None]
+) -> dict[int, Window]:
+    """Return action row -> window; texts: None where the action is not visible and cannot have
+    one."""
     open_rows = {index: text for index, text in enumerate(texts) if text is not None}
     found: dict[int, Window] = {}
     later: list[tuple[str, Window]] = []

@@ -1,6 +1,8 @@
-"""Every benchmark that can be scored: one row each with its conventions, and the one function that scores by the table.
+"""Every benchmark that can be scored: one row each with its conventions, and the one function that
+scores by the table.
 
-The exact rule of every convention is here in words: it is printed with the scores and kept in docs/evaluation.md.
+The exact rule of every convention is here in words: it is printed with the scores and kept in
+docs/evaluation.md.
 """
 
 import difflib
@@ -25,7 +27,9 @@ TAN_RULE = (
     "ROC-AUC of alignable against not, over all sentences, by the alignability score or else the best score over the "
     "video; the first of equal seconds; a score of exactly 0 means not scored"
 )
-TAN_WINDOWS = TAN_RULE + "; seconds outside TAN's overlapping 64 s windows of a sentence do not count"
+TAN_WINDOWS = (
+    TAN_RULE + "; seconds outside TAN's overlapping 64 s windows of a sentence do not count"
+)
 NASVA = (
     "hit: start <= second <= end, nothing rounded; R@1 over alignable sentences, all videos pooled; videos without an "
     "alignable sentence are left out"
@@ -46,7 +50,8 @@ EACH = (
 )
 ORDERED = "as each, but all steps of the task once and in order, by dynamic programming on -log softmax over steps"
 ORDERED_SHARED = (
-    "as ordered; videos without predictions are left out, and so are steps shown only after the last row of the scores"
+    "as ordered; videos without predictions are left out, "
+    "and so are steps shown only after the last row of the scores"
 )
 EACH_ALL = "as each, but one test set of all annotated videos"
 PLACED = (
@@ -98,7 +103,8 @@ class Convention:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What it is, where its rules come from, its inputs, and its conventions; the first is the default, and why.
+    """What it is, where its rules come from, its inputs, and its conventions; the first is the
+    default, and why.
 
     splits: whether its annotations state subsets, so that one can be chosen.
     """
@@ -124,7 +130,9 @@ SECONDS = "JSON {id: [second or null a row]} or {id: {row id: second}}; or segme
 BY_ID = "JSON {id: {step id: second}}; or segments with texts (docs/evaluation.md)"
 
 
-def _grounding_benchmark(name: str, what: str, source: str, reference: str, predictions: str = SECONDS) -> Benchmark:
+def _grounding_benchmark(
+    name: str, what: str, source: str, reference: str, predictions: str = SECONDS
+) -> Benchmark:
     conventions = {
         "grounding": Convention(PLACED, placing.grounding),
         "segmentation": Convention(FOUND, placing.segmentation),
@@ -151,8 +159,10 @@ BENCHMARKS = {
     row.name: row
     for row in (
         Benchmark(
-            "htm-align", "narration alignment and alignability in 80 HowTo100M videos",
-            "TAN, eval_zeroshot_align; NaSVA, train.py; WYS2 section 4", "htm_align.json",
+            "htm-align",
+            "narration alignment and alignability in 80 HowTo100M videos",
+            "TAN, eval_zeroshot_align; NaSVA, train.py; WYS2 section 4",
+            "htm_align.json",
             "JSON {id: matrix (sentences, seconds)}, {id: [second or null a sentence]} or both with alignability",
             "TAN's rule is the benchmark's own, and the papers before NaSVA report it; NaSVA's is stricter",
             {
@@ -163,7 +173,8 @@ BENCHMARKS = {
             },
         ),
         Benchmark(
-            "ht-step", "wikiHow steps placed in cooking videos",
+            "ht-step",
+            "wikiHow steps placed in cooking videos",
             "HT-Step, eval_article_grounding (mAP); HT-Step paper and EvalAI 2082 (R@1, run on a server)",
             "the release's folder: annotations.json, taxonomy.csv",
             "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second a step]} or {id: {step: second}}",
@@ -172,35 +183,55 @@ BENCHMARKS = {
             splits=True,
         ),
         Benchmark(
-            "crosstask", "step localisation in 18 tasks", "CrossTask (CVPR 2019) section 6, train.py; NaSVA 4.1",
+            "crosstask",
+            "step localisation in 18 tasks",
+            "CrossTask (CVPR 2019) section 6, train.py; NaSVA 4.1",
             "the release's folder: tasks_primary.txt, videos_val.csv, annotations/",
             "JSON {task_video: [second or null a step]} or {task_video: matrix (seconds, steps)}",
             "zero-shot papers (UniVL, VINA, NaSVA) place each step by itself; the original decodes them in order",
             {
                 "each": Convention(EACH, crosstask.score),
                 "ordered": Convention(ORDERED, partial(crosstask.score, ordered=True)),
-                "official": Convention(ORDERED_SHARED, partial(crosstask.score, ordered=True, skip=True)),
+                "official": Convention(
+                    ORDERED_SHARED, partial(crosstask.score, ordered=True, skip=True)
+                ),
                 "each-all": Convention(EACH_ALL, partial(crosstask.score, sets=False)),
             },
         ),
-        _captioning_benchmark("youcook2", "recipe steps in cooking videos", "its JSON in either form"),
-        _captioning_benchmark("tasty", "recipe steps in Tasty videos", "tasty_{split}.json of Sieve & Swap"),
+        _captioning_benchmark(
+            "youcook2", "recipe steps in cooking videos", "its JSON in either form"
+        ),
+        _captioning_benchmark(
+            "tasty", "recipe steps in Tasty videos", "tasty_{split}.json of Sieve & Swap"
+        ),
         _grounding_benchmark("coin", "steps of 180 everyday tasks", "COIN", "COIN.json", BY_ID),
         _grounding_benchmark(
-            "hirest", "step headings of videos that answer a query", "HiREST", "all_data_{split}.json or folder"
+            "hirest",
+            "step headings of videos that answer a query",
+            "HiREST",
+            "all_data_{split}.json or folder",
         ),
         _grounding_benchmark(
-            "whenact", "actions named in vlogs", "WhenAct (arXiv 2202.08138)", "its data folder or joined JSON"
+            "whenact",
+            "actions named in vlogs",
+            "WhenAct (arXiv 2202.08138)",
+            "its data folder or joined JSON",
         ),
         Benchmark(
-            "vnd", "clips whose narration is shown or not", "WYS2 section 4 (VND-Test)",
-            "JSON {id: 0 or 1, or one a clip}", "JSON {id: score, or one a clip}",
+            "vnd",
+            "clips whose narration is shown or not",
+            "WYS2 section 4 (VND-Test)",
+            "JSON {id: 0 or 1, or one a clip}",
+            "JSON {id: score, or one a clip}",
             "the paper's only measure, with average precision beside it",
             {"official": Convention(DETECTED, detection.score)},
         ),
         Benchmark(
-            "ivsum", "summaries of wikiHow videos", "IV-Sum, utils/evaluate_and_log; WYS2 section 4.4 (tau, rho)",
-            "JSON {id: [0 or 1 a frame]}", "JSON {id: [score a frame]} or IV-Sum's results file",
+            "ivsum",
+            "summaries of wikiHow videos",
+            "IV-Sum, utils/evaluate_and_log; WYS2 section 4.4 (tau, rho)",
+            "JSON {id: [0 or 1 a frame]}",
+            "JSON {id: [score a frame]} or IV-Sum's results file",
             "the official rule gives F = 1 to videos without a summary and multiplies probabilities",
             {
                 "frames": Convention(FRAMES, summary.score),
@@ -208,31 +239,44 @@ BENCHMARKS = {
             },
         ),
     )
-}  # fmt: skip
+}
 
 
 def evaluate(
-    name: str, predictions: Path | str, reference: Path | str, *,
-    convention: str | None = None, subset: str | None = None,
-) -> Scores:  # fmt: skip
+    name: str,
+    predictions: Path | str,
+    reference: Path | str,
+    *,
+    convention: str | None = None,
+    subset: str | None = None,
+) -> Scores:
     """Return the scores of predictions under a benchmark's convention, its default when None.
 
-    Raises DatasetError for unknown names and for files that are missing, malformed or hold nothing to score.
+    Raises DatasetError for unknown names and for files that are missing, malformed or hold nothing
+    to score.
     """
     row = find_benchmark(name)
     chosen = convention or row.default
     if chosen not in row.conventions:
-        raise DatasetError(f"{name} has no convention {chosen!r}; {_suggestion(chosen, list(row.conventions))}")
+        raise DatasetError(
+            f"{name} has no convention {chosen!r}; {_suggestion(chosen, list(row.conventions))}"
+        )
     if subset is not None and not row.splits:
-        raise DatasetError(f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out")
+        raise DatasetError(
+            f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out"
+        )
     found = row.conventions[chosen]
-    return found.score(ScoringTask(name, chosen, found.rule, Path(reference), Path(predictions), subset))
+    return found.score(
+        ScoringTask(name, chosen, found.rule, Path(reference), Path(predictions), subset)
+    )
 
 
 def find_benchmark(name: str) -> Benchmark:
     """Return a row of the table. Raises DatasetError with the nearest name."""
     if name not in BENCHMARKS:
-        raise DatasetError(f"no benchmark is called {name!r}; {_suggestion(name, list(BENCHMARKS))}")
+        raise DatasetError(
+            f"no benchmark is called {name!r}; {_suggestion(name, list(BENCHMARKS))}"
+        )
     return BENCHMARKS[name]
 
 

@@ -1,6 +1,8 @@
-"""Scores as functions of how often each video is drawn: the bootstrap resamples per-video sums and never scores twice.
+"""Scores as functions of how often each video is drawn: the bootstrap resamples per-video sums and
+never scores twice.
 
-V videos, B draws, G groups, N items. weights: (B, V) float64, how often each video was drawn; all ones is the score.
+V videos, B draws, G groups, N items. weights: (B, V) float64, how often each video was drawn; all
+ones is the score.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +37,8 @@ class Statistic(Protocol):
 
     @property
     def items(self) -> int:
-        """What was counted in all videos together: sentences, steps, segments, or videos for a mean over them."""
+        """What was counted in all videos together: sentences, steps, segments, or videos for a mean
+        over them."""
         ...
 
     def __call__(self, weights: Floats) -> Floats:
@@ -73,7 +76,8 @@ class SumOfTotals:
 
 @dataclass(frozen=True)
 class Ratio(SumOfTotals):
-    """Sum over videos of `hits` (V,) divided by the sum of `totals` (V,); with totals of 1 the mean over videos."""
+    """Sum over videos of `hits` (V,) divided by the sum of `totals` (V,); with totals of 1 the mean
+    over videos."""
 
     hits: Floats
     totals: Floats
@@ -85,7 +89,8 @@ class Ratio(SumOfTotals):
 
 @dataclass(frozen=True)
 class GroupedRatio(Ratio):
-    """A Ratio in each group of videos, then the unweighted mean over groups, then over sets of videos.
+    """A Ratio in each group of videos, then the unweighted mean over groups, then over sets of
+    videos.
 
     group: (V,) 0..G-1. sets: (S, V) bool, which videos each test set holds.
     A group without items in a set is left out of that set's mean.
@@ -99,7 +104,12 @@ class GroupedRatio(Ratio):
         member = np.eye(int(self.group.max()) + 1)[self.group]  # (V, G)
         drawn = [weights * held for held in self.sets]  # S x (B, V)
         return np.stack(
-            [divide_or_nan(d @ (member * self.hits[:, None]), d @ (member * self.totals[:, None])) for d in drawn]
+            [
+                divide_or_nan(
+                    d @ (member * self.hits[:, None]), d @ (member * self.totals[:, None])
+                )
+                for d in drawn
+            ]
         )
 
     def __call__(self, weights: Floats) -> Floats:
@@ -110,7 +120,9 @@ class GroupedRatio(Ratio):
 def mean_of_known(values: Floats, axis: int) -> Floats:
     """Return the mean over an axis of what is not NaN; NaN where nothing is known."""
     known = ~np.isnan(values)
-    return divide_or_nan(np.where(known, values, 0.0).sum(axis=axis), known.sum(axis=axis).astype(np.float64))
+    return divide_or_nan(
+        np.where(known, values, 0.0).sum(axis=axis), known.sum(axis=axis).astype(np.float64)
+    )
 
 
 def point_estimate(statistic: Statistic) -> float:
@@ -121,11 +133,18 @@ def point_estimate(statistic: Statistic) -> float:
 def draw_videos(videos: int, draws: int, generator: np.random.Generator) -> Floats:
     """Return (draws, V): how often each video is drawn when V are drawn with replacement."""
     drawn = generator.integers(videos, size=(draws, videos)) + videos * np.arange(draws)[:, None]
-    return np.bincount(drawn.ravel(), minlength=draws * videos).reshape(draws, videos).astype(np.float64)
+    return (
+        np.bincount(drawn.ravel(), minlength=draws * videos)
+        .reshape(draws, videos)
+        .astype(np.float64)
+    )
 
 
-def resample(statistics: Mapping[str, Statistic], *, draws: int = DRAWS, seed: int = 0) -> dict[str, Floats]:
-    """Return (draws,) scores of each statistic; all see the same draws of videos, so they can be compared draw by draw.
+def resample(
+    statistics: Mapping[str, Statistic], *, draws: int = DRAWS, seed: int = 0
+) -> dict[str, Floats]:
+    """Return (draws,) scores of each statistic; all see the same draws of videos, so they can be
+    compared draw by draw.
 
     Raises DatasetError when the statistics are not over the same videos.
     """
@@ -133,7 +152,9 @@ def resample(statistics: Mapping[str, Statistic], *, draws: int = DRAWS, seed: i
         return {}
     counts = {statistic.videos for statistic in statistics.values()}
     if len(counts) != 1:
-        raise DatasetError(f"scores over {sorted(counts)} videos cannot be resampled together; score the same videos")
+        raise DatasetError(
+            f"scores over {sorted(counts)} videos cannot be resampled together; score the same videos"
+        )
     videos = counts.pop()
     if videos == 0:
         return {name: np.full(draws, np.nan) for name in statistics}
@@ -148,7 +169,8 @@ def resample(statistics: Mapping[str, Statistic], *, draws: int = DRAWS, seed: i
 
 
 def interval(values: Floats, level: float = LEVEL) -> tuple[float, float]:
-    """Return the percentile interval of bootstrap scores, without the draws that have none; NaN where none has one."""
+    """Return the percentile interval of bootstrap scores, without the draws that have none; NaN
+    where none has one."""
     known = values[~np.isnan(values)]
     if not len(known):
         return float("nan"), float("nan")
@@ -158,7 +180,8 @@ def interval(values: Floats, level: float = LEVEL) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class RedrawnStatistic:
-    """A statistic under other draws: `weights_of` makes its weights (B, V) of draws of `videos` other units.
+    """A statistic under other draws: `weights_of` makes its weights (B, V) of draws of `videos`
+    other units.
 
     width and items are the whole's, also where some of its videos are never drawn.
     """
@@ -182,8 +205,11 @@ class RedrawnStatistic:
         return self.whole(self.weights_of(weights))
 
 
-def over_videos(statistic: Statistic, own: Sequence[str], wanted: Sequence[str]) -> RedrawnStatistic:
-    """Return the statistic over the `wanted` videos in that order; `own` are the ids of its V videos."""
+def over_videos(
+    statistic: Statistic, own: Sequence[str], wanted: Sequence[str]
+) -> RedrawnStatistic:
+    """Return the statistic over the `wanted` videos in that order; `own` are the ids of its V
+    videos."""
     index_of = {video: index for index, video in enumerate(own)}
     chosen = np.array([index_of[video] for video in wanted], dtype=np.int64)
 
@@ -196,6 +222,7 @@ def over_videos(statistic: Statistic, own: Sequence[str], wanted: Sequence[str])
 
 
 def over_sources(statistic: Statistic, sources: Sequence[str]) -> RedrawnStatistic:
-    """Return the statistic over sources, whose videos are drawn together; sources: of each of its V videos."""
+    """Return the statistic over sources, whose videos are drawn together; sources: of each of its V
+    videos."""
     names, index = np.unique(np.array(sources, dtype=object), return_inverse=True)
     return RedrawnStatistic(statistic, len(names), lambda drawn: drawn[:, index.reshape(-1)])

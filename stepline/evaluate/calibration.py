@@ -1,4 +1,5 @@
-"""Probabilities that mean what they say: a logistic regression on evidence, and how far stated P is from what happens.
+"""Probabilities that mean what they say: a logistic regression on evidence, and how far stated P is
+from what happens.
 
 Letters: N items, F pieces of evidence.
 """
@@ -13,7 +14,8 @@ import numpy.typing as npt
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats
 
-RIDGE = 1.0  # of the weights, in standard deviations; keeps them finite where a feature separates all
+# of the weights, in standard deviations; keeps them finite where a feature separates all
+RIDGE = 1.0
 STEPS = 50  # of Newton's method; it ends in ten
 LEAST = 20  # items of each kind that a fit needs
 
@@ -36,8 +38,12 @@ class Logistic:
 
 
 def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Logistic:
-    """Return a regression on `width` pieces of evidence from plain values. Raises ValueError where they are none."""
-    columns = [np.asarray(tree[name], dtype=np.float64) for name in ("mean", "deviation", "weights", "bias")]
+    """Return a regression on `width` pieces of evidence from plain values. Raises ValueError where
+    they are none."""
+    columns = [
+        np.asarray(tree[name], dtype=np.float64)
+        for name in ("mean", "deviation", "weights", "bias")
+    ]
     sizes = [column.shape for column in columns]
     if sizes != [(width,)] * 3 + [()] or not all(np.isfinite(column).all() for column in columns):
         raise ValueError(f"numbers of shapes {sizes}")
@@ -55,7 +61,8 @@ def fit_logistic(rows: Floats, shown: Flags) -> Logistic:
         counts = f"{kinds[0]} texts shown and {kinds[1]} not"
         raise DatasetError(f"{counts}; a calibration needs {LEAST} of each: add videos")
     mean, deviation = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-6)
-    scaled = np.column_stack([(rows - mean) / deviation, np.ones(len(rows))])  # (N, F + 1), the last is the bias
+    # (N, F + 1), the last is the bias
+    scaled = np.column_stack([(rows - mean) / deviation, np.ones(len(rows))])
     weights = np.zeros(scaled.shape[1])
     ridge = np.diag([RIDGE] * (scaled.shape[1] - 1) + [0.0])
     for _ in range(STEPS):
@@ -66,11 +73,17 @@ def fit_logistic(rows: Floats, shown: Flags) -> Logistic:
         weights = weights + step
         if np.abs(step).max() < 1e-8:
             break
-    return Logistic(tuple(mean.tolist()), tuple(deviation.tolist()), tuple(weights[:-1].tolist()), float(weights[-1]))
+    return Logistic(
+        tuple(mean.tolist()),
+        tuple(deviation.tolist()),
+        tuple(weights[:-1].tolist()),
+        float(weights[-1]),
+    )
 
 
 def calibration_error(shown: Flags, p: Floats, bins: int = 10) -> float:
-    """Return ECE: mean distance of stated P from how often it was so, over equal bins of P, weighted by their items."""
+    """Return ECE: mean distance of stated P from how often it was so, over equal bins of P,
+    weighted by their items."""
     bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
     count = np.bincount(bin_of, minlength=bins)
     gap = np.bincount(bin_of, weights=p - shown, minlength=bins)

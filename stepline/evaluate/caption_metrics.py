@@ -1,15 +1,16 @@
 """BLEU-1 to BLEU-4, ROUGE-L and CIDEr-D of tokenised captions, as pycocoevalcap reports them.
 
-BLEU (Papineni et al., ACL 2002): of a corpus, with the closest reference length. Differs as the caption scorer does:
-counts that may be zero carry a tiny number instead, so that a caption shorter than four words still has a BLEU-4.
+BLEU (Papineni et al., ACL 2002): of a corpus, with the closest reference length. Differs as the
+caption scorer does: counts that may be zero carry a tiny number instead, so that a caption shorter
+than four words still has a BLEU-4.
 
-ROUGE-L (Lin, ACL 2004): the longest common subsequence of words, recall weighted above precision. Differs as the
-caption scorer does: with several references the best precision and the best recall are taken, which may come from
-different ones.
+ROUGE-L (Lin, ACL 2004): the longest common subsequence of words, recall weighted above precision.
+Differs as the caption scorer does: with several references the best precision and the best recall
+are taken, which may come from different ones.
 
-CIDEr-D (Vedantam et al., CVPR 2015): similarity of tf-idf n-grams, its idf taken from the references scored. A single
-item, or items with equal references, has no idf and scores 0 even when perfect: the metric is made for a corpus, and
-densevid_eval calls it video by video.
+CIDEr-D (Vedantam et al., CVPR 2015): similarity of tf-idf n-grams, its idf taken from the
+references scored. A single item, or items with equal references, has no idf and scores 0 even when
+perfect: the metric is made for a corpus, and densevid_eval calls it video by video.
 """
 
 import math
@@ -42,7 +43,9 @@ def require_pairs(items: Sequence[CaptionPair]) -> None:
         raise DatasetError("no captions to score; give at least one hypothesis with its references")
     for index, item in enumerate(items):
         if not item.references:
-            raise DatasetError(f"item {index} ({item.hypothesis[:60]!r}) has no reference caption; give at least one")
+            raise DatasetError(
+                f"item {index} ({item.hypothesis[:60]!r}) has no reference caption; give at least one"
+            )
 
 
 LONGEST = 4  # words in the longest n-gram of BLEU and CIDEr
@@ -54,7 +57,9 @@ def ngrams(caption: str) -> Counter[Ngram]:
     """Return how often each n-gram of 1 to LONGEST words stands in a caption."""
     words = caption.split()
     return Counter(
-        tuple(words[start : start + size]) for size in range(1, LONGEST + 1) for start in range(len(words) - size + 1)
+        tuple(words[start : start + size])
+        for size in range(1, LONGEST + 1)
+        for start in range(len(words) - size + 1)
     )
 
 
@@ -67,7 +72,8 @@ _SCALE = 10.0  # CIDEr is reported times ten
 
 @dataclass(frozen=True)
 class _Vector:
-    """tf-idf weights of one caption by n-gram size, their norms, and its number of two-word n-grams."""
+    """tf-idf weights of one caption by n-gram size, their norms, and its number of two-word
+    n-grams."""
 
     weights: tuple[dict[Ngram, float], ...]
     norms: tuple[float, ...]
@@ -121,7 +127,8 @@ def _similarity(ours: _Vector, theirs: _Vector) -> float:
 # ---------------------------------------------------------------- BLEU
 
 
-_TINY, _SMALL = 1e-15, 1e-9  # the caption scorer's guards against 0 / 0, above and below the fraction
+# the caption scorer's guards against 0 / 0, above and below the fraction
+_TINY, _SMALL = 1e-15, 1e-9
 
 
 @dataclass(frozen=True)
@@ -141,7 +148,8 @@ def bleu(items: Sequence[CaptionPair]) -> BleuScores:
 
 
 def _count(item: CaptionPair) -> list[int]:
-    """Return the words of the hypothesis and of the closest reference, then guessed and correct n-grams by size."""
+    """Return the words of the hypothesis and of the closest reference, then guessed and correct
+    n-grams by size."""
     length = len(item.hypothesis.split())
     lengths = [len(reference.split()) for reference in item.references]
     closest = min(lengths, key=lambda other: (abs(other - length), other))
@@ -157,7 +165,9 @@ def _count(item: CaptionPair) -> list[int]:
 def _scores(counts: list[int]) -> tuple[float, float, float, float]:
     length, reference_length, *ngram_counts = counts
     product, scores = 1.0, []
-    for size, (guessed, correct) in enumerate(zip(ngram_counts[:LONGEST], ngram_counts[LONGEST:], strict=True), 1):
+    for size, (guessed, correct) in enumerate(
+        zip(ngram_counts[:LONGEST], ngram_counts[LONGEST:], strict=True), 1
+    ):
         product *= (correct + _TINY) / (guessed + _SMALL)
         scores.append(product ** (1.0 / size))
     ratio = (length + _TINY) / (reference_length + _SMALL)
@@ -180,7 +190,8 @@ def rouge_l(items: Sequence[CaptionPair]) -> CaptionScores:
 
 
 def _rouge_l(item: CaptionPair) -> float:
-    hypothesis = item.hypothesis.split(" ")  # an empty caption is one empty word, which equals another one
+    # an empty caption is one empty word, which equals another one
+    hypothesis = item.hypothesis.split(" ")
     precision = recall = 0.0
     for reference in item.references:
         words = reference.split(" ")

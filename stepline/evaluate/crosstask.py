@@ -1,11 +1,14 @@
-"""CrossTask: recall at 1 averaged over tasks, with every step placed by itself or all of a task's steps in order.
+"""CrossTask: recall at 1 averaged over tasks, with every step placed by itself or all of a task's
+steps in order.
 
-T seconds, K steps of the task, V videos. A cost is low where a step fits. Source: CrossTask (Zhukov et al., CVPR
-2019), section 6 and its released evaluator. NaSVA (section 4.1) takes the mean over 20 random test sets.
+T seconds, K steps of the task, V videos. A cost is low where a step fits. Source: CrossTask (Zhukov
+et al., CVPR 2019), section 6 and its released evaluator. NaSVA (section 4.1) takes the mean over 20
+random test sets.
 
-The reference is the release's folder. Predictions are JSON, {"task_video": value} or {task: {video: value}}; a value
-is one second a step, null where it is not placed; or a matrix of scores, one row a second and one column a step; or
-{"spans": [[start, end] or null a step]}, whose middles are the seconds and which give recall at overlap as well.
+The reference is the release's folder. Predictions are JSON, {"task_video": value} or {task: {video:
+value}}; a value is one second a step, null where it is not placed; or a matrix of scores, one row a
+second and one column a step; or {"spans": [[start, end] or null a step]}, whose middles are the
+seconds and which give recall at overlap as well.
 """
 
 from collections import defaultdict
@@ -34,14 +37,23 @@ from stepline.evaluate.scoring_task import (
     require_length,
     span_centers,
 )
-from stepline.evaluate.temporal_grounding import Pairs, SpanOverlaps, grounding_overlaps, overlap_statistics, span_array
+from stepline.evaluate.temporal_grounding import (
+    Pairs,
+    SpanOverlaps,
+    grounding_overlaps,
+    overlap_statistics,
+    span_array,
+)
 
 SETS = 20  # random test sets, NaSVA section 4.1
 TRAIN_VIDEOS = 30  # videos a task that a test set leaves to training, CrossTask section 6
 
 
-def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) -> npt.NDArray[np.bool_]:
-    """Return (T, K): which step is shown in which second, rows floor(start):ceil(end) without the last.
+def rows_shown(
+    segments: Pairs, steps: Sequence[int], seconds: int, count: int
+) -> npt.NDArray[np.bool_]:
+    """Return (T, K): which step is shown in which second, rows floor(start):ceil(end) without the
+    last.
 
     steps: of each segment, 0..K-1. What lies outside the T seconds is cut off, as officially.
     Raises DatasetError for an unknown step.
@@ -49,7 +61,9 @@ def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) 
     shown = np.zeros((seconds, count), dtype=bool)
     for (start, end), step in zip(span_array(segments, "crosstask"), steps, strict=True):
         if not 0 <= step < count:
-            raise DatasetError(f"step {step + 1} of a task with {count} steps; correct the annotation")
+            raise DatasetError(
+                f"step {step + 1} of a task with {count} steps; correct the annotation"
+            )
         shown[max(0, int(np.floor(start))) : max(0, int(np.ceil(end))), step] = True
     return shown
 
@@ -60,19 +74,24 @@ def best_rows(cost: Floats) -> Integers:
 
 
 def ordered_rows(cost: Floats) -> Integers:
-    """Return (K,) the seconds of all steps in order, one each, whose sum of costs is least; background costs 0."""
+    """Return (K,) the seconds of all steps in order, one each, whose sum of costs is least;
+    background costs 0."""
     return np.asarray(ordered_assignment(cost).argmax(axis=0), dtype=np.int64)
 
 
 def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> npt.NDArray[np.bool_]:
-    """Return (T, K): the cheapest way through all steps in order with background, at cost 0, before, between and after.
+    """Return (T, K): the cheapest way through all steps in order with background, at cost 0,
+    before, between and after.
 
-    exactly_one: a step lasts one second; otherwise one or more. Of equally cheap ways the official program's.
+    exactly_one: a step lasts one second; otherwise one or more. Of equally cheap ways the official
+    program's.
     Raises DatasetError when there are fewer seconds than steps.
     """
     seconds, count = _checked(cost).shape
     if seconds < count:
-        raise DatasetError(f"{count} steps in {seconds} seconds cannot stand in order; give one second a step or more")
+        raise DatasetError(
+            f"{count} steps in {seconds} seconds cannot stand in order; give one second a step or more"
+        )
     # the official program holds costs as float32
     back, state = _backward(np.asarray(cost, dtype=np.float32).astype(np.float64), exactly_one)
     assigned = np.zeros((seconds, count), dtype=bool)
@@ -86,9 +105,10 @@ def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> npt.NDArray
 def _backward(cost: Floats, exactly_one: bool) -> tuple[Integers, int]:
     """Return (T+1, 2K+1) the state before each state on the cheapest way, and the last state.
 
-    Even states are background, 2k+1 is step k. A background follows itself or the step before it; a step follows (when
-    it may last) itself, the background before it or the step before that. The first named wins where they cost the
-    same; the way ends in background only where that is strictly cheaper.
+    Even states are background, 2k+1 is step k. A background follows itself or the step before it; a
+    step follows (when it may last) itself, the background before it or the step before that. The
+    first named wins where they cost the same; the way ends in background only where that is
+    strictly cheaper.
     """
     seconds, count = cost.shape
     states = 2 * count + 1
@@ -111,14 +131,17 @@ def _backward(cost: Floats, exactly_one: bool) -> tuple[Integers, int]:
 
 def _checked(cost: Floats) -> Floats:
     if cost.ndim != 2 or 0 in cost.shape:
-        raise DatasetError(f"costs of shape {cost.shape}; give (seconds, steps), at least one of each")
+        raise DatasetError(
+            f"costs of shape {cost.shape}; give (seconds, steps), at least one of each"
+        )
     if not np.isfinite(cost).all():
         raise DatasetError("a cost is NaN or infinite; give a number for every second and step")
     return cost
 
 
 def step_costs(scores: Floats) -> Floats:
-    """Return costs of scores (T, K): minus their log-softmax over steps, as CrossTask's model is decoded."""
+    """Return costs of scores (T, K): minus their log-softmax over steps, as CrossTask's model is
+    decoded."""
     top = scores.max(axis=1, keepdims=True)
     return np.asarray(top + np.log(np.exp(scores - top).sum(axis=1, keepdims=True)) - scores)
 
@@ -126,10 +149,13 @@ def step_costs(scores: Floats) -> Floats:
 def count_hits(rows: Floats, shown: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Return (hits, steps) of one video: shown steps whose second is right, and shown steps.
 
-    rows: (K,) a second each, NaN where a step is not placed. A step counts once however often it is shown.
+    rows: (K,) a second each, NaN where a step is not placed. A step counts once however often it is
+    shown.
     """
     if len(rows) != shown.shape[1]:
-        raise DatasetError(f"{len(rows)} predicted seconds for {shown.shape[1]} steps; give one, or null, a step")
+        raise DatasetError(
+            f"{len(rows)} predicted seconds for {shown.shape[1]} steps; give one, or null, a step"
+        )
     inside = np.isfinite(rows) & (rows >= 0) & (rows < len(shown))
     places = np.where(inside, rows, 0).astype(np.int64)
     right = shown[places, np.arange(len(rows))] & inside if len(shown) else inside
@@ -140,12 +166,16 @@ def count_hits(rows: Floats, shown: npt.NDArray[np.bool_]) -> tuple[float, float
 
 
 def random_test_sets(
-    tasks: Mapping[str, Sequence[str]], *, count: int = SETS, train: int = TRAIN_VIDEOS, seed: int = 0
+    tasks: Mapping[str, Sequence[str]],
+    *,
+    count: int = SETS,
+    train: int = TRAIN_VIDEOS,
+    seed: int = 0,
 ) -> list[frozenset[tuple[str, str]]]:
     """Return test sets of (task, video): each leaves `train` random videos of every task out.
 
-    A task with no more videos than that is in no test set, as officially. The original seeds were not published; set i
-    is drawn with seed + i.
+    A task with no more videos than that is in no test set, as officially. The original seeds were
+    not published; set i is drawn with seed + i.
     """
     sets = []
     for index in range(count):
@@ -155,7 +185,9 @@ def random_test_sets(
             videos = sorted(tasks[task])
             if len(videos) > train:
                 left_out = set(generator.choice(len(videos), size=train, replace=False).tolist())
-                chosen |= {(task, video) for index, video in enumerate(videos) if index not in left_out}
+                chosen |= {
+                    (task, video) for index, video in enumerate(videos) if index not in left_out
+                }
         sets.append(frozenset(chosen))
     return sets
 
@@ -173,10 +205,13 @@ class _Annotation:
     count: int
 
 
-def score(scoring: ScoringTask, *, ordered: bool = False, sets: bool = True, skip: bool = False) -> Scores:
+def score(
+    scoring: ScoringTask, *, ordered: bool = False, sets: bool = True, skip: bool = False
+) -> Scores:
     """Return average recall at 1, over the 20 random test sets or over all videos.
 
-    ordered: all steps of a task in order, by dynamic programming. skip: videos without predictions are left out.
+    ordered: all steps of a task in order, by dynamic programming. skip: videos without predictions
+    are left out.
     """
     truths, given = _read_reference(scoring.reference), _read_predictions(scoring.predictions)
     keys = [key for key in truths if not skip or key in given]
@@ -191,19 +226,31 @@ def score(scoring: ScoringTask, *, ordered: bool = False, sets: bool = True, ski
         name = "average R@1, in order" if ordered else "average R@1"
         statistics[name] = GroupedRatio(hits, shown, group, held)
     if given and all(isinstance(node.value, dict) for node in given.values()):
-        statistics |= overlap_statistics([_step_overlaps(given.get(key), truths[key]) for key in keys], shown)
+        statistics |= overlap_statistics(
+            [_step_overlaps(given.get(key), truths[key]) for key in keys], shown
+        )
     numbers = np.array([float(task) if task.isdecimal() else float("nan") for task, _ in keys])
     size = sorted({int(count) for count in held.sum(axis=1)})
-    drawn = f"{len(held)} test sets of {size[0] if len(size) == 1 else size} videos" if len(held) > 1 else "all videos"
+    drawn = (
+        f"{len(held)} test sets of {size[0] if len(size) == 1 else size} videos"
+        if len(held) > 1
+        else "all videos"
+    )
     return scoring.scores(
-        map("_".join, keys), int(shown.sum()), statistics, {"hits": hits, "steps": shown, "task": numbers},
-        asked=map("_".join, truths), given=map("_".join, given),
-        handling=SKIP_MISSING if skip else COUNT_MISSING, notes=[f"{drawn}, {len(tasks)} tasks"],
-    )  # fmt: skip
+        map("_".join, keys),
+        int(shown.sum()),
+        statistics,
+        {"hits": hits, "steps": shown, "task": numbers},
+        asked=map("_".join, truths),
+        given=map("_".join, given),
+        handling=SKIP_MISSING if skip else COUNT_MISSING,
+        notes=[f"{drawn}, {len(tasks)} tasks"],
+    )
 
 
 def _test_sets(all_keys: list[Key], keys: list[Key]) -> np.typing.NDArray[np.bool_]:
-    """Return (S, V): which of `keys` each test set holds; the sets are drawn from all annotated videos."""
+    """Return (S, V): which of `keys` each test set holds; the sets are drawn from all annotated
+    videos."""
     tasks: dict[str, list[str]] = defaultdict(list)
     for task, video in all_keys:
         tasks[task].append(video)
@@ -211,13 +258,18 @@ def _test_sets(all_keys: list[Key], keys: list[Key]) -> np.typing.NDArray[np.boo
     if all_keys and not any(sets):
         few = f"no task has more than the {TRAIN_VIDEOS} videos that a test set leaves out"
         raise DatasetError(f"{few}; score all videos with --convention each-all")
-    return np.array([[key in chosen for key in keys] for chosen in sets], dtype=bool).reshape(len(sets), len(keys))
+    return np.array([[key in chosen for key in keys] for chosen in sets], dtype=bool).reshape(
+        len(sets), len(keys)
+    )
 
 
-def _hits_and_steps(node: Node | None, truth: _Annotation, ordered: bool, *, cut: bool) -> tuple[float, float]:
+def _hits_and_steps(
+    node: Node | None, truth: _Annotation, ordered: bool, *, cut: bool
+) -> tuple[float, float]:
     """Return the hits and the shown steps of one video.
 
-    cut: steps shown only after the last row of the scores are left out, as officially; otherwise they are missed.
+    cut: steps shown only after the last row of the scores are left out, as officially; otherwise
+    they are missed.
     """
     last = int(np.ceil(max([0.0, *(end for _, end in truth.segments)])))
     if node is None:
@@ -225,13 +277,21 @@ def _hits_and_steps(node: Node | None, truth: _Annotation, ordered: bool, *, cut
     if is_matrix_node(node):
         scores = read_matrix(node)
         if scores.shape[1] != truth.count:
-            raise DatasetError(f"{node.location}: {scores.shape[1]} columns for {truth.count} steps; give one a step")
+            raise DatasetError(
+                f"{node.location}: {scores.shape[1]} columns for {truth.count} steps; give one a step"
+            )
         decode: Callable[[Floats], Integers] = ordered_rows if ordered else best_rows
         rows = decode(step_costs(scores) if ordered else -scores).astype(np.float64)
         return count_hits(rows, _rows_shown(truth, len(scores) if cut else max(last, len(scores))))
     if ordered:
-        raise DatasetError(f"{node.location}: seconds cannot be put in order; give scores, one row a second")
-    seconds = span_centers(_read_step_spans(node, truth)) if isinstance(node.value, dict) else read_numbers(node)
+        raise DatasetError(
+            f"{node.location}: seconds cannot be put in order; give scores, one row a second"
+        )
+    seconds = (
+        span_centers(_read_step_spans(node, truth))
+        if isinstance(node.value, dict)
+        else read_numbers(node)
+    )
     require_length(node, seconds, truth.count, "steps")
     return count_hits(np.floor(seconds), _rows_shown(truth, last))
 
@@ -249,9 +309,14 @@ def _read_step_spans(node: Node, truth: _Annotation) -> list[tuple[float, float]
 def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
     """Return how the spans of the steps that are shown fit; all are missing where the video is."""
     spans = [None] * truth.count if node is None else _read_step_spans(node, truth)
-    segments, numbered = np.array(truth.segments).reshape(-1, 2), np.array(truth.steps, dtype=np.int64)
+    segments, numbered = (
+        np.array(truth.segments).reshape(-1, 2),
+        np.array(truth.steps, dtype=np.int64),
+    )
     shown = sorted(set(truth.steps))
-    return grounding_overlaps([spans[step] for step in shown], [segments[numbered == step] for step in shown])
+    return grounding_overlaps(
+        [spans[step] for step in shown], [segments[numbered == step] for step in shown]
+    )
 
 
 # ---------------------------------------------------------------- the files
@@ -269,12 +334,17 @@ def _read_predictions(path: Path) -> dict[Key, Node]:
 
 
 def _read_reference(folder: Path) -> dict[Key, _Annotation]:
-    """Return the annotated videos of the primary tasks, without those that the benchmark keeps for validation."""
+    """Return the annotated videos of the primary tasks, without those that the benchmark keeps for
+    validation."""
     if not folder.is_dir():
-        raise DatasetError(f"{folder}: is not the folder of the CrossTask release; unpack crosstask_release.zip")
+        raise DatasetError(
+            f"{folder}: is not the folder of the CrossTask release; unpack crosstask_release.zip"
+        )
     file = find_file(folder, TASKS[0])
     if file is None:
-        raise DatasetError(f"{folder}: holds no {TASKS[0]}; give the folder of the CrossTask release")
+        raise DatasetError(
+            f"{folder}: holds no {TASKS[0]}; give the folder of the CrossTask release"
+        )
     steps = {task.id: len(task.steps) for task in read_tasks(file)}
     held = find_file(folder, VALIDATION)
     kept_back = {(row[0], row[1]) for _, row in read_headless_csv(held, 3)} if held else set()
@@ -293,5 +363,7 @@ def _read_annotation(path: Path, steps: Mapping[str, int]) -> _Annotation:
             numbered.append(int(step) - 1)
             segments.append((float(start), float(end)))
         except ValueError as error:
-            raise DatasetError(f"{path}: line {line} is not step,start,end; download it again") from error
+            raise DatasetError(
+                f"{path}: line {line} is not step,start,end; download it again"
+            ) from error
     return _Annotation(tuple(segments), tuple(numbered), steps[path.stem.partition("_")[0]])

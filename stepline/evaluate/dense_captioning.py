@@ -1,9 +1,10 @@
 """Dense captioning (YouCook2, Tasty): SODA a to d, and ActivityNet's densevid_eval in its versions.
 
-densevid_eval: at each tIoU every (prediction, reference) pair with IoU >= tIoU becomes an item, so that one prediction
-may count several times; a prediction without any is held against a garbage caption. The metrics run video by video
-(CIDEr's idf and METEOR's aggregate are that video's), their means over videos are reported per tIoU, and the mean over
-tIoUs after that. Precision and recall of the segments ask for IoU > tIoU, strictly.
+densevid_eval: at each tIoU every (prediction, reference) pair with IoU >= tIoU becomes an item, so
+that one prediction may count several times; a prediction without any is held against a garbage
+caption. The metrics run video by video (CIDEr's idf and METEOR's aggregate are that video's), their
+means over videos are reported per tIoU, and the mean over tIoUs after that. Precision and recall of
+the segments ask for IoU > tIoU, strictly.
 
     version      garbage caption                     missing videos      programs
     stepline     one fixed word                      0, and listed       ours, the default
@@ -11,12 +12,14 @@ tIoUs after that. Precision and recall of the segments ask for IoU > tIoU, stric
     2021         a random word                       0                   PDVC evaluate2021
     vidchapters  a random word                       left out            VidChapters, Vid2Seq in PyTorch
 
-The random word changes nothing (any unknown word scores the same), so it is the fixed one everywhere; the 2018 garbage
-does change METEOR. An empty list scores 0, where PDVC stops with an error if that video comes first. vidchapters also
-reports precision, recall and F1 by distance of starts.
+The random word changes nothing (any unknown word scores the same), so it is the fixed one
+everywhere; the 2018 garbage does change METEOR. An empty list scores 0, where PDVC stops with an
+error if that video comes first. vidchapters also reports precision, recall and F1 by distance of
+starts.
 
-The reference is the authors' JSON or the flat form; its segments are taken as they are, also empty or reversed ones.
-Predictions are segments with texts, in any form that `stepline.datasets.read_predictions` reads.
+The reference is the authors' JSON or the flat form; its segments are taken as they are, also empty
+or reversed ones. Predictions are segments with texts, in any form that
+`stepline.datasets.read_predictions` reads.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,16 +34,31 @@ from stepline.datasets.files import Node
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic, SumOfTotals
 from stepline.evaluate.caption_metrics import CaptionPair, bleu, cider, rouge_l
-from stepline.evaluate.events import Event, EventTokenizer, Matrix, cover_videos, require_events, segment_iou, times
+from stepline.evaluate.events import (
+    Event,
+    EventTokenizer,
+    Matrix,
+    cover_videos,
+    require_events,
+    segment_iou,
+    times,
+)
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.report import Scores
-from stepline.evaluate.scoring_task import COUNT_MISSING, ScoringTask, entries_by_id, match_ids, prediction_notes
+from stepline.evaluate.scoring_task import (
+    COUNT_MISSING,
+    ScoringTask,
+    entries_by_id,
+    match_ids,
+    prediction_notes,
+)
 from stepline.evaluate.soda import PairScorer, SodaKind, harmonic_mean, soda
 
 
 @dataclass(frozen=True)
 class Detection:
-    """One value a threshold, in [0, 1]; the best over the reference sets, precision and recall apart."""
+    """One value a threshold, in [0, 1]; the best over the reference sets, precision and recall
+    apart."""
 
     precision: tuple[float, ...]
     recall: tuple[float, ...]
@@ -56,16 +74,19 @@ class Detection:
 
 
 def detection_by_iou(overlaps: Sequence[Matrix], tious: Sequence[float]) -> Detection:
-    """Return detection at IoU above each tIoU, strictly. overlaps: (predictions, events) IoU, one a reference set."""
+    """Return detection at IoU above each tIoU, strictly. overlaps: (predictions, events) IoU, one a
+    reference set."""
     return _detection([iou > tiou for iou in overlaps] for tiou in tious)
 
 
 def detection_by_start(
     wanted: Sequence[Sequence[Event]], given: Sequence[Event], distances: Sequence[float]
 ) -> Detection:
-    """Return detection with starts closer than each distance. wanted: events of each reference set. Seconds."""
+    """Return detection with starts closer than each distance. wanted: events of each reference set.
+    Seconds."""
     starts = times(given)[:, 0]
-    apart = [np.abs(starts[:, None] - times(events)[None, :, 0]) for events in wanted]  # (predictions, events)
+    # (predictions, events)
+    apart = [np.abs(starts[:, None] - times(events)[None, :, 0]) for events in wanted]
     return _detection([matrix < distance for matrix in apart] for distance in distances)
 
 
@@ -73,7 +94,9 @@ def _detection(hits: Iterable[list[npt.NDArray[np.bool_]]]) -> Detection:
     """hits: per threshold, one (predictions, events) matrix a reference set."""
     precision, recall = [], []
     for matrices in hits:
-        precision.append(max(float(hit.any(axis=1).mean()) if len(hit) else 0.0 for hit in matrices))
+        precision.append(
+            max(float(hit.any(axis=1).mean()) if len(hit) else 0.0 for hit in matrices)
+        )
         recall.append(max(float(hit.any(axis=0).mean()) for hit in matrices))
     return Detection(tuple(precision), tuple(recall))
 
@@ -112,9 +135,10 @@ VERSIONS: dict[str, DensevidRules] = {
 class DensevidScore:
     """Scores in [0, 1], CIDEr in [0, 10].
 
-    per_tiou: metric -> one value a tIoU, means over videos; keys are LANGUAGE and DETECTION. mean: metric -> mean over
-    tIoUs. per_video: video -> metric -> one value a tIoU. by_distance: DETECTION by distance of starts, vidchapters
-    alone. missing: reference videos without predictions; extra: predicted videos outside the reference, ignored.
+    per_tiou: metric -> one value a tIoU, means over videos; keys are LANGUAGE and DETECTION. mean:
+    metric -> mean over tIoUs. per_video: video -> metric -> one value a tIoU. by_distance:
+    DETECTION by distance of starts, vidchapters alone. missing: reference videos without
+    predictions; extra: predicted videos outside the reference, ignored.
     """
 
     tious: tuple[float, ...]
@@ -134,12 +158,15 @@ def densevid(
     tious: Sequence[float] = TIOUS,
     meteor: PairScorer | None = None,
 ) -> DensevidScore:
-    """Return the scores of predicted events against one or more reference sets, video id -> (start, end, caption).
+    """Return the scores of predicted events against one or more reference sets, video id -> (start,
+    end, caption).
 
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
     if version not in VERSIONS:
-        raise DatasetError(f"version={version!r}: not a version of densevid_eval; give one of {', '.join(VERSIONS)}")
+        raise DatasetError(
+            f"version={version!r}: not a version of densevid_eval; give one of {', '.join(VERSIONS)}"
+        )
     if not tious or not all(0.0 <= tiou <= 1.0 for tiou in tious):
         raise DatasetError(f"tious={tuple(tious)}: give at least one tIoU, each in [0, 1]")
     rules = VERSIONS[version]
@@ -148,7 +175,9 @@ def densevid(
     per_video, distances = {}, []
     for video in covered.scored:
         wanted = [
-            require_events(video, reference[video], "reference") for reference in references if video in reference
+            require_events(video, reference[video], "reference")
+            for reference in references
+            if video in reference
         ]
         given = require_events(video, predictions.get(video, ()), "predicted")[:MOST_PREDICTIONS]
         try:
@@ -171,7 +200,9 @@ def densevid(
 class DensevidScorer:
     """Scores single videos at every tIoU."""
 
-    def __init__(self, garbage: str, tious: tuple[float, ...], meteor: PairScorer | None = None) -> None:
+    def __init__(
+        self, garbage: str, tious: tuple[float, ...], meteor: PairScorer | None = None
+    ) -> None:
         """meteor: by default METEOR in Python. Raises ModelError when its tables are missing."""
         self._meteor: PairScorer = meteor if meteor is not None else Meteor()
         self._tokens = EventTokenizer()
@@ -179,28 +210,37 @@ class DensevidScorer:
         self._tious = tious
 
     def score(self, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:
-        """Return metric -> one value a tIoU of one video. wanted: its events in each reference set."""
-        overlaps = [segment_iou(times(given), times(events)) for events in wanted]  # (predictions, reference)
+        """Return metric -> one value a tIoU of one video. wanted: its events in each reference
+        set."""
+        # (predictions, reference)
+        overlaps = [segment_iou(times(given), times(events)) for events in wanted]
         rows = detection_by_iou(overlaps, self._tious).rows()
         if not given:
             return {**dict.fromkeys(LANGUAGE, (0.0,) * len(self._tious)), **rows}
         captions = [list(map(self._tokens.of, events)) for events in wanted]
         texts = list(map(self._tokens.of, given))
-        known: dict[tuple[CaptionPair, ...], tuple[float, ...]] = {}  # neighbouring tIoUs often hold the same pairs
+        # neighbouring tIoUs often hold the same pairs
+        known: dict[tuple[CaptionPair, ...], tuple[float, ...]] = {}
         columns = []
         for tiou in self._tious:
             items = self._items(overlaps, captions, texts, tiou)
             if items not in known:
                 meteor = self._meteor.compare(items).aggregate
                 # in the order of LANGUAGE
-                known[items] = (meteor, cider(items).corpus, *bleu(items).corpus, rouge_l(items).corpus)
+                known[items] = (
+                    meteor,
+                    cider(items).corpus,
+                    *bleu(items).corpus,
+                    rouge_l(items).corpus,
+                )
             columns.append(known[items])
         return {**dict(zip(LANGUAGE, zip(*columns, strict=True), strict=True)), **rows}
 
     def _items(
         self, overlaps: list[Matrix], captions: list[list[str]], texts: list[str], tiou: float
     ) -> tuple[CaptionPair, ...]:
-        """Pair each prediction with every reference event that it overlaps enough, or else with garbage."""
+        """Pair each prediction with every reference event that it overlaps enough, or else with
+        garbage."""
         items = []
         for row, text in enumerate(texts):
             matched = [
@@ -213,9 +253,13 @@ class DensevidScorer:
 
 
 def _mean_rows(rows: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
-    """Return metric -> mean over videos at each threshold; F1 is that of the mean precision and recall."""
+    """Return metric -> mean over videos at each threshold; F1 is that of the mean precision and
+    recall."""
     listed = list(rows)
-    means = {metric: tuple(np.mean([row[metric] for row in listed], axis=0).tolist()) for metric in listed[0]}
+    means = {
+        metric: tuple(np.mean([row[metric] for row in listed], axis=0).tolist())
+        for metric in listed[0]
+    }
     return {**means, "F1": tuple(map(harmonic_mean, means["precision"], means["recall"]))}
 
 
@@ -229,7 +273,8 @@ SKIPPED = "videos without predictions are left out of the score, as officially"
 
 @dataclass(frozen=True)
 class HarmonicMean(SumOfTotals):
-    """2PR/(P+R) of the means over videos of P and R at each tIoU, then the mean over tIoUs; both (V, tIoUs).
+    """2PR/(P+R) of the means over videos of P and R at each tIoU, then the mean over tIoUs; both
+    (V, tIoUs).
 
     totals: (V,) 1 for videos that count, 0 for those left out.
     """
@@ -245,7 +290,9 @@ class HarmonicMean(SumOfTotals):
         shares = np.divide(counted, drawn, out=np.zeros_like(counted), where=drawn > 0)
         precision, recall = shares @ self.precision, shares @ self.recall  # (B, tIoUs)
         both = precision + recall
-        harmonic = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both > 0).mean(axis=1)
+        harmonic = np.divide(
+            2 * precision * recall, both, out=np.zeros_like(both), where=both > 0
+        ).mean(axis=1)
         return np.where(drawn[:, 0] > 0, harmonic, np.nan)
 
 
@@ -254,7 +301,9 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
     reference = read_reference(scoring)
     predictions = read_predictions(scoring.predictions)
     segments = match_ids(predictions.segments, reference)
-    given: dict[str, list[Event]] = {id: [s[:3] for s in rows] for id, rows in segments.items() if id in reference}
+    given: dict[str, list[Event]] = {
+        id: [s[:3] for s in rows] for id, rows in segments.items() if id in reference
+    }
     skip = VERSIONS[version].missing == "skip"
     kept = [id for id in reference if id in given or not skip]
     full = {id: given.get(id, []) for id in kept}
@@ -268,13 +317,22 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
         first = f"densevid takes the first {MOST_PREDICTIONS} predictions of a video, SODA all"
         notes.append(f"{first}: {len(long)} videos have more, such as {long[0]}")
     return scoring.scores(
-        kept, sum(map(len, truth.values())), statistics, columns, asked=reference, given=segments,
-        handling=COUNT_MISSING if version == "stepline" else (SKIPPED if skip else MIXED), notes=notes,
-    )  # fmt: skip
+        kept,
+        sum(map(len, truth.values())),
+        statistics,
+        columns,
+        asked=reference,
+        given=segments,
+        handling=COUNT_MISSING if version == "stepline" else (SKIPPED if skip else MIXED),
+        notes=notes,
+    )
 
 
 def _statistics(
-    truth: Mapping[str, list[Event]], given: Mapping[str, list[Event]], present: Floats, version: Version
+    truth: Mapping[str, list[Event]],
+    given: Mapping[str, list[Event]],
+    present: Floats,
+    version: Version,
 ) -> tuple[dict[str, Statistic], dict[str, Floats]]:
     """Return the metrics as statistics over the videos of `truth`, and their per-video values."""
     meteor = Meteor()
@@ -289,7 +347,10 @@ def _statistics(
             statistics[label] = Ratio(rows[:, column] * present, present)
     scored = densevid([truth], given, version=version, meteor=meteor).per_video
     ones = np.ones(len(truth))
-    tables = {name: np.array([scored[id][name] for id in truth]) for name in (*LANGUAGE, *DETECTION[:2])}  # (V, tIoUs)
+    # (V, tIoUs)
+    tables = {
+        name: np.array([scored[id][name] for id in truth]) for name in (*LANGUAGE, *DETECTION[:2])
+    }
     for name, table in tables.items():
         columns[name] = table.mean(axis=1)
         statistics[name] = Ratio(columns[name], ones)
@@ -307,19 +368,29 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
     if "database" in videos:
         videos, read = dict(videos["database"].entries()), _author_events
     if scoring.subset is not None:
-        videos = {id: video for id, video in videos.items() if video.optional_text("subset") == scoring.subset}
+        videos = {
+            id: video
+            for id, video in videos.items()
+            if video.optional_text("subset") == scoring.subset
+        }
         if not videos:
-            raise DatasetError(f"{scoring.reference}: holds no subset {scoring.subset!r}; leave --subset out")
+            raise DatasetError(
+                f"{scoring.reference}: holds no subset {scoring.subset!r}; leave --subset out"
+            )
     return {id: rows for id, video in videos.items() if (rows := read(video))}
 
 
 def _flat_events(video: Node) -> list[Event]:
     spans, texts = list(video["timestamps"].rows()), list(video["sentences"].rows())
     if len(spans) != len(texts):
-        raise DatasetError(f"{video.location}: {len(spans)} timestamps but {len(texts)} sentences; they go in pairs")
+        raise DatasetError(
+            f"{video.location}: {len(spans)} timestamps but {len(texts)} sentences; they go in pairs"
+        )
     return [(*span.pair(), text.text()) for span, text in zip(spans, texts, strict=True)]
 
 
 def _author_events(video: Node) -> list[Event]:
     rows = video.get("annotations")
-    return [(*row["segment"].pair(), row["sentence"].text()) for row in (rows.rows() if rows else ())]
+    return [
+        (*row["segment"].pair(), row["sentence"].text()) for row in (rows.rows() if rows else ())
+    ]

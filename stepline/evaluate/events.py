@@ -1,7 +1,8 @@
-"""Dense captioning's events, (start, end, caption) in seconds, checked and compared as the field's scorers do.
+"""Dense captioning's events, (start, end, caption) in seconds, checked and compared as the field's
+scorers do.
 
-Plain numbers on purpose: reversed, negative, zero-length and repeated segments occur in real annotations, and the
-official scorers give them a value; only what has no value is refused.
+Plain numbers on purpose: reversed, negative, zero-length and repeated segments occur in real
+annotations, and the official scorers give them a value; only what has no value is refused.
 """
 
 import logging
@@ -21,13 +22,15 @@ logger = logging.getLogger(__name__)
 Event = tuple[float, float, str]
 Matrix = npt.NDArray[np.float64]
 
-MOST_CELLS = 25_000_000  # pairs of segments compared in one video; 5,000 events on either side, 1 GB
+# pairs of segments compared in one video; 5,000 events on either side, 1 GB
+MOST_CELLS = 25_000_000
 _SMALL = 1e-8  # the official scorers' guard against 0 / 0
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Video ids of a scoring. scored: in the reference's order; missing: in the reference alone; extra: not in it."""
+    """Video ids of a scoring. scored: in the reference's order; missing: in the reference alone;
+    extra: not in it."""
 
     scored: tuple[str, ...]
     missing: tuple[str, ...]
@@ -35,9 +38,12 @@ class Coverage:
 
 
 def cover_videos(
-    references: Sequence[Mapping[str, Sequence[Event]]], predictions: Mapping[str, Sequence[Event]], missing: str
+    references: Sequence[Mapping[str, Sequence[Event]]],
+    predictions: Mapping[str, Sequence[Event]],
+    missing: str,
 ) -> Coverage:
-    """Return which videos are scored: all of the references ("zero"), or those with predictions ("skip").
+    """Return which videos are scored: all of the references ("zero"), or those with predictions
+    ("skip").
 
     Raises DatasetError when the reference is empty or shares no video with the predictions.
     """
@@ -45,26 +51,39 @@ def cover_videos(
     if not ids:
         raise DatasetError("the reference holds no video; give at least one with its events")
     if missing not in ("zero", "skip"):
-        raise DatasetError(f"missing={missing!r}: not a rule for missing videos; give 'zero' or 'skip'")
+        raise DatasetError(
+            f"missing={missing!r}: not a rule for missing videos; give 'zero' or 'skip'"
+        )
     absent = tuple(video for video in ids if video not in predictions)
     if len(absent) == len(ids):
-        raise DatasetError(f"no video of the reference (such as {ids[0]!r}) has predictions; make the ids agree")
+        raise DatasetError(
+            f"no video of the reference (such as {ids[0]!r}) has predictions; make the ids agree"
+        )
     scored = ids if missing == "zero" else tuple(video for video in ids if video in predictions)
     known = set(ids)
     return Coverage(scored, absent, tuple(video for video in predictions if video not in known))
 
 
-def require_events(video: str, events: Iterable[Event], role: Literal["reference", "predicted"]) -> list[Event]:
+def require_events(
+    video: str, events: Iterable[Event], role: Literal["reference", "predicted"]
+) -> list[Event]:
     """Return the events as a list.
 
-    Raises DatasetError for one without finite times or whose caption is no text, and for a reference without any.
+    Raises DatasetError for one without finite times or whose caption is no text, and for a
+    reference without any.
     """
     checked = list(events)
     for index, event in enumerate(checked):
         if len(event) != 3 or not isinstance(event[2], str):
-            raise DatasetError(f"{video}, {role} event {index}: {event!r} is not (start, end, caption)")
-        if not all(isinstance(time, (int, float, np.number)) and math.isfinite(time) for time in event[:2]):
-            raise DatasetError(f"{video}, {role} event {index}: time {event[0]}-{event[1]} is not finite; leave it out")
+            raise DatasetError(
+                f"{video}, {role} event {index}: {event!r} is not (start, end, caption)"
+            )
+        if not all(
+            isinstance(time, (int, float, np.number)) and math.isfinite(time) for time in event[:2]
+        ):
+            raise DatasetError(
+                f"{video}, {role} event {index}: time {event[0]}-{event[1]} is not finite; leave it out"
+            )
     if role == "reference" and not checked:
         raise DatasetError(f"{video}: the reference has no event; leave the video out")
     return checked
@@ -72,20 +91,26 @@ def require_events(video: str, events: Iterable[Event], role: Literal["reference
 
 def times(events: Sequence[Event]) -> Matrix:
     """Return (N, 2): start and end of each event."""
-    return np.array([(start, end) for start, end, _ in events], dtype=np.float64).reshape(len(events), 2)
+    return np.array([(start, end) for start, end, _ in events], dtype=np.float64).reshape(
+        len(events), 2
+    )
 
 
 def segment_iou(first: Matrix, second: Matrix) -> Matrix:
     """Return (N, M): intersection over union of every two segments.
 
-    The union is the hull where they overlap and the sum of the lengths where they do not; a reversed segment
-    overlaps nothing. Raises DatasetError beyond MOST_CELLS.
+    The union is the hull where they overlap and the sum of the lengths where they do not; a
+    reversed segment overlaps nothing. Raises DatasetError beyond MOST_CELLS.
     """
     if len(first) * len(second) > MOST_CELLS:
-        raise DatasetError(f"{len(first)} x {len(second)} segments in one video; score at most {MOST_CELLS} pairs")
+        raise DatasetError(
+            f"{len(first)} x {len(second)} segments in one video; score at most {MOST_CELLS} pairs"
+        )
     starts = np.maximum(first[:, None, 0], second[None, :, 0])  # (N, M)
     ends = np.minimum(first[:, None, 1], second[None, :, 1])
-    hull = np.maximum(first[:, None, 1], second[None, :, 1]) - np.minimum(first[:, None, 0], second[None, :, 0])
+    hull = np.maximum(first[:, None, 1], second[None, :, 1]) - np.minimum(
+        first[:, None, 0], second[None, :, 0]
+    )
     lengths = (first[:, 1] - first[:, 0])[:, None] + (second[:, 1] - second[:, 0])[None, :]
     shared = np.maximum(ends - starts, 0.0)
     result: Matrix = shared / (np.maximum(np.minimum(hull, lengths), 0.0) + _SMALL)
@@ -93,7 +118,8 @@ def segment_iou(first: Matrix, second: Matrix) -> Matrix:
 
 
 class EventTokenizer:
-    """Turns events into the tokens of their captions; warns once of a caption that an English scorer cannot read."""
+    """Turns events into the tokens of their captions; warns once of a caption that an English
+    scorer cannot read."""
 
     def __init__(self) -> None:
         self._tokenizer = Tokenizer()
@@ -104,6 +130,9 @@ class EventTokenizer:
         caption = event[2]
         tokens = self._tokenizer(only_ascii(caption))
         if not tokens and not self._warned and any(letter.isalnum() for letter in caption):
-            logger.warning("%.40r: no ASCII letter; the English scorers read it, and all like it, as empty", caption)
+            logger.warning(
+                "%.40r: no ASCII letter; the English scorers read it, and all like it, as empty",
+                caption,
+            )
             self._warned = True
         return tokens

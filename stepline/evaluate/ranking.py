@@ -1,6 +1,8 @@
-"""How well scores rank the positives first: area under the ROC curve and average precision, ties as scikit-learn does.
+"""How well scores rank the positives first: area under the ROC curve and average precision, ties as
+scikit-learn does.
 
-N items; labels: (N,) 1 positive, 0 negative; scores: (N,) higher means more likely positive; video: (N,) 0..V-1.
+N items; labels: (N,) 1 positive, 0 negative; scores: (N,) higher means more likely positive; video:
+(N,) 0..V-1.
 """
 
 from collections.abc import Sequence
@@ -43,12 +45,14 @@ class RankingStatistic:
 
     @cached_property
     def last(self) -> Integers:
-        """Return, for each distinct score in that order, the place of its last item: a threshold lies behind it."""
+        """Return, for each distinct score in that order, the place of its last item: a threshold
+        lies behind it."""
         ranked = self.scores[self.order]
         return np.append(np.flatnonzero(np.diff(ranked)), len(ranked) - 1).astype(np.int64)
 
     def curves(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Return the weights of positives and of negatives at or above each distinct score: two (B, D)."""
+        """Return the weights of positives and of negatives at or above each distinct score: two (B,
+        D)."""
         if not len(self.labels):
             nothing = np.zeros((len(weights), 1))
             return nothing, nothing
@@ -59,7 +63,8 @@ class RankingStatistic:
 
 @dataclass(frozen=True)
 class RocAuc(RankingStatistic):
-    """ROC-AUC: how often a positive scores above a negative, a tie counting half; NaN with one class only."""
+    """ROC-AUC: how often a positive scores above a negative, a tie counting half; NaN with one
+    class only."""
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) areas."""
@@ -72,7 +77,8 @@ class RocAuc(RankingStatistic):
 
 @dataclass(frozen=True)
 class AveragePrecision(RankingStatistic):
-    """Sum over distinct scores of the gain in recall times the precision there, not interpolated; NaN as Area."""
+    """Sum over distinct scores of the gain in recall times the precision there, not interpolated;
+    NaN as Area."""
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) average precisions."""
@@ -86,16 +92,20 @@ class AveragePrecision(RankingStatistic):
 def roc_auc(labels: Numbers, scores: Numbers) -> float:
     """Return the area under the ROC curve.
 
-    Raises DatasetError when it is undefined: one class only, scores that are not finite, or lengths that differ.
+    Raises DatasetError when it is undefined: one class only, scores that are not finite, or lengths
+    that differ.
     """
     return float(RocAuc(*require_both_classes(labels, scores), 1)(np.ones((1, 1)))[0])
 
 
 def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floats, Integers]:
-    """Return labels, scores and a video index of zeros; raise DatasetError where no ranking is defined."""
+    """Return labels, scores and a video index of zeros; raise DatasetError where no ranking is
+    defined."""
     truth, given = np.asarray(labels, dtype=np.float64), np.asarray(scores, dtype=np.float64)
     if truth.shape != given.shape or truth.ndim != 1:
-        raise DatasetError(f"{truth.shape} labels and {given.shape} scores; give one score a label, in one list each")
+        raise DatasetError(
+            f"{truth.shape} labels and {given.shape} scores; give one score a label, in one list each"
+        )
     if not np.isin(truth, (0.0, 1.0)).all():
         raise DatasetError("a label is neither 0 nor 1; give 1 for a positive and 0 for a negative")
     if not np.isfinite(given).all():

@@ -1,4 +1,5 @@
-"""A score with everything that it takes to trust it: the rule, the counts, what was missing, and an interval."""
+"""A score with everything that it takes to trust it: the rule, the counts, what was missing, and an
+interval."""
 
 import json
 import math
@@ -22,7 +23,8 @@ from stepline.evaluate.bootstrap import (
 )
 
 FEW = 30  # videos under which a percentile interval over them is known to be too narrow
-TIE = 1e-12  # scores this close are equal: sums of the same numbers over other videos differ by some 1e-16
+# scores this close are equal: sums of the same numbers over other videos differ by some 1e-16
+TIE = 1e-12
 LISTED = 5  # ids that the printed table names; the JSON holds all
 
 
@@ -30,10 +32,14 @@ LISTED = 5  # ids that the printed table names; the JSON holds all
 class Scores:
     """What a protocol computed, before its statistics.
 
-    videos: ids of the V videos scored. items: what was counted in them (sentences, steps, segments, clips).
-    statistics: name -> Statistic over those videos. columns: name -> (V,) per-video numbers, NaN where undefined.
-    missing: in the reference, not in the predictions. extra: the reverse. handling: what was done with them.
-    sources: (V,) what each video was cut from, where videos share a source and so are not independent.
+    videos: ids of the V videos scored. items: what was counted in them (sentences, steps, segments,
+    clips).
+    statistics: name -> Statistic over those videos. columns: name -> (V,) per-video numbers, NaN
+    where undefined.
+    missing: in the reference, not in the predictions. extra: the reverse. handling: what was done
+    with them.
+    sources: (V,) what each video was cut from, where videos share a source and so are not
+    independent.
     """
 
     benchmark: str
@@ -50,13 +56,15 @@ class Scores:
     sources: tuple[str, ...] = ()
 
     def units_drawn(self) -> tuple[str, ...]:
-        """Return (V,) what each video is drawn with: its source where several come from one, else itself."""
+        """Return (V,) what each video is drawn with: its source where several come from one, else
+        itself."""
         return self.sources or self.videos
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A number, its bootstrap interval over videos (NaN where undefined), and how many items it counts."""
+    """A number, its bootstrap interval over videos (NaN where undefined), and how many items it
+    counts."""
 
     value: float
     low: float
@@ -66,10 +74,13 @@ class Metric:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems on the videos that both were scored on, with the paired interval of each metric's difference.
+    """Two systems on the videos that both were scored on, with the paired interval of each metric's
+    difference.
 
-    differences: first minus second. beaten: share of draws in which the first is not better: a one-sided p-value.
-    single: metrics that only one of the two has. missing, extra, notes: the second system's, as in Scores.
+    differences: first minus second. beaten: share of draws in which the first is not better: a
+    one-sided p-value.
+    single: metrics that only one of the two has. missing, extra, notes: the second system's, as in
+    Scores.
     """
 
     videos: int
@@ -102,9 +113,12 @@ class EvaluationReport:
 
 
 def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> EvaluationReport:
-    """Return the report: every score once over its videos, and its interval from seeded draws of them."""
+    """Return the report: every score once over its videos, and its interval from seeded draws of
+    them."""
     sources = scores.units_drawn()
-    statistics = {name: over_sources(statistic, sources) for name, statistic in scores.statistics.items()}
+    statistics = {
+        name: over_sources(statistic, sources) for name, statistic in scores.statistics.items()
+    }
     drawn = resample(statistics, draws=draws, seed=seed)
     metrics = {
         name: Metric(point_estimate(statistic), *interval(drawn[name]), statistic.items)
@@ -117,9 +131,21 @@ def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> EvaluationRe
     count = len(set(sources))
     few = (f"{count} videos are few: the interval is likely too narrow",) if count < FEW else ()
     return EvaluationReport(
-        scores.benchmark, scores.protocol, scores.rule, metrics, len(scores.videos), scores.items, scores.missing,
-        scores.extra, scores.handling, (*scores.notes, *few), rows, draws, seed, count,
-    )  # fmt: skip
+        scores.benchmark,
+        scores.protocol,
+        scores.rule,
+        metrics,
+        len(scores.videos),
+        scores.items,
+        scores.missing,
+        scores.extra,
+        scores.handling,
+        (*scores.notes, *few),
+        rows,
+        draws,
+        seed,
+        count,
+    )
 
 
 def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0) -> Comparison:
@@ -133,34 +159,50 @@ def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0)
     known = set(second.videos)
     shared = [video for video in first.videos if video in known]
     if not shared:
-        raise DatasetError("the two systems share no scored video; compare predictions for the same videos")
+        raise DatasetError(
+            "the two systems share no scored video; compare predictions for the same videos"
+        )
     names = [name for name in first.statistics if name in second.statistics]
     origin = dict(zip(first.videos, first.units_drawn(), strict=True))
     sources = [origin[video] for video in shared]
-    one = {name: over_sources(over_videos(first.statistics[name], first.videos, shared), sources) for name in names}
-    other = {name: over_sources(over_videos(second.statistics[name], second.videos, shared), sources) for name in names}
+    one = {
+        name: over_sources(over_videos(first.statistics[name], first.videos, shared), sources)
+        for name in names
+    }
+    other = {
+        name: over_sources(over_videos(second.statistics[name], second.videos, shared), sources)
+        for name in names
+    }
     ours, theirs = resample(one, draws=draws, seed=seed), resample(other, draws=draws, seed=seed)
     differences, beaten = {}, {}
     for name in names:
         apart = _differences(ours[name], theirs[name])
         known_draws = apart[~np.isnan(apart)]
-        whole = _differences(np.array([point_estimate(one[name])]), np.array([point_estimate(other[name])]))
+        whole = _differences(
+            np.array([point_estimate(one[name])]), np.array([point_estimate(other[name])])
+        )
         differences[name] = Metric(float(whole[0]), *interval(apart), one[name].items)
         beaten[name] = float((known_draws <= 0).mean()) if len(known_draws) else math.nan
     single = tuple(sorted({*first.statistics} ^ {*second.statistics}))
-    return Comparison(len(shared), differences, beaten, single, second.missing, second.extra, second.notes)
+    return Comparison(
+        len(shared), differences, beaten, single, second.missing, second.extra, second.notes
+    )
 
 
 def _differences(first: Floats, second: Floats) -> Floats:
-    """Return first - second, 0 where only the order of the sums makes them differ: a tie is not a gain."""
+    """Return first - second, 0 where only the order of the sums makes them differ: a tie is not a
+    gain."""
     return np.where(np.isclose(first, second, rtol=TIE, atol=TIE), 0.0, first - second)
 
 
 def as_table(made: EvaluationReport, against: Comparison | None = None) -> str:
-    """Return the report as text: one line a metric with its protocol, then the rule and what was missing."""
+    """Return the report as text: one line a metric with its protocol, then the rule and what was
+    missing."""
     name = f"{made.benchmark}/{made.protocol}"
     width = max([6, *map(len, made.metrics)])
-    lines = [f"{'metric':<{width}}  {'value':>8}  {LEVEL:g} % interval     videos   items  protocol"]
+    lines = [
+        f"{'metric':<{width}}  {'value':>8}  {LEVEL:g} % interval     videos   items  protocol"
+    ]
     for metric, number in made.metrics.items():
         span = f"[{_number(number.low)}, {_number(number.high)}]"
         lines.append(
@@ -180,11 +222,17 @@ def _comparison_lines(against: Comparison, width: int) -> list[str]:
     for metric, number in against.differences.items():
         span = f"[{_number(number.low)}, {_number(number.high)}]"
         share = against.beaten[metric]
-        lines.append(f"{metric:<{width}}  {number.value:>+8.4f}  {span:<19} not better in {100 * share:.1f} % of draws")
-    lines += [f"in the reference, not in the other system's predictions: {_listed(against.missing)}"]
+        lines.append(
+            f"{metric:<{width}}  {number.value:>+8.4f}  {span:<19} not better in {100 * share:.1f} % of draws"
+        )
+    lines += [
+        f"in the reference, not in the other system's predictions: {_listed(against.missing)}"
+    ]
     lines += [f"in the other system's predictions, not in the reference: {_listed(against.extra)}"]
     if against.single:
-        lines += [f"not compared, since one of the two systems has no value: {', '.join(against.single)}"]
+        lines += [
+            f"not compared, since one of the two systems has no value: {', '.join(against.single)}"
+        ]
     return lines + [f"note on the other system: {note}" for note in against.notes]
 
 
@@ -205,14 +253,22 @@ def as_json(made: EvaluationReport, against: Comparison | None = None) -> str:
         "benchmark": made.benchmark,
         "protocol": made.protocol,
         "rule": made.rule,
-        "metrics": {name: {**_interval(metric), "items": metric.items} for name, metric in made.metrics.items()},
+        "metrics": {
+            name: {**_interval(metric), "items": metric.items}
+            for name, metric in made.metrics.items()
+        },
         "videos": made.videos,
         "items": made.items,
         "missing": list(made.missing),
         "extra": list(made.extra),
         "handling": made.handling,
         "notes": list(made.notes),
-        "bootstrap": {"draws": made.draws, "videos": made.sources, "seed": made.seed, "level": LEVEL},
+        "bootstrap": {
+            "draws": made.draws,
+            "videos": made.sources,
+            "seed": made.seed,
+            "level": LEVEL,
+        },
     }
     if against is not None:
         differences = {
@@ -220,14 +276,22 @@ def as_json(made: EvaluationReport, against: Comparison | None = None) -> str:
             for name, metric in against.differences.items()
         }
         tree["against"] = {
-            "videos": against.videos, "differences": differences, "not_compared": list(against.single),
-            "missing": list(against.missing), "extra": list(against.extra), "notes": list(against.notes),
-        }  # fmt: skip
+            "videos": against.videos,
+            "differences": differences,
+            "not_compared": list(against.single),
+            "missing": list(against.missing),
+            "extra": list(against.extra),
+            "notes": list(against.notes),
+        }
     return json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _interval(metric: Metric) -> dict[str, float | int | None]:
-    return {"value": _null_if_nan(metric.value), "low": _null_if_nan(metric.low), "high": _null_if_nan(metric.high)}
+    return {
+        "value": _null_if_nan(metric.value),
+        "low": _null_if_nan(metric.low),
+        "high": _null_if_nan(metric.high),
+    }
 
 
 def _null_if_nan(value: float) -> float | None:
@@ -235,7 +299,8 @@ def _null_if_nan(value: float) -> float | None:
 
 
 def write_per_video(made: EvaluationReport, path: Path) -> None:
-    """Write one row a video: its id, protocol and numbers. Raises StoreError when the file cannot be written."""
+    """Write one row a video: its id, protocol and numbers. Raises StoreError when the file cannot
+    be written."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 

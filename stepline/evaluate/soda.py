@@ -1,7 +1,9 @@
-"""SODA a, b, c and d: dense captions scored as a story, by the best one-to-one pairing that keeps the order.
+"""SODA a, b, c and d: dense captions scored as a story, by the best one-to-one pairing that keeps
+the order.
 
-Source: Fujita et al., "SODA: Story Oriented Dense Video Captioning Evaluation Framework", ECCV 2020, and the values
-of the authors' program (version 1.1); written anew from both. The pairing is by dynamic programming (section 3.2).
+Source: Fujita et al., "SODA: Story Oriented Dense Video Captioning Evaluation Framework", ECCV
+2020, and the values of the authors' program (version 1.1); written anew from both. The pairing is
+by dynamic programming (section 3.2).
 
     kind   the pairing maximises               its pairs are worth
     a      IoU, zero under .9 .7 .5 .3         METEOR, mean over the four
@@ -9,10 +11,11 @@ of the authors' program (version 1.1); written anew from both. The pairing is by
     c      IoU x METEOR                        IoU x METEOR
     d      IoU                                 IoU
 
-Precision = worth / predicted events, recall = worth / reference events, F1 of a video from these two; a data set's are
-the means over its videos. The official program calls METEOR with the roles swapped (prediction as the reference), drops
-videos without predictions from the mean and stops at an empty list; here the roles are an option, missing videos score
-0 unless told otherwise and are listed, and an empty list scores 0.
+Precision = worth / predicted events, recall = worth / reference events, F1 of a video from these
+two; a data set's are the means over its videos. The official program calls METEOR with the roles
+swapped (prediction as the reference), drops videos without predictions from the mean and stops at
+an empty list; here the roles are an option, missing videos score 0 unless told otherwise and are
+listed, and an empty list scores 0.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,12 +31,21 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.events import Event, EventTokenizer, Matrix, cover_videos, require_events, segment_iou, times
+from stepline.evaluate.events import (
+    Event,
+    EventTokenizer,
+    Matrix,
+    cover_videos,
+    require_events,
+    segment_iou,
+    times,
+)
 from stepline.evaluate.meteor import Meteor, MeteorScores
 
 
 def best_ordered_sum(scores: Matrix) -> float:
-    """Return the largest sum of scores over pairs (row, column) that rise together. scores: (N, M), none negative."""
+    """Return the largest sum of scores over pairs (row, column) that rise together. scores: (N, M),
+    none negative."""
     best = np.zeros(scores.shape[1] + 1)
     for row in scores:
         best[1:] = np.maximum.accumulate(np.maximum(best[1:], best[:-1] + row))
@@ -41,11 +53,13 @@ def best_ordered_sum(scores: Matrix) -> float:
 
 
 def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
-    """Return the pairs that SODA's program reads out of the table of best totals, from first to last.
+    """Return the pairs that SODA's program reads out of the table of best totals, from first to
+    last.
 
-    From the last row up it takes, in each row, the last column (left of the one just taken) whose best choice was to
-    pair, even where the best total lies on another way; with ties it would rather not pair. At least one pair always
-    comes out, with or without overlap. scores: (N, M), N and M at least 1.
+    From the last row up it takes, in each row, the last column (left of the one just taken) whose
+    best choice was to pair, even where the best total lies on another way; with ties it would
+    rather not pair. At least one pair always comes out, with or without overlap. scores: (N, M), N
+    and M at least 1.
     """
     paired = _paired(scores)
     pairs: list[tuple[int, int]] = []
@@ -100,8 +114,8 @@ class PairScorer(Protocol):
 class SodaScore:
     """Means over videos, and per video (precision, recall, F1), all in [0, 1].
 
-    missing: reference videos without predictions, counted as 0 unless skipped. extra: predicted videos that the
-    reference does not hold, ignored.
+    missing: reference videos without predictions, counted as 0 unless skipped. extra: predicted
+    videos that the reference does not hold, ignored.
     """
 
     precision: float
@@ -115,7 +129,9 @@ class SodaScore:
 class SodaScorer:
     """Scores single videos; tokenises each caption and scores each pair once."""
 
-    def __init__(self, kind: SodaKind, *, meteor: PairScorer | None = None, swapped_roles: bool = True) -> None:
+    def __init__(
+        self, kind: SodaKind, *, meteor: PairScorer | None = None, swapped_roles: bool = True
+    ) -> None:
         """meteor: by default METEOR in Python. Raises ModelError when its tables are missing."""
         if kind not in ("a", "b", "c", "d"):
             raise DatasetError(f"kind={kind!r}: not a kind of SODA; give 'a', 'b', 'c' or 'd'")
@@ -149,20 +165,35 @@ class SodaScorer:
         if self._kind == "d":
             return [best_ordered_sum(iou)]
         if self._kind == "c":
-            return [best_ordered_sum(iou * self._similarity(wanted, given, list(zip(*np.nonzero(iou), strict=True))))]
+            return [
+                best_ordered_sum(
+                    iou * self._similarity(wanted, given, list(zip(*np.nonzero(iou), strict=True)))
+                )
+            ]
         thresholds = A_THRESHOLDS if self._kind == "a" else (0.0,)
-        chosen = [backtracked_pairs(np.where(iou >= threshold, iou, 0.0)) for threshold in thresholds]
-        similarity = self._similarity(wanted, given, sorted({pair for pairs in chosen for pair in pairs}))
+        chosen = [
+            backtracked_pairs(np.where(iou >= threshold, iou, 0.0)) for threshold in thresholds
+        ]
+        similarity = self._similarity(
+            wanted, given, sorted({pair for pairs in chosen for pair in pairs})
+        )
         return [float(sum(similarity[pair] for pair in pairs)) for pairs in chosen]
 
-    def _similarity(self, wanted: list[Event], given: list[Event], pairs: list[tuple[int, int]]) -> Matrix:
+    def _similarity(
+        self, wanted: list[Event], given: list[Event], pairs: list[tuple[int, int]]
+    ) -> Matrix:
         """Return (reference, predictions): METEOR of the named pairs, 0 elsewhere."""
         similarity = np.zeros((len(wanted), len(given)))
-        wanted_texts, given_texts = list(map(self._tokens.of, wanted)), list(map(self._tokens.of, given))
+        wanted_texts, given_texts = (
+            list(map(self._tokens.of, wanted)),
+            list(map(self._tokens.of, given)),
+        )
         asked: list[tuple[Sequence[str], str]] = []
         for row, column in pairs:
             reference, hypothesis = wanted_texts[row], given_texts[column]
-            asked.append(((hypothesis,), reference) if self._swapped_roles else ((reference,), hypothesis))
+            asked.append(
+                ((hypothesis,), reference) if self._swapped_roles else ((reference,), hypothesis)
+            )
         if asked:
             rows, columns = zip(*pairs, strict=True)
             similarity[list(rows), list(columns)] = self._meteor.compare(asked).segments
@@ -181,12 +212,16 @@ def soda(
 ) -> SodaScore:
     """Return SODA of predicted events, both as video id -> (start, end, caption) in seconds.
 
-    swapped_roles: METEOR as the official program calls it. missing: reference videos without predictions count 0, or
-    are left out as officially. workers: processes, for METEOR in Python only.
+    swapped_roles: METEOR as the official program calls it. missing: reference videos without
+    predictions count 0, or are left out as officially. workers: processes, for METEOR in Python
+    only.
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
     covered = cover_videos([reference], predictions, missing)
-    tasks = ((video, list(reference[video]), list(predictions.get(video, ()))) for video in covered.scored)
+    tasks = (
+        (video, list(reference[video]), list(predictions.get(video, ())))
+        for video in covered.scored
+    )
     if workers > 1 and meteor is None:
         per_video = dict(_in_parallel(tasks, kind, swapped_roles, workers))
     else:
@@ -199,7 +234,8 @@ def soda(
 def _in_parallel(
     tasks: Iterator[Task], kind: SodaKind, swapped_roles: bool, workers: int
 ) -> Iterator[tuple[str, Triple]]:
-    """Score videos in several processes, in order, never holding more than a few chunks on the way."""
+    """Score videos in several processes, in order, never holding more than a few chunks on the
+    way."""
     score = partial(_score_chunk, kind=kind, swapped_roles=swapped_roles)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         while wave := [chunk for _ in range(4 * workers) if (chunk := list(islice(tasks, _CHUNK)))]:
@@ -210,6 +246,11 @@ def _in_parallel(
 _judge = cache(SodaScorer)  # one a process, so that its workers read the tables once
 
 
-def _score_chunk(chunk: list[Task], *, kind: SodaKind, swapped_roles: bool) -> list[tuple[str, Triple]]:
+def _score_chunk(
+    chunk: list[Task], *, kind: SodaKind, swapped_roles: bool
+) -> list[tuple[str, Triple]]:
     judge = _judge(kind, swapped_roles=swapped_roles)
-    return [(video, judge.score(video, reference, predictions)) for video, reference, predictions in chunk]
+    return [
+        (video, judge.score(video, reference, predictions))
+        for video, reference, predictions in chunk
+    ]

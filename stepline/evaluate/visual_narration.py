@@ -1,7 +1,8 @@
 """Narration detection: VND-Test and any other set of clips that are labelled shown or not.
 
-Reference and predictions are JSON objects by video or clip id: a number, or one number a clip of the video. A label
-is 0 or 1. A clip without a score cannot be ranked, so videos without predictions are left out and listed.
+Reference and predictions are JSON objects by video or clip id: a number, or one number a clip of
+the video. A label is 0 or 1. A clip without a score cannot be ranked, so videos without predictions
+are left out and listed.
 """
 
 import numpy as np
@@ -10,7 +11,13 @@ from stepline.datasets.files import Node
 from stepline.evaluate.bootstrap import Floats, Statistic
 from stepline.evaluate.ranking import AveragePrecision, RocAuc, require_both_classes
 from stepline.evaluate.report import Scores
-from stepline.evaluate.scoring_task import SKIP_MISSING, ScoringTask, entries_by_id, read_numbers, require_length
+from stepline.evaluate.scoring_task import (
+    SKIP_MISSING,
+    ScoringTask,
+    entries_by_id,
+    read_numbers,
+    require_length,
+)
 
 
 def score(scoring: ScoringTask) -> Scores:
@@ -34,7 +41,9 @@ def score(scoring: ScoringTask) -> Scores:
         "clips": np.array([float(len(labels[id])) for id in shared]),
         "shown": np.array([labels[id].sum() for id in shared]),
     }
-    return scoring.scores(shared, len(truth), statistics, columns, asked=labels, given=given, handling=SKIP_MISSING)
+    return scoring.scores(
+        shared, len(truth), statistics, columns, asked=labels, given=given, handling=SKIP_MISSING
+    )
 
 
 def _values(node: Node) -> Floats:

@@ -1,14 +1,21 @@
-"""Features of many items on disk: safetensors shards of float16 rows, each with a Parquet index, read in place.
+"""Features of many items on disk: safetensors shards of float16 rows, each with a Parquet index,
+read in place.
 
     with FeatureWriter(folder) as writer: writer.add("video1", values, rate=1.0, backbone="clip")
     FeatureStore(folder).read("video1")        # FeatureSequence, float32
 
-A folder is a store: shard-00000.safetensors, shard-00000.parquet, ... ; a shard without its index does not count.
-`open_store` takes one in a bucket as well (s3://, gs://, http://).
+A folder is a store: shard-00000.safetensors, shard-00000.parquet, ... ; a shard without its index
+does not count. `open_store` takes one in a bucket as well (s3://, gs://, http://).
 """
 
 from stepline.features.import_files import ImportReport, import_features
-from stepline.features.store import FeatureLocation, FeatureStore, FeatureWriter, RowTexts, open_store
+from stepline.features.store import (
+    FeatureLocation,
+    FeatureStore,
+    FeatureWriter,
+    RowTexts,
+    open_store,
+)
 
 __all__ = [
     "FeatureLocation",

@@ -1,4 +1,5 @@
-"""Feature files: what others extracted or `write_feature_file` wrote, read without running anything they may carry.
+"""Feature files: what others extracted or `write_feature_file` wrote, read without running anything
+they may carry.
 
 <sub>/<id>.pth.tar   (T, 768) half tensor, 1 row/s    InternVideo and CLIP features of HTM
 <id>.mp4.npy         (T, 1024) float, 1 row/s         HowTo100M's S3D features; also .webm.npy
@@ -24,8 +25,19 @@ from stepline.storage import write_atomic
 
 TORCH = (".pth", ".pt", ".pth.tar")
 KINDS = (".npy", ".npz", ".safetensors", *TORCH)
-FEATURE_SUFFIXES = (".safetensors", ".npy", ".mp4.npy", ".webm.npy", ".mkv.npy", ".npz", ".pth.tar", ".pth", ".pt")
-VALUES = ("values", "features")  # the names under which a file of several arrays may keep the features
+FEATURE_SUFFIXES = (
+    ".safetensors",
+    ".npy",
+    ".mp4.npy",
+    ".webm.npy",
+    ".mkv.npy",
+    ".npz",
+    ".pth.tar",
+    ".pth",
+    ".pt",
+)
+# the names under which a file of several arrays may keep the features
+VALUES = ("values", "features")
 PRECOMPUTED = "precomputed"  # the backbone of a file that does not state it
 
 
@@ -55,29 +67,45 @@ def find_feature_file(folder: Path, video_id: str) -> Path:
     )
 
 
-def read_feature_file(path: Path, *, rate: float = 1.0, width: int | None = None, unit: bool = True) -> FeatureSequence:
-    """Return the features in a file, as float32 unit rows (a row of zeros stays zero); as they are without `unit`.
+def read_feature_file(
+    path: Path, *, rate: float = 1.0, width: int | None = None, unit: bool = True
+) -> FeatureSequence:
+    """Return the features in a file, as float32 unit rows (a row of zeros stays zero); as they are
+    without `unit`.
 
-    rate: rows per second, for files that do not say it; Stepline's own do. width: what D must be, if known.
-    Raises StoreError when the file cannot be read, ShapeError when what it holds is no (T, D) of finite numbers.
+    rate: rows per second, for files that do not say it; Stepline's own do. width: what D must be,
+    if known.
+    Raises StoreError when the file cannot be read, ShapeError when what it holds is no (T, D) of
+    finite numbers.
     """
     content, metadata = read_arrays(path)
     values = _matrix(path, _pick(path, content))
     if width is not None and values.shape[1] != width:
-        raise ShapeError(f"{path}: {values.shape[1]} wide, the texts' features {width}; use one encoder for both")
+        raise ShapeError(
+            f"{path}: {values.shape[1]} wide, the texts' features {width}; use one encoder for both"
+        )
     rows = unit_rows(values) if unit else values
-    return FeatureSequence(rows, stated_rate(path, metadata, rate), metadata.get("backbone", PRECOMPUTED))
+    return FeatureSequence(
+        rows, stated_rate(path, metadata, rate), metadata.get("backbone", PRECOMPUTED)
+    )
 
 
 def read_text_features(path: Path) -> TextFeatures:
-    """Return the texts and their features: "text" and "features" of a .pth dict, .npz or .safetensors (metadata)."""
+    """Return the texts and their features: "text" and "features" of a .pth dict, .npz or
+    .safetensors (metadata)."""
     content, _ = read_arrays(path)
     if not isinstance(content, Mapping) or "text" not in content:
-        raise StoreError(f"{path}: no 'text' beside the features; give {{'text': [...], 'features': (K, D)}}")
+        raise StoreError(
+            f"{path}: no 'text' beside the features; give {{'text': [...], 'features': (K, D)}}"
+        )
     texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
-    values = _matrix(path, _pick(path, {key: value for key, value in content.items() if key in VALUES}))
+    values = _matrix(
+        path, _pick(path, {key: value for key, value in content.items() if key in VALUES})
+    )
     if len(texts) != len(values):
-        raise ShapeError(f"{path}: {len(texts)} texts but {len(values)} rows of features; extract them again")
+        raise ShapeError(
+            f"{path}: {len(texts)} texts but {len(values)} rows of features; extract them again"
+        )
     return TextFeatures(texts, values)
 
 
@@ -87,17 +115,24 @@ def _pick(path: Path, content: Any) -> Any:
         return content
     named = [name for name in VALUES if name in content] or list(content)
     if len(named) != 1:
-        raise StoreError(f"{path}: holds {', '.join(map(str, content)) or 'nothing'}; name one array 'features'")
+        raise StoreError(
+            f"{path}: holds {', '.join(map(str, content)) or 'nothing'}; name one array 'features'"
+        )
     return content[named[0]]
 
 
 def _matrix(path: Path, array: Any) -> Matrix:
     """Return the array as (T, D) float32, or raise ShapeError."""
     if not isinstance(array, np.ndarray):
-        raise ShapeError(f"{path}: holds a {type(array).__name__}, not an array of features (T, D); extract them again")
+        raise ShapeError(
+            f"{path}: holds a {type(array).__name__}, not an array of features (T, D); extract them again"
+        )
     if array.ndim != 2 or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
-        raise ShapeError(f"{path}: features must be (T, D) of float numbers, not {array.shape} {array.dtype}")
-    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite and is refused below
+        raise ShapeError(
+            f"{path}: features must be (T, D) of float numbers, not {array.shape} {array.dtype}"
+        )
+    # a float64 beyond float32 becomes infinite and is refused below
+    with np.errstate(over="ignore"):
         values: Matrix = array.astype(np.float32)
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values).all(1))[0])
@@ -106,14 +141,17 @@ def _matrix(path: Path, array: Any) -> Matrix:
 
 
 def stated_rate(location: object, metadata: Mapping[str, str], rate: float) -> float:
-    """Return the rows a second that a file states, else `rate`. Raises StoreError for what is no rate."""
+    """Return the rows a second that a file states, else `rate`. Raises StoreError for what is no
+    rate."""
     stated = metadata.get("rate", rate)
     try:
         found = float(stated)
     except ValueError:
         found = math.nan
     if not (math.isfinite(found) and found > 0):
-        raise StoreError(f"{location}: rate {stated!r} is no number of rows a second; write the features again")
+        raise StoreError(
+            f"{location}: rate {stated!r} is no number of rows a second; write the features again"
+        )
     return found
 
 
@@ -132,20 +170,25 @@ def write_feature_file(features: FeatureSequence, path: Path) -> None:
     write_atomic(path, save({"values": features.values.astype(np.float16)}, metadata=metadata))
 
 
-# ---------------------------------------------------------------- what a file holds, whatever its form
+# ---------------------------------------------------------------- what a file holds, whatever its
+# form
 
 
 def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, Mapping[str, str]]:
-    """Return what a file holds, with every tensor as a numpy array, and its metadata ({} where it has none).
+    """Return what a file holds, with every tensor as a numpy array, and its metadata ({} where it
+    has none).
 
-    .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was saved. The JSON list
-    "text" in the metadata of a .safetensors file joins its arrays, since that format holds no strings.
+    .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was saved.
+    The JSON list "text" in the metadata of a .safetensors file joins its arrays, since that format
+    holds no strings.
     data: the file's bytes, where it is a member of an archive and `location` only names it.
     Raises StoreError when the file cannot be read, or would have to run code to be read.
     """
     name = str(location).lower()
     if not name.endswith(KINDS):
-        raise StoreError(f"{location}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or .pth.tar")
+        raise StoreError(
+            f"{location}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or .pth.tar"
+        )
     source = Path(location) if data is None else data
     try:
         if name.endswith((".npy", ".npz")):
@@ -153,11 +196,14 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
         if name.endswith(".safetensors"):
             return _read_safetensors(source)
         return _read_torch(source), {}
-    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
+    # a damaged file makes torch.load raise almost anything, IndexError among it
+    except Exception as error:
         reason = first_line(error)
         if "pickle" in reason or "eights only" in reason:  # numpy and torch would advise to run it
             reason = "it holds objects that only running code could read"
-        raise StoreError(f"{location}: cannot be read ({reason[:200]}); extract the features again") from error
+        raise StoreError(
+            f"{location}: cannot be read ({reason[:200]}); extract the features again"
+        ) from error
 
 
 def _source(source: Path | bytes) -> Any:
@@ -178,7 +224,9 @@ def _read_safetensors(source: Path | bytes) -> tuple[dict[str, Any], Mapping[str
         from safetensors.numpy import load
 
         arrays: dict[str, Any] = load(source)
-        metadata = parse_json(source[8 : 8 + int.from_bytes(source[:8], "little")]).get("__metadata__", {})
+        metadata = parse_json(source[8 : 8 + int.from_bytes(source[:8], "little")]).get(
+            "__metadata__", {}
+        )
     else:
         from safetensors import safe_open
 
@@ -195,7 +243,8 @@ def _read_torch(source: Path | bytes) -> Any:
     import torch
 
     check_zip(source)
-    rebuild = np.empty(0).__reduce__()[0]  # numpy's array constructor; older files know it by its former module
+    # numpy's array constructor; older files know it by its former module
+    rebuild = np.empty(0).__reduce__()[0]
     numpy_types: list[Any] = [
         np.ndarray,
         np.dtype,

@@ -1,4 +1,5 @@
-"""Import of other people's feature files into a store; what cannot be features is left out, with the reason.
+"""Import of other people's feature files into a store; what cannot be features is left out, with
+the reason.
 
 How each file is named after its item:
 
@@ -24,7 +25,15 @@ import numpy as np
 
 from stepline.errors import StoreError
 from stepline.features.files import FEATURE_SUFFIXES, VALUES, read_arrays, stated_rate
-from stepline.features.store import OTHER_ID, SHARD_BYTES, TWICE, UNKNOWN, UNREADABLE, FeatureWriter, RowTexts
+from stepline.features.store import (
+    OTHER_ID,
+    SHARD_BYTES,
+    TWICE,
+    UNKNOWN,
+    UNREADABLE,
+    FeatureWriter,
+    RowTexts,
+)
 from stepline.limits import FEATURES, LimitError, parse_json, read_member
 from stepline.records import Rejected
 from stepline.storage import TarHeader, files_below, write_atomic
@@ -35,7 +44,8 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """A file, or a member of an archive, that may hold features; `read` gives what is in it and its metadata."""
+    """A file, or a member of an archive, that may hold features; `read` gives what is in it and its
+    metadata."""
 
     id: str
     location: str
@@ -44,7 +54,8 @@ class FeatureFile:
 
 @dataclass(frozen=True)
 class FeatureItem:
-    """What a file holds of one item. own_id: the id that it gives itself, None where it gives none."""
+    """What a file holds of one item. own_id: the id that it gives itself, None where it gives
+    none."""
 
     id: str
     values: Any
@@ -54,24 +65,34 @@ class FeatureItem:
 
 
 def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFile]:
-    """Yield the feature files of a folder (all below it, in name order), of a .tar or .tar.gz, or the one file.
+    """Yield the feature files of a folder (all below it, in name order), of a .tar or .tar.gz, or
+    the one file.
 
-    ending: of the names that count, for example .video.npy in a WebDataset that holds several arrays a key.
-    Raises StoreError when there is no such file, no feature file in it, or several arrays a key and no ending.
+    ending: of the names that count, for example .video.npy in a WebDataset that holds several
+    arrays a key.
+    Raises StoreError when there is no such file, no feature file in it, or several arrays a key and
+    no ending.
     """
     if not source.exists():
-        raise StoreError(f"{source}: no such file or folder; give features, a folder of them, or a WebDataset's .tar")
+        raise StoreError(
+            f"{source}: no such file or folder; give features, a folder of them, or a WebDataset's .tar"
+        )
     paths = files_below(source) if source.is_dir() else [source]
     files = (file for path in paths for file in _in_file(path, ending))
     first = next(files, None)
     if first is None:
-        wanted = f"that ends with {ending}" if ending else f"({' '.join(FEATURE_SUFFIXES)}, or these in a .tar)"
+        wanted = (
+            f"that ends with {ending}"
+            if ending
+            else f"({' '.join(FEATURE_SUFFIXES)}, or these in a .tar)"
+        )
         raise StoreError(f"{source}: holds no feature file {wanted}; give the folder that does")
     yield from itertools.chain((first,), files)
 
 
 def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
-    """Yield what a file holds: one item, or each of a dict of items. Raises StoreError when it cannot be read."""
+    """Yield what a file holds: one item, or each of a dict of items. Raises StoreError when it
+    cannot be read."""
     content, metadata = file.read()
     if not isinstance(content, Mapping):
         yield FeatureItem(file.id, content, metadata)
@@ -82,7 +103,8 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
         own_id = None if own_id is None else str(own_id)
         yield FeatureItem(file.id, content[named[0]], metadata, _row_texts(content), own_id)
     elif len(content) == 1 and not str(next(iter(content))).strip("0123456789arx_"):
-        yield FeatureItem(file.id, next(iter(content.values())), metadata)  # numpy's own names, arr_0
+        # numpy's own names, arr_0
+        yield FeatureItem(file.id, next(iter(content.values())), metadata)
     else:
         for id, values in content.items():
             yield FeatureItem(str(id), values, metadata)
@@ -90,7 +112,11 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
 
 def item_id(name: str, ending: str | None = None) -> str | None:
     """Return the id that a file's name gives; None where it is no feature file."""
-    known = [suffix for suffix in ((ending,) if ending else FEATURE_SUFFIXES) if name.lower().endswith(suffix.lower())]
+    known = [
+        suffix
+        for suffix in ((ending,) if ending else FEATURE_SUFFIXES)
+        if name.lower().endswith(suffix.lower())
+    ]
     longest = max(map(len, known), default=len(name))
     return name[:-longest] if len(name) > longest else None
 
@@ -105,21 +131,28 @@ def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
 
 
 def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
-    """Yield a WebDataset's members; the members of a key follow each other, and all are seen before one is read."""
+    """Yield a WebDataset's members; the members of a key follow each other, and all are seen before
+    one is read."""
     try:
         with tarfile.open(path, tarinfo=TarHeader) as archive:
-            for key, group in itertools.groupby(_members(archive, ending), lambda member: _key_and_ending(member)[0]):
+            for key, group in itertools.groupby(
+                _members(archive, ending), lambda member: _key_and_ending(member)[0]
+            ):
                 members = list(group)
                 endings = sorted({_key_and_ending(member)[1] for member in members})
                 if len(endings) > 1:  # which of them is wanted, only its user knows
                     cure = f"give the one that is wanted, for example --ending {endings[-1]}"
-                    raise StoreError(f"{path}: {key} holds several arrays, {', '.join(endings)}; {cure}")
+                    raise StoreError(
+                        f"{path}: {key} holds several arrays, {', '.join(endings)}; {cure}"
+                    )
                 for member in members:
                     location = f"{path}:{member.name}"
                     try:
                         data = read_member(archive, member, FEATURES)
                     except LimitError as error:
-                        raise StoreError(f"{location}: {error}, so no features; leave it out") from error
+                        raise StoreError(
+                            f"{location}: {error}, so no features; leave it out"
+                        ) from error
                     yield FeatureFile(key, location, partial(read_arrays, location, data))
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         reason = " ".join(str(error).split())  # tarfile tells in several lines what it tried
@@ -130,7 +163,12 @@ def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.T
     """Yield the members that may hold features; `ending` is all that stands behind the key."""
     for member in archive:
         key, rest = _key_and_ending(member)
-        if member.isfile() and key and item_id(f"{key}{rest}", ending) and rest.lower() == (ending or rest).lower():
+        if (
+            member.isfile()
+            and key
+            and item_id(f"{key}{rest}", ending)
+            and rest.lower() == (ending or rest).lower()
+        ):
             yield member
 
 
@@ -140,15 +178,21 @@ def _key_and_ending(member: tarfile.TarInfo) -> tuple[str, str]:
 
 
 def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
-    """Return the texts beside the features, as NaSVA's loader takes them: {vid, start, end, text, features}."""
+    """Return the texts beside the features, as NaSVA's loader takes them: {vid, start, end, text,
+    features}."""
     if "text" not in item:
         return None
     texts = tuple(str(text) for text in np.atleast_1d(item["text"]))
     try:
         columns = ([] if item.get(name) is None else item[name] for name in ("start", "end"))
-        starts, ends = (tuple(np.atleast_1d(np.asarray(column, dtype=np.float64)).tolist()) for column in columns)
+        starts, ends = (
+            tuple(np.atleast_1d(np.asarray(column, dtype=np.float64)).tolist())
+            for column in columns
+        )
     except (ValueError, TypeError) as error:
-        raise StoreError(f"its times are no numbers ({error}); extract the text features again") from error
+        raise StoreError(
+            f"its times are no numbers ({error}); extract the text features again"
+        ) from error
     return RowTexts(texts, starts, ends)
 
 
@@ -173,11 +217,13 @@ def import_features(
     shard_bytes: int = SHARD_BYTES,
     report: Callable[[str], None] | None = None,
 ) -> ImportReport:
-    """Add the feature files of a folder, a .tar or one file to the store in `folder`, and return what was done.
+    """Add the feature files of a folder, a .tar or one file to the store in `folder`, and return
+    what was done.
 
-    rate: rows a second, and backbone: who made them, for files that do not say so themselves. width: what all must
-    be; else the first to be stored decides. Items that the store holds are not read again, so that an import that was
-    killed goes on. What was dropped is in `dropped.jsonl`, with its reason. Raises StoreError without any feature file.
+    rate: rows a second, and backbone: who made them, for files that do not say so themselves.
+    width: what all must be; else the first to be stored decides. Items that the store holds are not
+    read again, so that an import that was killed goes on. What was dropped is in `dropped.jsonl`,
+    with its reason. Raises StoreError without any feature file.
     """
     with FeatureWriter(folder, width=width, shard_bytes=shard_bytes) as writer:
         importer = _Importer(writer, rate, backbone)
@@ -187,9 +233,13 @@ def import_features(
                 report(file.id)
     earlier = (row for row in read_dropped(folder / DROPPED) if row.id not in writer)
     below = (f"{source}/", f"{source}:")
-    kept = [row for row in earlier if row.location != str(source) and not row.location.startswith(below)]
+    kept = [
+        row for row in earlier if row.location != str(source) and not row.location.startswith(below)
+    ]
     write_dropped([*kept, *importer.dropped], folder / DROPPED)
-    return ImportReport(tuple(importer.added), importer.rows, importer.already, tuple(importer.dropped))
+    return ImportReport(
+        tuple(importer.added), importer.rows, importer.already, tuple(importer.dropped)
+    )
 
 
 class _Importer:
@@ -213,7 +263,11 @@ class _Importer:
             for item in read_items(file):
                 self._add_item(item, file.location)
         except StoreError as error:
-            self.dropped.append(Rejected("features", UNREADABLE, id=file.id, value=str(error), location=file.location))
+            self.dropped.append(
+                Rejected(
+                    "features", UNREADABLE, id=file.id, value=str(error), location=file.location
+                )
+            )
 
     def _add_item(self, item: FeatureItem, location: str) -> None:
         first = self._locations.setdefault(item.id, location)
@@ -226,7 +280,9 @@ class _Importer:
         if rejection is not None:
             reason, value = rejection
             value = first if reason == TWICE else value
-            self.dropped.append(Rejected("features", reason, id=item.id, value=value, location=location))
+            self.dropped.append(
+                Rejected("features", reason, id=item.id, value=value, location=location)
+            )
             return
         rate = stated_rate(item.id, item.metadata, self._rate)
         backbone = self._backbone or item.metadata.get("backbone", UNKNOWN)
@@ -237,7 +293,10 @@ class _Importer:
 
 def write_dropped(dropped: Iterable[Rejected], path: Path) -> None:
     """Write what was dropped, a JSON line each."""
-    rows = [{"id": row.id, "place": row.location, "reason": row.reason, "value": row.value} for row in dropped]
+    rows = [
+        {"id": row.id, "place": row.location, "reason": row.reason, "value": row.value}
+        for row in dropped
+    ]
     write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
@@ -248,7 +307,13 @@ def read_dropped(path: Path) -> tuple[Rejected, ...]:
     try:
         rows = [parse_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return tuple(
-            Rejected("features", row["reason"], id=row["id"], value=row.get("value", ""), location=row["place"])
+            Rejected(
+                "features",
+                row["reason"],
+                id=row["id"],
+                value=row.get("value", ""),
+                location=row["place"],
+            )
             for row in rows
         )
     except (OSError, ValueError, TypeError, KeyError) as error:

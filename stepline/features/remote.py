@@ -1,4 +1,5 @@
-"""Feature stores in a bucket: the same items, whose shards come to this disk when their rows are asked for."""
+"""Feature stores in a bucket: the same items, whose shards come to this disk when their rows are
+asked for."""
 
 from pathlib import Path
 
@@ -7,7 +8,8 @@ from stepline.remote.cache import CachedFolder
 
 
 class RemoteFeatureStore(FeatureStore):
-    """A store at a URL. All its indexes are fetched at once, its shards as they are read (`remote.cache`)."""
+    """A store at a URL. All its indexes are fetched at once, its shards as they are read
+    (`remote.cache`)."""
 
     def __init__(self, url: str, *, most: int | None = None) -> None:
         self._cached = CachedFolder(url, most=most)

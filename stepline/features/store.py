@@ -1,8 +1,10 @@
-"""A feature store: the features of many items in shards, read one at a time from any thread or process.
+"""A feature store: the features of many items in shards, read one at a time from any thread or
+process.
 
-A shard is one float16 matrix (N, D) in a safetensors file, beside a Parquet index: which rows belong to which item,
-and the texts that the rows are vectors of, if any. `FeatureWriter` gathers rows in memory until a shard is full and
-writes it whole; `FeatureStore` reads only the rows that are asked for, and keeps none.
+A shard is one float16 matrix (N, D) in a safetensors file, beside a Parquet index: which rows
+belong to which item, and the texts that the rows are vectors of, if any. `FeatureWriter` gathers
+rows in memory until a shard is full and writes it whole; `FeatureStore` reads only the rows that
+are asked for, and keeps none.
 """
 
 import hashlib
@@ -19,7 +21,13 @@ import numpy.typing as npt
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.limits import HEADER, parse_json
 from stepline.records import FeatureSequence, Matrix, Rejected
-from stepline.storage import ParquetError, ParquetReader, atomic_path, check_writable, remove_partial_files
+from stepline.storage import (
+    ParquetError,
+    ParquetReader,
+    atomic_path,
+    check_writable,
+    remove_partial_files,
+)
 
 # Why features are rejected: fixed wordings, so that what was left out can be counted.
 UNREADABLE = "the file cannot be read"
@@ -50,7 +58,8 @@ Digests: TypeAlias = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class FeatureLocation:
-    """Where the features of an item lie: `rows` rows of a shard from row `first` on; rate: rows a second."""
+    """Where the features of an item lie: `rows` rows of a shard from row `first` on; rate: rows a
+    second."""
 
     id: str
     shard: int
@@ -63,9 +72,11 @@ class FeatureLocation:
 
 @dataclass(frozen=True, slots=True)
 class RowTexts:
-    """The texts that the rows of an item are vectors of, and when each is said or shown, in seconds.
+    """The texts that the rows of an item are vectors of, and when each is said or shown, in
+    seconds.
 
-    starts and ends are empty where no times are known; else as many as the texts, as found (they may be NaN).
+    starts and ends are empty where no times are known; else as many as the texts, as found (they
+    may be NaN).
     """
 
     texts: tuple[str, ...]
@@ -92,16 +103,23 @@ def shards_of(folder: Path) -> list[int]:
 def write_index(
     folder: Path, shard: int, locations: Iterable[FeatureLocation], texts: Sequence[RowTexts | None]
 ) -> None:
-    """Write the index of a shard, whole or not at all; texts: of each item, None where its rows are of none."""
+    """Write the index of a shard, whole or not at all; texts: of each item, None where its rows are
+    of none."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
     columns = {
-        "id": arrow.string(), "first": arrow.int64(), "rows": arrow.int64(), "width": arrow.int64(),
-        "rate": arrow.float64(), "backbone": arrow.string(), "dtype": arrow.string(),
-        "text": arrow.list_(arrow.string()), "start": arrow.list_(arrow.float64()),
+        "id": arrow.string(),
+        "first": arrow.int64(),
+        "rows": arrow.int64(),
+        "width": arrow.int64(),
+        "rate": arrow.float64(),
+        "backbone": arrow.string(),
+        "dtype": arrow.string(),
+        "text": arrow.list_(arrow.string()),
+        "start": arrow.list_(arrow.float64()),
         "end": arrow.list_(arrow.float64()),
-    }  # fmt: skip
+    }
     rows = []
     for location, row_texts in zip(locations, texts, strict=True):
         rows.append({name: getattr(location, name, DTYPE) for name in LOCATION_COLUMNS})
@@ -117,7 +135,9 @@ def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
     """Yield what a shard holds, in the order of its rows. Raises StoreError for any other file."""
     for row in _read_columns(folder, shard, LOCATION_COLUMNS):
         if row.pop("dtype") != DTYPE:
-            raise StoreError(f"{index_path(folder, shard)}: its rows are not {DTYPE}; import the features again")
+            raise StoreError(
+                f"{index_path(folder, shard)}: its rows are not {DTYPE}; import the features again"
+            )
         row["backbone"] = sys.intern(str(row["backbone"]))  # one string for a million items
         yield FeatureLocation(shard=shard, **row)  # type: ignore[arg-type]   # the columns' own types
 
@@ -126,7 +146,9 @@ def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
     """Return the texts of every item of a shard that has some."""
     rows = _read_columns(folder, shard, ("id", *TEXT_COLUMNS))
     return {
-        str(row["id"]): RowTexts(tuple(row["text"]), tuple(row["start"] or ()), tuple(row["end"] or ()))  # type: ignore[arg-type]
+        str(row["id"]): RowTexts(
+            tuple(row["text"]), tuple(row["start"] or ()), tuple(row["end"] or ())
+        )  # type: ignore[arg-type]
         for row in rows
         if row["text"] is not None
     }
@@ -134,7 +156,10 @@ def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
 
 def text_digest(text: str) -> int:
     """Return 8 bytes of a text's BLAKE2b, without the spaces around it: enough to know it by."""
-    return int.from_bytes(hashlib.blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    return int.from_bytes(
+        hashlib.blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=8).digest(),
+        "big",
+    )
 
 
 def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
@@ -154,13 +179,19 @@ def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict
     try:
         table = ParquetReader(path)
         if (table.schema.metadata or {}).get(KEY.encode()) != VERSION.encode():
-            raise StoreError(f"{path}: not the index of a feature shard of version {VERSION}; import it again")
+            raise StoreError(
+                f"{path}: not the index of a feature shard of version {VERSION}; import it again"
+            )
         lacking = [column for column in columns if column not in table.columns]
         if lacking:
-            raise StoreError(f"{path}: lacks the column {lacking[0]!r}; remove it and import the features again")
+            raise StoreError(
+                f"{path}: lacks the column {lacking[0]!r}; remove it and import the features again"
+            )
         return list(table.rows(columns))
     except ParquetError as error:
-        raise StoreError(f"{path}: cannot be read ({error}); remove it and import the features again") from error
+        raise StoreError(
+            f"{path}: cannot be read ({error}); remove it and import the features again"
+        ) from error
 
 
 TENSOR = "values"  # of the one tensor
@@ -185,9 +216,15 @@ class ShardMatrix:
     width: int
 
     def read(self, first: int, count: int) -> Half:
-        """Return rows of it (count, width). Raises StoreError where the file has become shorter, or cannot be read."""
+        """Return rows of it (count, width). Raises StoreError where the file has become shorter, or
+        cannot be read."""
         try:
-            found = np.fromfile(self.path, np.float16, count * self.width, offset=self.begin + 2 * first * self.width)
+            found = np.fromfile(
+                self.path,
+                np.float16,
+                count * self.width,
+                offset=self.begin + 2 * first * self.width,
+            )
             return found.reshape(count, self.width)
         except (OSError, ValueError) as error:
             cure = "it changed while it was read: give the same command again"
@@ -208,7 +245,9 @@ def find_matrix(path: Path) -> ShardMatrix:
         return ShardMatrix(path, HEADER_LENGTH + length, rows, width)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = first_line(error)
-        raise StoreError(f"{path}: not a whole shard of features ({reason}); import the features again") from error
+        raise StoreError(
+            f"{path}: not a whole shard of features ({reason}); import the features again"
+        ) from error
 
 
 SHARDS_WITH_TEXTS = 4  # shards whose texts stay in memory
@@ -216,21 +255,27 @@ WHOLE = slice(None)  # all rows of an item
 
 
 class FeatureStore(Mapping[str, FeatureLocation]):
-    """The items of a folder that `FeatureWriter` filled: id -> where its rows lie; `read` returns the rows.
+    """The items of a folder that `FeatureWriter` filled: id -> where its rows lie; `read` returns
+    the rows.
 
-    shown: what messages call the folder. Raises StoreError when the folder is no store, or holds an id twice.
+    shown: what messages call the folder. Raises StoreError when the folder is no store, or holds an
+    id twice.
     """
 
     def __init__(self, folder: Path, *, shown: str = "") -> None:
         self.folder, self.shown = folder, shown or str(folder)
         shards = shards_of(folder) if folder.is_dir() else []
         if not shards:
-            made = f"`stepline features import SOURCE --out {'STORE' if shown else folder}` makes one"
+            made = (
+                f"`stepline features import SOURCE --out {'STORE' if shown else folder}` makes one"
+            )
             raise StoreError(f"{self.shown}: no feature store; {made}")
         self._locations: dict[str, FeatureLocation] = {}
         for location in (location for shard in shards for location in read_index(folder, shard)):
             if location.id in self._locations:
-                raise StoreError(f"{self.shown}: {location.id} is in two shards; remove one and its index")
+                raise StoreError(
+                    f"{self.shown}: {location.id} is in two shards; remove one and its index"
+                )
             self._locations[location.id] = location
         self._matrices: dict[int, ShardMatrix] = {}
         self._texts = lru_cache(SHARDS_WITH_TEXTS)(lambda shard: read_row_texts(folder, shard))
@@ -240,7 +285,9 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         try:
             return self._locations[id]
         except KeyError:
-            raise StoreError(f"{self.shown}: no features of {id!r}; import them, or leave the video out") from None
+            raise StoreError(
+                f"{self.shown}: no features of {id!r}; import them, or leave the video out"
+            ) from None
 
     def __contains__(self, id: object) -> bool:
         return id in self._locations
@@ -258,14 +305,18 @@ class FeatureStore(Mapping[str, FeatureLocation]):
 
     @property
     def backbone(self) -> str:
-        """The name of what made the features, "" where they do not say. Raises StoreError where several did."""
+        """The name of what made the features, "" where they do not say. Raises StoreError where
+        several did."""
         names = sorted({location.backbone for location in self._locations.values()} - {UNKNOWN})
         if len(names) > 1:
-            raise StoreError(f"{self.shown}: features of {' and '.join(names)}; keep one backbone a store")
+            raise StoreError(
+                f"{self.shown}: features of {' and '.join(names)}; keep one backbone a store"
+            )
         return names[0] if names else ""
 
     def matrix(self, id: str, rows: slice = WHOLE) -> Matrix:
-        """Return the rows (T, D) of an item, or some that follow each other, as float32; no others are read.
+        """Return the rows (T, D) of an item, or some that follow each other, as float32; no others
+        are read.
 
         Raises StoreError where there is none.
         """
@@ -273,7 +324,8 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return values
 
     def read(self, id: str, rows: slice = WHOLE) -> FeatureSequence:
-        """Return the features of a video, or a part. Raises StoreError where there are none, ShapeError for NaN."""
+        """Return the features of a video, or a part. Raises StoreError where there are none,
+        ShapeError for NaN."""
         try:
             return FeatureSequence(self.matrix(id, rows), self[id].rate, self[id].backbone)
         except ShapeError as error:
@@ -284,9 +336,11 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return self._texts(self[id].shard).get(id)
 
     def text_digests(self, id: str) -> Digests | None:
-        """Return the digests (T,) of the texts that an item's rows are vectors of; None where they are of none.
+        """Return the digests (T,) of the texts that an item's rows are vectors of; None where they
+        are of none.
 
-        Each shard's texts are read once, in whatever order items are asked for: 8 bytes a text stay in memory.
+        Each shard's texts are read once, in whatever order items are asked for: 8 bytes a text stay
+        in memory.
         """
         return self._digests(self[id].shard).get(id)
 
@@ -301,7 +355,9 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             self._matrices[location.shard] = find_matrix(path)
         matrix = self._matrices[location.shard]
         if location.first + location.rows > matrix.rows or location.width != matrix.width:
-            raise StoreError(f"{matrix.path}: {location.id} lies outside of it; import the features again")
+            raise StoreError(
+                f"{matrix.path}: {location.id} lies outside of it; import the features again"
+            )
         first, stop, _ = rows.indices(location.rows)
         return matrix.read(location.first + first, max(0, stop - first))
 
@@ -334,7 +390,8 @@ def open_store(place: Path | str) -> FeatureStore:
 
 
 def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
-    """Return the reason why an array cannot be features, with what it holds instead; None where it can be.
+    """Return the reason why an array cannot be features, with what it holds instead; None where it
+    can be.
 
     width: what it must be, None where any will do.
     """
@@ -353,16 +410,20 @@ def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
     return (TOO_GREAT, f"{greatest:g}") if greatest > LARGEST_HALF else None
 
 
-SHARD_BYTES = 256 * 2**20  # of a shard; what a killed import loses at most, and what writing holds in memory
+# of a shard; what a killed import loses at most, and what writing holds in memory
+SHARD_BYTES = 256 * 2**20
 
 
 class FeatureWriter:
     """Adds items to a store, which it makes where there is none; one writer a store at a time.
 
-    As a context it writes what is left at the end, also after an error: every item that was added is whole.
+    As a context it writes what is left at the end, also after an error: every item that was added
+    is whole.
     """
 
-    def __init__(self, folder: Path, *, width: int | None = None, shard_bytes: int = SHARD_BYTES) -> None:
+    def __init__(
+        self, folder: Path, *, width: int | None = None, shard_bytes: int = SHARD_BYTES
+    ) -> None:
         check_writable(folder)
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial_files(folder)
@@ -374,7 +435,9 @@ class FeatureWriter:
         for location in (location for shard in shards for location in read_index(folder, shard)):
             if self.width not in (None, location.width):
                 reason = f"its features are {location.width} wide, not {self.width}"
-                raise ShapeError(f"{folder}: {reason}; give another --out, one store holds one width")
+                raise ShapeError(
+                    f"{folder}: {reason}; give another --out, one store holds one width"
+                )
             self.width = location.width
             self._ids.add(location.id)
         self._values: list[Half] = []
@@ -389,7 +452,9 @@ class FeatureWriter:
         """How many items were added since the last shard was written."""
         return len(self._locations)
 
-    def rejection_reason(self, id: str, values: object, texts: RowTexts | None = None) -> tuple[str, str] | None:
+    def rejection_reason(
+        self, id: str, values: object, texts: RowTexts | None = None
+    ) -> tuple[str, str] | None:
         """Return why an item cannot be added, with what was found; None where it can be."""
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):
             return BAD_ID, repr(id)
@@ -403,17 +468,26 @@ class FeatureWriter:
         return rejection
 
     def add(
-        self, id: str, values: npt.NDArray[np.floating], *, rate: float, backbone: str, texts: RowTexts | None = None
+        self,
+        id: str,
+        values: npt.NDArray[np.floating],
+        *,
+        rate: float,
+        backbone: str,
+        texts: RowTexts | None = None,
     ) -> None:
         """Add the rows (T, D) of an item; texts: what they are vectors of.
 
-        Raises ShapeError for values that are no features, StoreError for an id that is there already.
+        Raises ShapeError for values that are no features, StoreError for an id that is there
+        already.
         """
         rejection = self.rejection_reason(id, values, texts)
         if rejection is not None:
             kind = StoreError if rejection[0] in (TWICE, BAD_ID) else ShapeError
             value = rejection[1] or "of this store"
-            raise kind(f"{id}: {rejection[0]} ({value}); extract its features again, or leave it out")
+            raise kind(
+                f"{id}: {rejection[0]} ({value}); extract its features again, or leave it out"
+            )
         first = sum(map(len, self._values))
         self._values.append(values.astype(np.float16))
         rows, width = values.shape
@@ -430,7 +504,9 @@ class FeatureWriter:
             return
         if index_path(self._folder, self._shard).exists():
             cure = "let one of them finish, then start the other again"
-            raise StoreError(f"{self._folder}: another process has written shard {self._shard} meanwhile; {cure}")
+            raise StoreError(
+                f"{self._folder}: another process has written shard {self._shard} meanwhile; {cure}"
+            )
         write_shard(np.concatenate(self._values), shard_path(self._folder, self._shard))
         write_index(self._folder, self._shard, self._locations, self._texts)
         self._values, self._locations, self._texts = [], [], []

@@ -1,4 +1,5 @@
-"""Placing steps in the video without a trained network: where they are said, and where they are shown."""
+"""Placing steps in the video without a trained network: where they are said, and where they are
+shown."""
 
 from stepline.grounding.ground import Grounding, GroundReport, ground
 from stepline.grounding.said_to_shown import ShownPrior, load_prior

@@ -1,6 +1,8 @@
-"""Do the pictures belong to the speech, and does the speech instruct? Of the whole video, not of one step.
+"""Do the pictures belong to the speech, and does the speech instruct? Of the whole video, not of
+one step.
 
-No network here knows actions, so one step alone can hardly be matched to a picture; a video as a whole can:
+No network here knows actions, so one step alone can hardly be matched to a picture; a video as a
+whole can:
 
     cuts    editors cut where a sentence begins
     topic   the objects seen are near what is spoken of
@@ -8,14 +10,15 @@ No network here knows actions, so one step alone can hardly be matched to a pict
 
     log odds = w_cuts cuts + w_topic (topic - usual) + w_text text     own pictures against those of another film
 
-cuts and text are log Bayes factors of coincidences: n chances, of which h fall together, by chance with probability c,
-in pictures of one's own with odds raised by a fixed gain. The four weights are a logistic regression over pairs of real
-clips, own pictures against all others (`benchmarks/correspondence.py`; docs/real_clips.md tells what holds on makers
-it was not fitted on). The question is that of Arandjelovic and Zisserman 2017, "Look, Listen and Learn"; no network
+cuts and text are log Bayes factors of coincidences: n chances, of which h fall together, by chance
+with probability c, in pictures of one's own with odds raised by a fixed gain. The four weights are
+a logistic regression over pairs of real clips, own pictures against all others
+(`benchmarks/correspondence.py`; docs/real_clips.md tells what holds on makers it was not fitted
+on). The question is that of Arandjelovic and Zisserman 2017, "Look, Listen and Learn"; no network
 answers it here. Letters: S sentences, T seconds, D width.
 
-A talk, an advert or the news, in which a sentence here and there reads like a step, shows none, however well its
-pictures fit: `instruction_log_bayes` weighs how many sentences tell one.
+A talk, an advert or the news, in which a sentence here and there reads like a step, shows none,
+however well its pictures fit: `instruction_log_bayes` weighs how many sentences tell one.
 """
 
 import functools
@@ -35,7 +38,8 @@ from stepline.records import FeatureSequence, Matrix, Sentence
 
 BEFORE, AFTER = 0.8, 0.5  # seconds that a cut may come before or after the first word of a sentence
 CUT_GAIN = 2.0  # odds of such a cut in pictures of one's own, against chance
-LINE_CHANCE, LINE_GAIN = 0.03, 12.0  # P(a line of text is being said) over another film's words; odds against that
+# P(a line of text is being said) over another film's words; odds against that
+LINE_CHANCE, LINE_GAIN = 0.03, 12.0
 SAID_PART = 0.6  # of a line's words, from which it counts as said
 SLACK = 4.0  # seconds around the time in which a line stands
 STANDING = 20.0  # seconds; what stands longer is a watermark
@@ -45,15 +49,20 @@ COUNTED = 20  # chances at most: what one editor does alike is not independent
 HOW_TO = (
     7.1,
     6.9,
-)  # Beta of the fraction of sentences that tell a step; 53 how-to transcripts of TutorialVQA, mean .51
-TALK = 0.091  # the same of a film script (50 parts of 40 sentences) and a lecture, as the extractive writer reads them
+    # Beta of the fraction of sentences that tell a step; 53 how-to transcripts of TutorialVQA, mean
+    # .51
+)
+# the same of a film script (50 parts of 40 sentences) and a lecture, as the extractive writer reads
+# them
+TALK = 0.091
 HARDLY_FIT = "the pictures of the whole video hardly fit its words"  # why a step is "unclear"
 LIMIT = 2.0  # nats that the cuts may say: another film can be cut alike
 
 
 @dataclass(frozen=True)
 class CorrespondenceWeights:
-    """The fitted weights; mean_pictures: the mean unit row (D,) of how-to pictures by the name of the backbone."""
+    """The fitted weights; mean_pictures: the mean unit row (D,) of how-to pictures by the name of
+    the backbone."""
 
     cuts: float
     topic: float
@@ -64,7 +73,8 @@ class CorrespondenceWeights:
 
 @dataclass(frozen=True)
 class Correspondence:
-    """What ties the pictures to the speech; cuts, text: nats, 0 where nothing is known; topic: a cosine, or unknown."""
+    """What ties the pictures to the speech; cuts, text: nats, 0 where nothing is known; topic: a
+    cosine, or unknown."""
 
     cuts: float
     topic: float | None
@@ -76,7 +86,8 @@ class Correspondence:
         return bool(self.cuts or self.text or self.topic is not None)
 
     def log_odds(self, weights: CorrespondenceWeights | None = None) -> float:
-        """Return the log odds that the pictures belong to the speech, against those of another film."""
+        """Return the log odds that the pictures belong to the speech, against those of another
+        film."""
         w = weights or load_weights()
         topic = 0.0 if self.topic is None else self.topic - w.usual_topic
         return w.cuts * self.cuts + w.topic * topic + w.text * self.text
@@ -94,7 +105,8 @@ def correspondence(
 ) -> Correspondence:
     """Return what ties the pictures of a video of `duration` seconds to its speech.
 
-    cuts: seconds. sentence_vectors: (S, D) in the space of the features. on_screen: what is written in the picture.
+    cuts: seconds. sentence_vectors: (S, D) in the space of the features. on_screen: what is written
+    in the picture.
     """
     starts = np.array(sorted(s.span.start for s in sentences if s.span.start < duration))
     centre = (weights or load_weights()).mean_pictures.get(features.backbone if features else "")
@@ -108,7 +120,8 @@ def correspondence(
 
 
 def coincidence_log_bayes(hits: int, chances: int, chance: float, gain: float) -> float:
-    """Return the log Bayes factor of `hits` in so many chances: odds of a hit raised by `gain` against chance alone."""
+    """Return the log Bayes factor of `hits` in so many chances: odds of a hit raised by `gain`
+    against chance alone."""
     if not chances or not 0 < chance < 1:
         return 0.0
     own = chance * gain / (1 - chance + chance * gain)
@@ -117,7 +130,8 @@ def coincidence_log_bayes(hits: int, chances: int, chance: float, gain: float) -
 
 
 def instruction_log_bayes(told: int, sentences: int) -> float:
-    """Return the log Bayes factor of instructions against other talk, where so many of the sentences tell a step."""
+    """Return the log Bayes factor of instructions against other talk, where so many of the
+    sentences tell a step."""
     other = sentences - told
     a, b = HOW_TO
     how_to = _log_beta(told + a, other + b) - _log_beta(a, b)
@@ -144,7 +158,8 @@ def _begins_near(times: Array, starts: Array) -> Array:
 
 
 def _topic(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:
-    """Return the cosine of the mean sentence and the mean picture, the latter less that of all how-to pictures."""
+    """Return the cosine of the mean sentence and the mean picture, the latter less that of all
+    how-to pictures."""
     known = np.isfinite(pictures).all(axis=1)
     if not known.any() or not len(speech):
         return None
@@ -158,17 +173,22 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
     said: dict[int, set[str]] = defaultdict(set)  # second -> words that are said around it
     for sentence in sentences:
         spoken = _words(sentence.text)
-        for t in range(max(0, int(sentence.span.start - SLACK)), math.ceil(sentence.span.end + SLACK)):
+        for t in range(
+            max(0, int(sentence.span.start - SLACK)), math.ceil(sentence.span.end + SLACK)
+        ):
             said[t] |= spoken
     seen: set[frozenset[str]] = set()
-    screens: dict[int, bool] = {}  # second at which lines come, together one chance -> whether one of them is said
+    # second at which lines come, together one chance -> whether one of them is said
+    screens: dict[int, bool] = {}
     for line in sorted(lines, key=lambda line: line.span.start):
         words = frozenset(_words(line.text))
         few = len(words) < WORDS and not any(len(word) >= LONG_WORD for word in words)
         if few or line.span.duration > STANDING or words in seen:
             continue
         seen.add(words)
-        near = set[str]().union(*(said[t] for t in range(int(line.span.start), math.ceil(line.span.end))))
+        near = set[str]().union(
+            *(said[t] for t in range(int(line.span.start), math.ceil(line.span.end)))
+        )
         if not near:  # nobody speaks then
             continue
         come = int(line.span.start)
@@ -177,7 +197,8 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
 
 
 def is_phrase(line: str) -> bool:
-    """Whether a line of text in the picture holds two words: a person reads nothing from a bit of one."""
+    """Whether a line of text in the picture holds two words: a person reads nothing from a bit of
+    one."""
     return len(_words(line)) >= WORDS
 
 
@@ -194,5 +215,9 @@ def _words(text: str) -> set[str]:
 @functools.cache
 def load_weights() -> CorrespondenceWeights:
     """Return the weights that come with the package."""
-    text = resources.files("stepline.grounding").joinpath("correspondence.json").read_text(encoding="utf-8")
+    text = (
+        resources.files("stepline.grounding")
+        .joinpath("correspondence.json")
+        .read_text(encoding="utf-8")
+    )
     return CorrespondenceWeights(**json.loads(text)["weights"])

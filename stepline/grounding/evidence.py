@@ -23,11 +23,14 @@ from stepline.records import FeatureSequence, Matrix, Span
 if TYPE_CHECKING:
     from stepline.vision import Activity
 
-PLAIN = 0.015  # spread of the parts of a thumbnail: black, a colour, noise lie below .006, real pictures above .026
+# spread of the parts of a thumbnail: black, a colour, noise lie below .006, real pictures above
+# .026
+PLAIN = 0.015
 STILL = 0.01  # change of the most changed spot; a film that nowhere changes more is one picture
 LIMIT = 3.0  # standard deviations; evidence beyond is clipped, one odd frame must not decide
 GRID = 0.1  # step of the search for a weight
-SLIDES = 3  # seconds; what never changes for so long at a stretch, and bears text meanwhile, is slides
+# seconds; what never changes for so long at a stretch, and bears text meanwhile, is slides
+SLIDES = 3
 WRITTEN = 0.75  # fraction of its seconds in which text stands in slides
 NOISE = 1e-6  # a spread of similarity below this is rounding
 
@@ -51,9 +54,12 @@ def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) ->
     """
     if step_vectors.ndim != 2 or step_vectors.shape[1] != features.values.shape[1]:
         want = f"(K, {features.values.shape[1]})"
-        raise ShapeError(f"step vectors must be {want} for features of {features.backbone!r}, not {step_vectors.shape}")
+        raise ShapeError(
+            f"step vectors must be {want} for features of {features.backbone!r}, not {step_vectors.shape}"
+        )
     pictures = unit_rows(mean_by_second(features, seconds))  # (T, D)
-    return np.asarray(unit_rows(step_vectors.astype(np.float64)) @ pictures.T)  # (K, D) @ (D, T) -> (K, T)
+    # (K, D) @ (D, T) -> (K, T)
+    return np.asarray(unit_rows(step_vectors.astype(np.float64)) @ pictures.T)
 
 
 def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
@@ -74,8 +80,9 @@ def unit_rows(rows: Array) -> Array:
 def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
     """Return (K, T) evidence in standard deviations, 0 = nothing known, clipped to LIMIT.
 
-    Each step is measured against its own average over the video, each second against the average of all steps, after
-    smoothing inside shots (seconds). All steps share one scale, so that a step that looks alike everywhere stays flat.
+    Each step is measured against its own average over the video, each second against the average of
+    all steps, after smoothing inside shots (seconds). All steps share one scale, so that a step
+    that looks alike everywhere stays flat.
     """
     known = np.isfinite(scores).all(axis=0)
     if not known.any() or not len(scores):
@@ -90,7 +97,8 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
 
 
 def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()) -> Array:
-    """Return (T,): 0 in the seconds that can show nothing, for the picture is plain, noise, a still or slides; else 1.
+    """Return (T,): 0 in the seconds that can show nothing, for the picture is plain, noise, a still
+    or slides; else 1.
 
     on_screen: what is written in the picture. A second that was not looked at counts as 1.
     """
@@ -100,7 +108,9 @@ def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] 
         return np.zeros(seconds)
     runs = np.split(changes, np.flatnonzero(np.diff(changes) > 1) + 1)
     if known.sum() > 1 and max(map(len, runs)) < SLIDES * activity.rate:
-        written = {t for line in on_screen for t in range(int(line.span.start), math.ceil(line.span.end))}
+        written = {
+            t for line in on_screen for t in range(int(line.span.start), math.ceil(line.span.end))
+        }
         if len(written & {*range(seconds)}) >= WRITTEN * seconds:
             return np.zeros(seconds)
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
@@ -134,16 +144,18 @@ def smooth_within_shots(rows: Array, shots: Sequence[slice], seconds: float) -> 
 
 
 def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
-    """Return the shots as slices of whole seconds that cover [0, seconds) without a gap; cuts round to the nearest."""
+    """Return the shots as slices of whole seconds that cover [0, seconds) without a gap; cuts round
+    to the nearest."""
     edges = sorted({0, seconds} | {round(cut) for cut in cuts if 0 < round(cut) < seconds})
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
 def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> float:
-    """Return the weight w in [0, limit] that makes the evidence most likely, given where the steps are said.
+    """Return the weight w in [0, limit] that makes the evidence most likely, given where the steps
+    are said.
 
-    evidence: z, (K, T). Each step is explained as shown at a second drawn from `prior` (K, T), there favoured by
-    exp(w z):
+    evidence: z, (K, T). Each step is explained as shown at a second drawn from `prior` (K, T),
+    there favoured by exp(w z):
 
         sum_k log( sum_t prior_k(t) exp(w z_k(t)) / mean_t exp(w z_k(t)) ) - penalty w
 
@@ -162,6 +174,7 @@ def log_bayes_factor(prior: Array, evidence: Array) -> float:
 
 
 def bayes_factors(prior: Array, evidence: Array) -> Array:
-    """Return (K,): how much likelier the evidence is if the step is shown than if it is anywhere in the video."""
+    """Return (K,): how much likelier the evidence is if the step is shown than if it is anywhere in
+    the video."""
     likelihood = np.exp(evidence)
     return np.asarray((prior * likelihood).sum(axis=1) / likelihood.mean(axis=1))

@@ -1,4 +1,5 @@
-"""Speech and pictures into one posterior of each step: P(shown at t), P(shown), then seconds, spans and a verdict.
+"""Speech and pictures into one posterior of each step: P(shown at t), P(shown), then seconds, spans
+and a verdict.
 
 `fuse`          the prior of speech times the evidence of the picture, while steps compete for the same seconds
 `with_verdict`  from the posterior to spans, the likeliest second, and "shown", "unclear", "said" or "not found"
@@ -24,15 +25,18 @@ from stepline.records import Span, Status, Step
 
 ROUNDS = 20  # of the competition for seconds, each half the way; it settles in fewer
 LEAST_FREE = 1e-3  # a second is never wholly taken
-LEAST_PRODUCT = 1e-200  # below which the product of what is free is taken in logarithms, far from a float's own end
-SPREAD = 0.5  # of the logarithm of a shown span's length within one video; WhenAct's over all videos is 1.0
+# below which the product of what is free is taken in logarithms, far from a float's own end
+LEAST_PRODUCT = 1e-200
+# of the logarithm of a shown span's length within one video; WhenAct's over all videos is 1.0
+SPREAD = 0.5
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class ShownPosterior:
-    """occupancy: (K, T) P(being shown at t, if shown at all); score: (K,) P(shown); weight: that of likeness."""
+    """occupancy: (K, T) P(being shown at t, if shown at all); score: (K,) P(shown); weight: that of
+    likeness."""
 
     occupancy: Array
     score: Array
@@ -44,7 +48,8 @@ class ShownPosterior:
         return np.asarray(self.occupancy * self.score[:, None])
 
     def within(self, possible: Array) -> "ShownPosterior":
-        """Return the posterior where a second can show something only as far as `possible`, (T,), 0 to 1, says so."""
+        """Return the posterior where a second can show something only as far as `possible`, (T,), 0
+        to 1, says so."""
         if possible.all():
             return self
         rows = self.occupancy * possible
@@ -54,11 +59,18 @@ class ShownPosterior:
     @property
     def best(self) -> npt.NDArray[np.int64]:
         """(K,) the likeliest second of each step."""
-        return self.occupancy.argmax(axis=1) if self.occupancy.size else np.zeros(len(self.occupancy), dtype=np.int64)
+        return (
+            self.occupancy.argmax(axis=1)
+            if self.occupancy.size
+            else np.zeros(len(self.occupancy), dtype=np.int64)
+        )
 
 
-def likeness_weight(prior: Array, likeness: Array, said: Flags, penalty: float, settings: GroundSettings) -> float:
-    """Return the weight of likeness (K, T): what it earns where steps are said, `vision_alone` where none is."""
+def likeness_weight(
+    prior: Array, likeness: Array, said: Flags, penalty: float, settings: GroundSettings
+) -> float:
+    """Return the weight of likeness (K, T): what it earns where steps are said, `vision_alone`
+    where none is."""
     if not said.any():
         return settings.vision_alone if likeness.any() else 0.0
     return fit_weight(prior[said], likeness[said], penalty, settings.vision_limit)
@@ -74,35 +86,45 @@ def fuse(
     *,
     seen: int | None = None,
 ) -> ShownPosterior:
-    """Return what speech (prior, (K, T)) and the looks of each second (likeness, (K, T)) say together.
+    """Return what speech (prior, (K, T)) and the looks of each second (likeness, (K, T)) say
+    together.
 
-    said: (K,) whether the step is spoken of. base: (K,) P(shown) before any evidence. penalty: nats that a unit of the
-    weight of likeness must earn. seen: how many of the T seconds have come yet, all where it is not given.
+    said: (K,) whether the step is spoken of. base: (K,) P(shown) before any evidence. penalty: nats
+    that a unit of the weight of likeness must earn. seen: how many of the T seconds have come yet,
+    all where it is not given.
     """
     weight = likeness_weight(prior, likeness, said, penalty, settings)
     shots = [slice(0, prior.shape[1])]  # words do not end at cuts
     likelihood = np.exp(weight * likeness)
-    # How much higher likeness peaks than noise of unit variance would: a step that nobody says has a flat prior, so
-    # that it cannot be compared with its own average.
+    # How much higher likeness peaks than noise of unit variance would: a step that nobody says has
+    # a flat prior, so that it cannot be compared with its own average.
     against_noise = (
-        likelihood[:, :seen].mean(axis=1) / math.exp(weight**2 / 2) if likeness.any() else np.ones(len(prior))
+        likelihood[:, :seen].mean(axis=1) / math.exp(weight**2 / 2)
+        if likeness.any()
+        else np.ones(len(prior))
     )
     score, held = base, occupancy(_normalised(prior * likelihood), shots, settings.typical)
     for _ in range(ROUNDS):
         likely = prior * probability_unclaimed(held, score) ** settings.compete
-        # What chance would give: the mean likelihood, over all steps, of the seconds where they are not shown.
+        # What chance would give: the mean likelihood, over all steps, of the seconds where they are
+        # not shown.
         absent = np.maximum(1 - held, LEAST_FREE)
         elsewhere = float((likelihood * absent).sum() / absent.sum()) if absent.size else 1.0
-        factor = np.where(said, (_normalised(likely) * likelihood).sum(axis=1) / elsewhere, against_noise)  # (K,)
+        # (K,)
+        factor = np.where(
+            said, (_normalised(likely) * likelihood).sum(axis=1) / elsewhere, against_noise
+        )
         score = (score + base * factor / (1 - base + base * factor)) / 2
         held = (held + occupancy(_normalised(likely * likelihood), shots, settings.typical)) / 2
     return ShownPosterior(held, score, weight)
 
 
 def probability_unclaimed(held: Array, score: Array) -> Array:
-    """Return (K, T): P(no other step is being shown at t); held: occupancy (K, T), score: P(shown), (K,).
+    """Return (K, T): P(no other step is being shown at t); held: occupancy (K, T), score: P(shown),
+    (K,).
 
-    Of thousands of steps it is less than a float can hold: then each row is told up to a factor of its own.
+    Of thousands of steps it is less than a float can hold: then each row is told up to a factor of
+    its own.
     """
     absent = np.maximum(1 - held * score[:, None], LEAST_FREE)
     product = absent.prod(axis=0)
@@ -118,12 +140,14 @@ def _normalised(rows: Array) -> Array:
 
 
 def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
-    """Return (K, T): P(the step is being shown at t), its middle drawn from `centers`, its length about `seconds`.
+    """Return (K, T): P(the step is being shown at t), its middle drawn from `centers`, its length
+    about `seconds`.
 
     A step does not run on across a cut.
     """
     reach = max((shot.stop - shot.start for shot in shots), default=1) - 1
-    longer = np.array([_probability_longer(2 * abs(d), seconds) for d in range(-reach, reach + 1)])  # (2 reach + 1,)
+    # (2 reach + 1,)
+    longer = np.array([_probability_longer(2 * abs(d), seconds) for d in range(-reach, reach + 1)])
     held = np.zeros(centers.shape)
     for shot in shots:
         length = shot.stop - shot.start
@@ -135,7 +159,9 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
 
 def _probability_longer(length: float, median: float) -> float:
     """Return P(a shown span is longer than `length`), lognormal around `median` seconds."""
-    return 1.0 if length <= 0 else 0.5 * math.erfc(math.log(length / median) / (SPREAD * math.sqrt(2)))
+    return (
+        1.0 if length <= 0 else 0.5 * math.erfc(math.log(length / median) / (SPREAD * math.sqrt(2)))
+    )
 
 
 def with_verdict(
@@ -149,10 +175,11 @@ def with_verdict(
     belong: float = 1.0,
     earned: bool = True,
 ) -> Step:
-    """Return the step with spans, at, score and status; row: its occupancy (T,). One not shown has no spans.
+    """Return the step with spans, at, score and status; row: its occupancy (T,). One not shown has
+    no spans.
 
-    score: P(shown) if the pictures belong to the speech, which they do with P `belong`. earned: whether the pictures
-    themselves say so; a step that is said is "unclear" where they do not.
+    score: P(shown) if the pictures belong to the speech, which they do with P `belong`. earned:
+    whether the pictures themselves say so; a step that is said is "unclear" where they do not.
     """
     likely = score if step.said is None else belong * score
     if score < settings.shown_threshold:
@@ -168,24 +195,32 @@ def with_verdict(
     return step.model_copy(update=update)
 
 
-def shown_spans(row: Array, shots: Sequence[slice], duration: float, settings: GroundSettings) -> list[Span]:
-    """Return where a step is shown, best first: peaks of the row (T,), each grown inside its shot and never twice."""
+def shown_spans(
+    row: Array, shots: Sequence[slice], duration: float, settings: GroundSettings
+) -> list[Span]:
+    """Return where a step is shown, best first: peaks of the row (T,), each grown inside its shot
+    and never twice."""
     left = row.copy()
     spans: list[Span] = []
-    while len(spans) < settings.alternatives and left.size and left.max() > settings.grow * row.max():
+    while (
+        len(spans) < settings.alternatives and left.size and left.max() > settings.grow * row.max()
+    ):
         peak = int(left.argmax())
         shot = next(s for s in shots if s.start <= peak < s.stop)
-        start, end = (shot.start + edge for edge in grow_window(left[shot], peak - shot.start, settings.grow))
+        start, end = (
+            shot.start + edge for edge in grow_window(left[shot], peak - shot.start, settings.grow)
+        )
         spans.append(Span(float(start), min(float(end), duration)))
         left[max(0, start - 1) : end + 1] = 0
     return spans
 
 
 def part_neighbours(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps with best spans that no longer run into the second at which another step is likeliest.
+    """Return the steps with best spans that no longer run into the second at which another step is
+    likeliest.
 
-    Such a span ends, or begins, halfway between the two, on a whole second. Steps likeliest at the same second keep
-    what they share.
+    Such a span ends, or begins, halfway between the two, on a whole second. Steps likeliest at the
+    same second keep what they share.
     """
     seconds = sorted({step.at for step in steps if step.spans and step.at is not None})
     return tuple(_part(step, seconds) for step in steps)

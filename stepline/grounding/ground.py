@@ -1,12 +1,14 @@
-"""Where each step is shown: where it is said, times what the picture says, times its rivals for the same place.
+"""Where each step is shown: where it is said, times what the picture says, times its rivals for the
+same place.
 
     P_k(t) = prior(t | said_k) exp(w z_k(t)) free_k(t) / sum   w earned from the video itself
     P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: how well the evidence fits "shown"
 
-in a long take, second by second (`fusion.fuse`); a video cut into at least as many shots as steps is matched to them
-instead, one step a shot (`shots.assign_to_shots`). z: two kinds of evidence, how like the step a second looks and how
-like doing anything it moves (`evidence`, `shots`); free: P(no other step is being shown then). No trained model.
-docs/grounding.md tells it in plain words. Letters: K steps, T seconds, D width.
+in a long take, second by second (`fusion.fuse`); a video cut into at least as many shots as steps
+is matched to them instead, one step a shot (`shots.assign_to_shots`). z: two kinds of evidence, how
+like the step a second looks and how like doing anything it moves (`evidence`, `shots`); free: P(no
+other step is being shown then). No trained model. docs/grounding.md tells it in plain words.
+Letters: K steps, T seconds, D width.
 """
 
 import functools
@@ -20,11 +22,32 @@ import numpy as np
 
 from stepline.errors import ShapeError
 from stepline.grounding.correspondence import HARDLY_FIT, correspondence, instruction_log_bayes
-from stepline.grounding.evidence import TimedText, contrast, log_bayes_factor, pictured, shot_slices, similarity
-from stepline.grounding.fusion import Flags, ShownPosterior, fuse, occupancy, part_neighbours, with_verdict
+from stepline.grounding.evidence import (
+    TimedText,
+    contrast,
+    log_bayes_factor,
+    pictured,
+    shot_slices,
+    similarity,
+)
+from stepline.grounding.fusion import (
+    Flags,
+    ShownPosterior,
+    fuse,
+    occupancy,
+    part_neighbours,
+    with_verdict,
+)
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import LookOdds, assign_to_shots, odds_by_look, shot_units, talking_heads, told_and_chat
+from stepline.grounding.shots import (
+    LookOdds,
+    assign_to_shots,
+    odds_by_look,
+    shot_units,
+    talking_heads,
+    told_and_chat,
+)
 from stepline.grounding.windows import (
     GroundingWindow,
     cut_activity,
@@ -43,19 +66,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MINILM = 384  # width of the vectors that wording is judged on
-LAST_CASE = 0.5  # P(the case is shown) of a step told last and under a condition; both of real clips are not
-USUAL_WORDING = 0.15  # mean log odds that `visible` gives the step texts of COIN and CrossTask: how-to is not vlogs
+# P(the case is shown) of a step told last and under a condition; both of real clips are not
+LAST_CASE = 0.5
+# mean log odds that `visible` gives the step texts of COIN and CrossTask: how-to is not vlogs
+USUAL_WORDING = 0.15
 
 
 @dataclass(frozen=True)
 class GroundReport:
-    """What the picture added: the weight that each kind of evidence earned (0 = nothing), and how many steps it moved.
+    """What the picture added: the weight that each kind of evidence earned (0 = nothing), and how
+    many steps it moved.
 
-    likeness: to the step's words; motion: 1 where some step is placed by shots, whose hands at work then count, else 0.
-    lag: seconds by which the pictures of those shots follow the words. moved: steps whose likeliest second is more than
-    2 s from that of speech alone. correspondence: log odds that the pictures belong to the speech, None where nothing
-    tells; earned: whether that is enough to call steps shown. instruction: log Bayes factor that the speech instructs,
-    None where the steps are not from it; instructs: whether that is enough to call steps shown.
+    likeness: to the step's words; motion: 1 where some step is placed by shots, whose hands at work
+    then count, else 0.
+    lag: seconds by which the pictures of those shots follow the words. moved: steps whose likeliest
+    second is more than 2 s from that of speech alone. correspondence: log odds that the pictures
+    belong to the speech, None where nothing tells; earned: whether that is enough to call steps
+    shown. instruction: log Bayes factor that the speech instructs, None where the steps are not
+    from it; instructs: whether that is enough to call steps shown.
     """
 
     likeness: float
@@ -81,7 +109,9 @@ class GroundReport:
         """What the user should know before trusting the steps: two films, or no how-to video."""
         found = []
         if self.correspondence is not None and not self.earned:
-            found.append("what is seen hardly fits what is said: steps stand where they are said, and may not be shown")
+            found.append(
+                "what is seen hardly fits what is said: steps stand where they are said, and may not be shown"
+            )
         if not self.instructs:
             found.append(
                 "hardly a sentence tells a step, as in a talk: steps stand where they are said, and may not be shown"
@@ -91,7 +121,8 @@ class GroundReport:
 
 @dataclass(frozen=True)
 class Grounding:
-    """Steps with spans, at, score and status; alignment: P(step k is being shown at t), (K, T), one column a second."""
+    """Steps with spans, at, score and status; alignment: P(step k is being shown at t), (K, T), one
+    column a second."""
 
     steps: tuple[Step, ...]
     alignment: Alignment
@@ -114,12 +145,12 @@ def ground(
 ) -> Grounding:
     """Return the steps placed where they are shown; without features and activity, by speech alone.
 
-    `said` of each step is where it is spoken, None where it is not; with a transcript, its `sources` say so more
-    finely. step_vectors: (K, D), sentence_vectors: (S, D) in the space of the features. on_screen: what is written in
-    the picture. visible: P(shown) of each step by its wording alone
-    (`visible.visible`). written: whether the steps are all that the transcript tells, not a user's own lines; then how
-    many sentences tell one says whether it instructs at all. A long video is grounded in windows. Raises ShapeError
-    when arrays do not fit together.
+    `said` of each step is where it is spoken, None where it is not; with a transcript, its
+    `sources` say so more finely. step_vectors: (K, D), sentence_vectors: (S, D) in the space of the
+    features. on_screen: what is written in the picture. visible: P(shown) of each step by its
+    wording alone (`visible.visible`). written: whether the steps are all that the transcript tells,
+    not a user's own lines; then how many sentences tell one says whether it instructs at all. A
+    long video is grounded in windows. Raises ShapeError when arrays do not fit together.
     """
     settings = settings or GroundSettings()
     given, belong = gather_inputs(
@@ -157,14 +188,19 @@ def gather_inputs(
     visible: Sequence[float] | None = None,
     written: bool = True,
 ) -> "tuple[GroundingInputs, float | None]":
-    """Return what the windows of a video share, and the log odds that its pictures belong to its speech, if known.
+    """Return what the windows of a video share, and the log odds that its pictures belong to its
+    speech, if known.
 
     The arguments are those of `ground`. Raises ShapeError when arrays do not fit together.
     """
     if step_vectors is not None and len(step_vectors) != len(steps):
-        raise ShapeError(f"step vectors must have one row a step: {len(steps)}, not {len(step_vectors)}")
+        raise ShapeError(
+            f"step vectors must have one row a step: {len(steps)}, not {len(step_vectors)}"
+        )
     if visible is not None and len(visible) != len(steps):
-        raise ShapeError(f"visible must hold one probability a step: {len(steps)}, not {len(visible)}")
+        raise ShapeError(
+            f"visible must hold one probability a step: {len(steps)}, not {len(visible)}"
+        )
     possible = np.ones(math.ceil(duration))
     if activity is not None and len(activity.looks) > 0:
         possible = pictured(activity, len(possible), on_screen)
@@ -172,7 +208,15 @@ def gather_inputs(
     heard = len(transcript.sentences) if transcript and written and told else 0
     instruction = round(instruction_log_bayes(len(told), heard), 3) if heard else None
     given = GroundingInputs(
-        tuple(steps), duration, transcript, features, step_vectors, activity, visible, possible, instruction
+        tuple(steps),
+        duration,
+        transcript,
+        features,
+        step_vectors,
+        activity,
+        visible,
+        possible,
+        instruction,
     )
     belong = None
     if features is not None or activity is not None:
@@ -191,11 +235,18 @@ def gather_inputs(
 
 
 def _doubt_last_case(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps, the last of them "unclear" where it holds only in some case, which a video need not bring.
+    """Return the steps, the last of them "unclear" where it holds only in some case, which a video
+    need not bring.
 
-    "If it gets worse, see a doctor" ends a video whose pictures have gone back to the start, or to the presenter.
+    "If it gets worse, see a doctor" ends a video whose pictures have gone back to the start, or to
+    the presenter.
     """
-    if len(steps) < 2 or steps[-1].status != "shown" or steps[-1].said is None or not under_condition(steps[-1].text):
+    if (
+        len(steps) < 2
+        or steps[-1].status != "shown"
+        or steps[-1].said is None
+        or not under_condition(steps[-1].text)
+    ):
         return tuple(steps)
     return *steps[:-1], steps[-1].model_copy(
         update={"status": "unclear", "score": LAST_CASE * (steps[-1].score or 0.0)}
@@ -215,7 +266,9 @@ class GroundingInputs:
     visible: Sequence[float] | None
     possible: Array  # (T,), 0 in the seconds that can show nothing
     instruction: float | None  # log Bayes factor of the whole video
-    ahead: int = 0  # seconds yet to come after `duration`, of a video that still runs: a step may be shown there too
+    # seconds yet to come after `duration`, of a video that still runs: a step may be shown there
+    # too
+    ahead: int = 0
 
     def cut(self, window: GroundingWindow) -> "GroundingInputs":
         """Return what belongs to one window, its times counted from the window's start."""
@@ -236,7 +289,10 @@ class GroundingInputs:
 
 
 def _ground_windows(
-    given: GroundingInputs, windows: Sequence[GroundingWindow], belong: float | None, settings: GroundSettings
+    given: GroundingInputs,
+    windows: Sequence[GroundingWindow],
+    belong: float | None,
+    settings: GroundSettings,
 ) -> Grounding:
     """Ground every step in the window that decides it."""
     scores = np.zeros((len(given.steps), math.ceil(given.duration)), dtype=np.float32)
@@ -246,7 +302,9 @@ def _ground_windows(
         grounding = ground_window(given.cut(window), belong, settings)
         reports.append(grounding.report)
         start, width = int(window.context.start), grounding.alignment.scores.shape[1]
-        for row, step, score in zip(window.steps, grounding.steps, grounding.alignment.scores, strict=True):
+        for row, step, score in zip(
+            window.steps, grounding.steps, grounding.alignment.scores, strict=True
+        ):
             if row in window.decides:
                 steps[row] = to_video_time(step, given.steps[row], window)
                 scores[row, start : start + width] = score
@@ -254,10 +312,13 @@ def _ground_windows(
     return Grounding(tuple(steps), alignment, _merge_reports(reports))
 
 
-def ground_window(given: GroundingInputs, belong: float | None, settings: GroundSettings) -> Grounding:
+def ground_window(
+    given: GroundingInputs, belong: float | None, settings: GroundSettings
+) -> Grounding:
     """Ground the steps of one window, or of a whole short video.
 
-    belong: log odds, of the whole video, that the pictures belong to the speech; None where nothing tells.
+    belong: log odds, of the whole video, that the pictures belong to the speech; None where nothing
+    tells.
     """
     steps, duration, activity = given.steps, given.duration, given.activity
     known = math.ceil(duration)
@@ -268,11 +329,16 @@ def ground_window(given: GroundingInputs, belong: float | None, settings: Ground
     base = shown_before_evidence(said, settings.shown_rate, given.visible, settings)
     speech = fuse(prior, np.zeros(prior.shape), said, base, 0.0, settings, seen=known)
     cuts = activity.cuts if activity else ()
-    shots = shot_slices((*cuts, known) if given.ahead else cuts, seconds)  # what comes looks like nothing known
+    # what comes looks like nothing known
+    shots = shot_slices((*cuts, known) if given.ahead else cuts, seconds)
     likeness = _likeness(given.features, given.step_vectors, shots, prior.shape, settings)
     conse = given.features is not None and given.features.backbone == "conse"
     penalty = settings.likeness_penalty_conse if conse else settings.likeness_penalty
-    posterior = fuse(prior, likeness, said, base, penalty, settings, seen=known) if likeness.any() else speech
+    posterior = (
+        fuse(prior, likeness, said, base, penalty, settings, seen=known)
+        if likeness.any()
+        else speech
+    )
     lag, sent = settings.lag_usual, np.zeros(len(steps), dtype=bool)
     if activity is not None and len(activity.looks) > 0 and 0 < len(steps) <= len(shots):
         _, chat = told_and_chat(steps, given.transcript, seconds)
@@ -281,9 +347,14 @@ def ground_window(given: GroundingInputs, belong: float | None, settings: Ground
         if sent.any():
             moved, lag = _by_shots(given, likeness, passages, by_look, shots, settings)
             rows = np.where(sent[:, None], moved.occupancy, posterior.occupancy)
-            posterior = ShownPosterior(rows, np.where(sent, moved.score, posterior.score), posterior.weight)
+            posterior = ShownPosterior(
+                rows, np.where(sent, moved.score, posterior.score), posterior.weight
+            )
     if posterior.weight and said.any():
-        agreed = log_bayes_factor(prior[said], posterior.weight * likeness[said]) - penalty * posterior.weight
+        agreed = (
+            log_bayes_factor(prior[said], posterior.weight * likeness[said])
+            - penalty * posterior.weight
+        )
         belong = (belong or 0.0) + agreed
     earned = belong is not None and belong > settings.belong_least
     posterior = posterior.within(np.pad(given.possible, (0, given.ahead), constant_values=1.0))
@@ -292,22 +363,42 @@ def ground_window(given: GroundingInputs, belong: float | None, settings: Ground
     if given.instruction is not None:
         likely *= _posterior(settings.instructs_rate, given.instruction)
     grounded = tuple(
-        with_verdict(step, row, float(score), shots, end, settings, belong=likely, earned=earned and instructs)
+        with_verdict(
+            step,
+            row,
+            float(score),
+            shots,
+            end,
+            settings,
+            belong=likely,
+            earned=earned and instructs,
+        )
         for step, row, score in zip(steps, posterior.occupancy, posterior.score, strict=True)
     )
     expected = posterior.expected * np.where(said, likely, 1.0)[:, None]
-    alignment = Alignment(tuple(step.text for step in steps), expected.astype(np.float32), 1.0, "probability")
+    alignment = Alignment(
+        tuple(step.text for step in steps), expected.astype(np.float32), 1.0, "probability"
+    )
     looked = given.features is not None or activity is not None
     report = _report(speech, posterior, lag, sent, len(shots), looked)
     return Grounding(
         grounded,
         alignment,
-        replace(report, correspondence=belong, earned=earned, instruction=given.instruction, instructs=instructs),
+        replace(
+            report,
+            correspondence=belong,
+            earned=earned,
+            instruction=given.instruction,
+            instructs=instructs,
+        ),
     )
 
 
-def _said_over_talk(talk: Array, passages: Sequence[Sequence[Span]], settings: GroundSettings) -> Flags:
-    """Return (K,): the picture shows a talking head while the step is said; talk: (T,) log odds against doing."""
+def _said_over_talk(
+    talk: Array, passages: Sequence[Sequence[Span]], settings: GroundSettings
+) -> Flags:
+    """Return (K,): the picture shows a talking head while the step is said; talk: (T,) log odds
+    against doing."""
     flags = np.zeros(len(passages), dtype=bool)
     for k, spans in enumerate(passages):
         during = [talk[int(span.start) : math.ceil(span.end)] for span in spans]
@@ -323,7 +414,8 @@ def _by_shots(
     shots: Sequence[slice],
     settings: GroundSettings,
 ) -> tuple[ShownPosterior, float]:
-    """Return where every step is shown if shots are the places, and the lag of the video's pictures."""
+    """Return where every step is shown if shots are the places, and the lag of the video's
+    pictures."""
     assert given.activity is not None
     steps, seconds = given.steps, likeness.shape[1]
     visible = given.visible
@@ -337,38 +429,54 @@ def _by_shots(
     assignment = assign_to_shots(prior_at, steps, weight * likeness, base, units, settings)
     centers = np.zeros(likeness.shape)
     for column, unit in zip(assignment.pairs.T, units.slices, strict=True):
-        centers[:, (unit.start + unit.stop - 1) // 2] = column  # a step is likeliest in the middle of its shot
+        # a step is likeliest in the middle of its shot
+        centers[:, (unit.start + unit.stop - 1) // 2] = column
     rows = occupancy(centers / centers.sum(axis=1, keepdims=True), units.slices, settings.typical)
     return ShownPosterior(rows, assignment.shown, weight), assignment.lag
 
 
-def _visibility_of_wording(features: FeatureSequence | None, vectors: Matrix | None) -> Sequence[float] | None:
-    """Return P(shown) of each step by its wording, where the step vectors are of MiniLM, as conse's are."""
-    if features is None or vectors is None or features.backbone != "conse" or vectors.shape[-1:] != (MINILM,):
+def _visibility_of_wording(
+    features: FeatureSequence | None, vectors: Matrix | None
+) -> Sequence[float] | None:
+    """Return P(shown) of each step by its wording, where the step vectors are of MiniLM, as conse's
+    are."""
+    if (
+        features is None
+        or vectors is None
+        or features.backbone != "conse"
+        or vectors.shape[-1:] != (MINILM,)
+    ):
         return None
     return [float(p) for p in visible_by_wording(vectors)]
 
 
 def prior_of(passages: Sequence[Sequence[Span]], lag: float, seconds: int) -> Array:
-    """Return P(shown at t | said), (K, T), in a video whose pictures come `lag` seconds after the words."""
+    """Return P(shown at t | said), (K, T), in a video whose pictures come `lag` seconds after the
+    words."""
     rows = [load_prior().distribution(spans, seconds, lag=lag) for spans in passages]
     return np.array(rows).reshape(-1, seconds)
 
 
 def spoken_passages(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:
-    """Return the passages that say the step, inside the video: its sentences where known, else `said`."""
+    """Return the passages that say the step, inside the video: its sentences where known, else
+    `said`."""
     if step.said is None:
         return []
     spans = [transcript.sentences[n].span for n in step.sources] if transcript else []
     said = step.said
     passages = [
-        Span(max(span.start, said.start), min(span.end, said.end)) for span in spans if span.overlap(said) > 0
+        Span(max(span.start, said.start), min(span.end, said.end))
+        for span in spans
+        if span.overlap(said) > 0
     ] or [said]
     inside = [Span(p.start, min(p.end, duration)) for p in passages if p.start < duration]
-    return inside or [Span(max(0.0, duration - 1), duration)]  # said after the last frame: the end is nearest
+    # said after the last frame: the end is nearest
+    return inside or [Span(max(0.0, duration - 1), duration)]
 
 
-def shown_before_evidence(said: Flags, rate: float, visible: Sequence[float] | None, settings: GroundSettings) -> Array:
+def shown_before_evidence(
+    said: Flags, rate: float, visible: Sequence[float] | None, settings: GroundSettings
+) -> Array:
     """Return P(shown) before any evidence, (K,)."""
     spoken = np.full(len(said), _logit(np.asarray(rate, dtype=np.float64)))
     if visible is not None:
@@ -394,7 +502,8 @@ def _likeness(
     shape: tuple[int, ...],
     settings: GroundSettings,
 ) -> Array:
-    """Return how like its step each second looks, contrasted: (K, T), zero where nothing is known."""
+    """Return how like its step each second looks, contrasted: (K, T), zero where nothing is
+    known."""
     if features is None or vectors is None or not shape[0]:
         return np.zeros(shape)
     return contrast(similarity(features, vectors, shape[1]), shots, settings.smooth)
@@ -403,24 +512,34 @@ def _likeness(
 def _merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
     """Return one report of all windows: mean weights and lag, all that moved."""
     likeness, motion, lag = (
-        float(np.mean([getattr(report, name) for report in reports])) for name in ("likeness", "motion", "lag")
+        float(np.mean([getattr(report, name) for report in reports]))
+        for name in ("likeness", "motion", "lag")
     )
     moved, shots = sum(report.moved for report in reports), sum(report.shots for report in reports)
     note = f"{len(reports)} windows; in the first: {reports[0].note}"
     told = [report.correspondence for report in reports if report.correspondence is not None]
     earned = any(report.earned for report in reports)
-    merged = GroundReport(likeness, motion, lag, moved, shots, note, float(np.mean(told)) if told else None, earned)
+    merged = GroundReport(
+        likeness, motion, lag, moved, shots, note, float(np.mean(told)) if told else None, earned
+    )
     return replace(merged, instruction=reports[0].instruction, instructs=reports[0].instructs)
 
 
 def _report(
-    speech: ShownPosterior, posterior: ShownPosterior, lag: float, sent: Flags, shots: int, looked: bool
+    speech: ShownPosterior,
+    posterior: ShownPosterior,
+    lag: float,
+    sent: Flags,
+    shots: int,
+    looked: bool,
 ) -> GroundReport:
     moved = int((np.abs(speech.best - posterior.best) > 2).sum())
     if not looked:
         note = "speech alone: no pictures were given"
     elif not posterior.weight and not sent.any():
-        note = "speech alone: the pictures do not tell where anything is done, so they weigh nothing"
+        note = (
+            "speech alone: the pictures do not tell where anything is done, so they weigh nothing"
+        )
     else:
         note = f"likeness weighs {posterior.weight:.1f}, {int(sent.sum())} of {len(sent)} steps are placed by shots"
         note = f"{note}; {moved} moved by more than 2 s"

@@ -1,14 +1,15 @@
 """P(shown at t | said at s): how far from its words an action is seen, measured on WhenAct.
 
-With d the signed distance of a second from the words (0 while they are spoken, < 0 before, > 0 after), the density
-of the shown second falls as a power of the distance, differently before and after:
+With d the signed distance of a second from the words (0 while they are spoken, < 0 before, > 0
+after), the density of the shown second falls as a power of the distance, differently before and
+after:
 
     f(d) = (1 + |d| / scale) ** -power
 
-normalised over the seconds that the video has. A passage longer than `words` seconds says its phrase somewhere
-within: the curve is averaged over the places where it could be. `benchmarks/fit_shown_prior.py` fits the numbers in
-`shown_prior.json` and `benchmarks/whenact.py` measures them. Its clips are one minute long: beyond, the tail is an
-extrapolation.
+normalised over the seconds that the video has. A passage longer than `words` seconds says its
+phrase somewhere within: the curve is averaged over the places where it could be.
+`benchmarks/fit_shown_prior.py` fits the numbers in `shown_prior.json` and `benchmarks/whenact.py`
+measures them. Its clips are one minute long: beyond, the tail is an extrapolation.
 """
 
 import functools
@@ -29,7 +30,8 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ShownPrior:
-    """The fitted curve. Scales and lengths are seconds; `shown_rate` is P(seen in the clip) of any action phrase."""
+    """The fitted curve. Scales and lengths are seconds; `shown_rate` is P(seen in the clip) of any
+    action phrase."""
 
     before_scale: float
     before_power: float
@@ -48,18 +50,24 @@ class ShownPrior:
     def distribution(self, said: Sequence[Span], seconds: int, *, lag: float = 0.0) -> Array:
         """Return P(shown at t | said), (T,) that sums to 1 over the seconds of the video.
 
-        Several passages count equally; none at all gives the uniform distribution. lag: seconds by which the pictures
-        of this video follow its words.
+        Several passages count equally; none at all gives the uniform distribution. lag: seconds by
+        which the pictures of this video follow its words.
         """
         if not said or seconds == 0:
             return np.full(seconds, 1 / max(1, seconds))
-        return np.asarray(np.mean([self._curves(span, seconds, lag).mean(axis=0) for span in said], axis=0))
+        return np.asarray(
+            np.mean([self._curves(span, seconds, lag).mean(axis=0) for span in said], axis=0)
+        )
 
     def _curves(self, span: Span, seconds: int, lag: float) -> Array:
-        """Return (P, T): the normalised curve around each of P positions in the passage that could hold the words."""
+        """Return (P, T): the normalised curve around each of P positions in the passage that could
+        hold the words."""
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))
-        starts = span.start + lag + (np.arange(count)[:, None] + 0.5) / count * (span.duration - length)  # (P, 1)
+        # (P, 1)
+        starts = (
+            span.start + lag + (np.arange(count)[:, None] + 0.5) / count * (span.duration - length)
+        )
         curve = self.density(signed_distance(np.arange(0.5, seconds), starts, starts + length))
         return np.asarray(curve / curve.sum(axis=1, keepdims=True))
 
@@ -72,5 +80,9 @@ def signed_distance(t: Array, start: Array, end: Array) -> Array:
 @functools.cache
 def load_prior() -> ShownPrior:
     """Return the curve that comes with the package."""
-    text = resources.files("stepline.grounding").joinpath("shown_prior.json").read_text(encoding="utf-8")
+    text = (
+        resources.files("stepline.grounding")
+        .joinpath("shown_prior.json")
+        .read_text(encoding="utf-8")
+    )
     return ShownPrior(**json.loads(text)["curve"])

@@ -1,13 +1,15 @@
-"""Where a step is said: from its likeness to the narration to seconds of the video (NaSVA, section 3.1).
+"""Where a step is said: from its likeness to the narration to seconds of the video (NaSVA, section
+3.1).
 
     T_SN = softmax(g(S) g(N)^T / nu)     (K, S)  step to narration
     Y_SV = T_SN Y_NV                     (K, T)  step to second
     c_k  = argmax_t Y_SV                 grown left and right while Y_SV >= zeta Y_SV[c_k]
 
-Letters: K steps, S sentences, T seconds. Left open by the paper and chosen here: the value of nu, cosine likeness,
-which seconds a narration covers (`narration_labels`), ties (the earliest second).
+Letters: K steps, S sentences, T seconds. Left open by the paper and chosen here: the value of nu,
+cosine likeness, which seconds a narration covers (`narration_labels`), ties (the earliest second).
 
-The user's own lines (a recipe) as steps: each said where the narration most resembles it, if anywhere.
+The user's own lines (a recipe) as steps: each said where the narration most resembles it, if
+anywhere.
 """
 
 import math
@@ -21,13 +23,16 @@ from stepline.grounding.settings import CoarseSettings, LabelRule
 from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, Transcript
 from stepline.writing.types import instruction_kind
 
-# Cosine. As 24 real clips go on, lines not yet said that are believed said fall from .50 to .20, another clip's from
-# .28 to .09; of those said .89 are found at their sentence, not .92. Drawn videos: .10 gives .17 for .67, .90 for .90.
+# Cosine. As 24 real clips go on, lines not yet said that are believed said fall from .50 to .20,
+# another clip's from
+# .28 to .09; of those said .89 are found at their sentence, not .92. Drawn videos: .10 gives .17
+# for .67, .90 for .90.
 RIVAL = 0.15
 
-# The best cosines of a video's own lines and of another's: mean and standard deviation of the 282 headings of 53 real
-# tutorials and their transcripts (benchmarks/said_lines.py). A line counts as said from this chance on: of those
-# headings .98 do, .99 with `likeness` alone, of another tutorial's .22, not .43; of real clips' .99 for 1, .22 for .40.
+# The best cosines of a video's own lines and of another's: mean and standard deviation of the 282
+# headings of 53 real tutorials and their transcripts (benchmarks/said_lines.py). A line counts as
+# said from this chance on: of those headings .98 do, .99 with `likeness` alone, of another
+# tutorial's .22, not .43; of real clips' .99 for 1, .22 for .40.
 SAID, UNSAID = (0.66, 0.13), (0.35, 0.12)
 SAID_CHANCE = 0.05
 MIXTURE_STEPS = 50
@@ -41,10 +46,12 @@ def coarse_spans(
     duration: float,
     settings: CoarseSettings | None = None,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` set to where the sentences most like them are spoken, and those dropped.
+    """Return the steps with `said` set to where the sentences most like them are spoken, and those
+    dropped.
 
-    similarity: (K, S) cosine, row = step. `score` of a kept step is its best Y_SV; its `sources` are the sentences
-    that overlap the window and weigh at least 1/S in T_SN. Raises ShapeError for any other shape.
+    similarity: (K, S) cosine, row = step. `score` of a kept step is its best Y_SV; its `sources`
+    are the sentences that overlap the window and weigh at least 1/S in T_SN. Raises ShapeError for
+    any other shape.
     Source: NaSVA, section 3.1.
     """
     settings = settings or CoarseSettings()
@@ -60,7 +67,11 @@ def coarse_spans(
             continue
         start, end = grow_window(row, int(row.argmax()), settings.grow)
         said = Span(float(start), min(float(end), duration))
-        sources = tuple(n for n, s in enumerate(sentences) if s.span.overlap(said) > 0 and weight[n] >= 1 / len(weight))
+        sources = tuple(
+            n
+            for n, s in enumerate(sentences)
+            if s.span.overlap(said) > 0 and weight[n] >= 1 / len(weight)
+        )
         update = {"said": said, "score": min(1.0, float(row.max())), "sources": sources}
         kept.append(step.model_copy(update=update))
     return tuple(kept), tuple(dropped)
@@ -74,7 +85,8 @@ def coarse_scores(
     duration: float,
     settings: CoarseSettings | None = None,
 ) -> Alignment:
-    """Return Y_SV as probabilities (K, T), one column a second. Raises ShapeError if similarity is not (K, S)."""
+    """Return Y_SV as probabilities (K, T), one column a second. Raises ShapeError if similarity is
+    not (K, S)."""
     settings = settings or CoarseSettings()
     if similarity.shape != (len(steps), len(sentences)):
         want = f"({len(steps)}, {len(sentences)})"
@@ -89,8 +101,8 @@ def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Ma
     """Return Y_NV (S, T) of zeros and ones: which seconds each narration covers.
 
     covering: every second t that it touches, [t, t+1) meets the span; never empty.
-    inclusive: start <= t <= end for whole t, both ends in, as NaSVA's released loss does; empty for a span between
-    two whole seconds.
+    inclusive: start <= t <= end for whole t, both ends in, as NaSVA's released loss does; empty for
+    a span between two whole seconds.
     """
     t = np.arange(seconds)
     labels = np.zeros((len(spans), seconds), dtype=np.float32)
@@ -110,8 +122,11 @@ def softmax(logits: Matrix) -> Matrix:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
-def grow_window(row: Matrix | npt.NDArray[np.float64], center: int, fraction: float) -> tuple[int, int]:
-    """Return [start, end) rows around `center` whose score is at least `fraction` of the score there."""
+def grow_window(
+    row: Matrix | npt.NDArray[np.float64], center: int, fraction: float
+) -> tuple[int, int]:
+    """Return [start, end) rows around `center` whose score is at least `fraction` of the score
+    there."""
     # float32: a neighbour exactly at the fraction stays in
     floor = fraction * row[center] - 1e-6
     start, end = center, center + 1
@@ -131,18 +146,20 @@ def steps_from_texts(
     so_far: bool = False,
     settings: CoarseSettings | None = None,
 ) -> tuple[Step, ...]:
-    """Return one step a text, in the order given, with `said` and `sources` where the narration speaks of it.
+    """Return one step a text, in the order given, with `said` and `sources` where the narration
+    speaks of it.
 
-    sentence_vectors: (S, D), text_vectors: (K, D), of one sentence encoder. A text that no sentence resembles (cosine
-    below `likeness`, or hardly likely by `said_chances`, or the floor of section 3.1) keeps said=None; so does every
-    text when nobody speaks.
-    so_far: the narration goes on, so that the sentence most like a text may be like another one more; it then tells
-    the others only as far as they are RIVAL behind.
+    sentence_vectors: (S, D), text_vectors: (K, D), of one sentence encoder. A text that no sentence
+    resembles (cosine below `likeness`, or hardly likely by `said_chances`, or the floor of section
+    3.1) keeps said=None; so does every text when nobody speaks.
+    so_far: the narration goes on, so that the sentence most like a text may be like another one
+    more; it then tells the others only as far as they are RIVAL behind.
     Raises ShapeError when the vectors do not fit.
     """
     settings = settings or CoarseSettings()
     steps = tuple(
-        Step(id=str(number), text=text, kind=instruction_kind(text)) for number, text in enumerate(texts, start=1)
+        Step(id=str(number), text=text, kind=instruction_kind(text))
+        for number, text in enumerate(texts, start=1)
     )
     sentences = transcript.sentences
     if not steps or not sentences:
@@ -162,14 +179,17 @@ def steps_from_texts(
 
 
 def said_chances(best: Matrix) -> Matrix:
-    """Return P(said) of each line of a list (K,), from its best cosine with any sentence (K,), of MiniLM.
+    """Return P(said) of each line of a list (K,), from its best cosine with any sentence (K,), of
+    MiniLM.
 
-    The lines said and the others are two normal distributions, SAID and UNSAID; how many are said is what the list
-    itself makes likeliest, from an even start: where none of the others is, a line needs to be liker.
+    The lines said and the others are two normal distributions, SAID and UNSAID; how many are said
+    is what the list itself makes likeliest, from an even start: where none of the others is, a line
+    needs to be liker.
     """
     odds = np.zeros(len(best), np.float64)
     for (mean, spread), sign in ((SAID, 1.0), (UNSAID, -1.0)):
-        far = (np.minimum(best, SAID[0]) - mean) / spread  # beyond its mean a line is not less likely said
+        # beyond its mean a line is not less likely said
+        far = (np.minimum(best, SAID[0]) - mean) / spread
         odds += sign * (-0.5 * far**2 - math.log(spread))
     share = 0.5
     for _ in range(MIXTURE_STEPS):
@@ -180,8 +200,12 @@ def said_chances(best: Matrix) -> Matrix:
 
 def _cosine(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> Matrix:
     if texts.ndim != 2 or sentences.ndim != 2 or texts.shape[1] != sentences.shape[1]:
-        raise ShapeError(f"text vectors {texts.shape} and sentence vectors {sentences.shape} must share their width")
+        raise ShapeError(
+            f"text vectors {texts.shape} and sentence vectors {sentences.shape} must share their width"
+        )
     if (len(texts), len(sentences)) != shape:
-        raise ShapeError(f"need one vector a text and a sentence: {shape}, not {(len(texts), len(sentences))}")
+        raise ShapeError(
+            f"need one vector a text and a sentence: {shape}, not {(len(texts), len(sentences))}"
+        )
     scale = np.linalg.norm(texts, axis=1)[:, None] * np.linalg.norm(sentences, axis=1)
     return np.asarray(texts @ sentences.T / np.maximum(scale, 1e-12), dtype=np.float32)

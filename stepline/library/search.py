@@ -1,9 +1,11 @@
-"""Search over a folder of records: steps, sentences and text on screen, answered by moments of videos.
+"""Search over a folder of records: steps, sentences and text on screen, answered by moments of
+videos.
 
-Two rankings are made, of words (BM25, SQLite's FTS5) and of meaning (cosine of MiniLM vectors), and joined by their
-ranks (reciprocal rank fusion; Cormack, Clarke and Buettcher, SIGIR 2009). A sentence, or a text on screen, answers by
-the step that rests on it. The index is a file beside the records, and what changes among them is read again, nothing
-else. Letters: N moments, D width of a vector.
+Two rankings are made, of words (BM25, SQLite's FTS5) and of meaning (cosine of MiniLM vectors), and
+joined by their ranks (reciprocal rank fusion; Cormack, Clarke and Buettcher, SIGIR 2009). A
+sentence, or a text on screen, answers by the step that rests on it. The index is a file beside the
+records, and what changes among them is read again, nothing else. Letters: N moments, D width of a
+vector.
 """
 
 import contextlib
@@ -30,15 +32,19 @@ from stepline.text import embed
 from stepline.weights import cache_folder
 
 MomentKind: TypeAlias = Literal["step", "sentence", "screen"]
-MomentRows: TypeAlias = tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Matrix, npt.NDArray[np.float32]]
+MomentRows: TypeAlias = tuple[
+    np.ndarray[tuple[int], np.dtype[np.int64]], Matrix, npt.NDArray[np.float32]
+]
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 
 INDEX = ".stepline-search.sqlite"  # beside the records
 FORM = 2  # of the tables below; an index of another is made anew
 RANK_DAMPING = 60  # k of reciprocal rank fusion; the paper's
-COMMON = 0.25  # share of the moments that hold a word from which it is not searched, "the" and the like
+# share of the moments that hold a word from which it is not searched, "the" and the like
+COMMON = 0.25
 CANDIDATES = 200  # moments of each ranking that are joined
-LEAST_LIKENESS = 0.3  # cosine of a query and a moment from which that answers by its meaning; benchmarks/search.py
+# cosine of a query and a moment from which that answers by its meaning; benchmarks/search.py
+LEAST_LIKENESS = 0.3
 MADE_WORDS, MADE_SEED = 64, 99  # queries of words that no language has, and what draws them
 
 TABLES = """
@@ -60,10 +66,12 @@ CREATE TRIGGER moment_out AFTER DELETE ON moment BEGIN
 
 @dataclass(frozen=True)
 class Moment:
-    """An answer: what is done, said or written, and when, in seconds; no times where a step is not found.
+    """An answer: what is done, said or written, and when, in seconds; no times where a step is not
+    found.
 
-    status, score: the verdict on a step, P(shown) of a sentence. file: the record, link: the page at that second, both
-    as seen from the folder that was searched; link is None where the record has no page beside it.
+    status, score: the verdict on a step, P(shown) of a sentence. file: the record, link: the page
+    at that second, both as seen from the folder that was searched; link is None where the record
+    has no page beside it.
     """
 
     video: str
@@ -80,7 +88,8 @@ class Moment:
 
 @dataclass(frozen=True)
 class IndexUpdate:
-    """What an update has done, in files: read for the first time or anew, gone, and those that hold no record."""
+    """What an update has done, in files: read for the first time or anew, gone, and those that hold
+    no record."""
 
     read: int
     gone: int
@@ -100,13 +109,19 @@ class Corrections(Protocol):
 
 
 class SearchIndex:
-    """The index of one folder. embedder: None where the weights of MiniLM are missing; then words alone are searched.
+    """The index of one folder. embedder: None where the weights of MiniLM are missing; then words
+    alone are searched.
 
     corrections: of the records; one that has some is searched as corrected.
     Raises StoreError where the folder is none, or its index cannot be kept.
     """
 
-    def __init__(self, folder: Path, embedder: Embedder | None = embed, corrections: Corrections | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        embedder: Embedder | None = embed,
+        corrections: Corrections | None = None,
+    ) -> None:
         if not folder.is_dir():
             raise StoreError(f"{folder}: no folder; name the one that `stepline steps --out` wrote")
         self.folder, self._embedder, self._corrections = folder, embedder, corrections
@@ -128,7 +143,9 @@ class SearchIndex:
         """Read the records that are new or have changed since, and forget those that have gone."""
         with lock_output(self.path.with_suffix(".lock"), self.folder, wait=True), self._guarded():
             found = self._stamps()
-            rows = self._database.execute("SELECT name, stamp, vectors IS NULL AND count > 0 FROM file").fetchall()
+            rows = self._database.execute(
+                "SELECT name, stamp, vectors IS NULL AND count > 0 FROM file"
+            ).fetchall()
             lacking = {name for name, _, by_words in rows if by_words and self.meaning}
             known = {name: stamp for name, stamp, _ in rows if name not in lacking}
             gone = [name for name, _, _ in rows if name not in found]
@@ -138,21 +155,28 @@ class SearchIndex:
                 self._read(name, found[name])
                 if progress is not None:
                     progress("indexing", float(number + 1), float(len(changed)))
-            other = self._database.execute("SELECT count(*) FROM file WHERE video IS NULL").fetchone()[0]
+            other = self._database.execute(
+                "SELECT count(*) FROM file WHERE video IS NULL"
+            ).fetchone()[0]
         if gone or changed:
             self._rows = None
         return IndexUpdate(len(changed), len(gone), other)
 
     def _stamps(self) -> dict[str, str]:
-        """Return the JSON files of the folder by their path in it, with what changes when they do."""
+        """Return the JSON files of the folder by their path in it, with what changes when they
+        do."""
         found = {}
         for path in files_below(self.folder):
             if path.suffix == ".json" and not path.name.startswith("."):
                 with contextlib.suppress(FileNotFoundError):  # it has gone between the two
                     state = path.stat()
                     name = path.relative_to(self.folder).as_posix()
-                    revision = self._corrections.revision_of(name) if self._corrections is not None else 0
-                    found[name] = f"{state.st_mtime_ns} {state.st_size}" + f" {revision}" * (revision > 0)
+                    revision = (
+                        self._corrections.revision_of(name) if self._corrections is not None else 0
+                    )
+                    found[name] = f"{state.st_mtime_ns} {state.st_size}" + f" {revision}" * (
+                        revision > 0
+                    )
         return found
 
     def search(self, query: str, most: int = 5) -> list[Moment]:
@@ -174,24 +198,31 @@ class SearchIndex:
             return [self._moment(answer) for answer in best]
 
     def _by_words(self, terms: Sequence[str]) -> list[int]:
-        """Return the moments that hold any of the words, by BM25; words that very many hold tell nothing."""
+        """Return the moments that hold any of the words, by BM25; words that very many hold tell
+        nothing."""
         held = {}
         for term in dict.fromkeys(term.lower() for term in terms):
-            counted = self._database.execute("SELECT count(*) FROM words WHERE words MATCH ?", (f'"{term}"',))
+            counted = self._database.execute(
+                "SELECT count(*) FROM words WHERE words MATCH ?", (f'"{term}"',)
+            )
             held[term] = counted.fetchone()[0]
         (total,) = self._database.execute("SELECT coalesce(sum(count), 0) FROM file").fetchone()
-        telling = [term for term, count in held.items() if count <= COMMON * total] or [min(held, key=held.__getitem__)]
+        telling = [term for term, count in held.items() if count <= COMMON * total] or [
+            min(held, key=held.__getitem__)
+        ]
         wanted = " OR ".join(f'"{term}"' for term in telling)
         rows = self._database.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (wanted, CANDIDATES)
+            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?",
+            (wanted, CANDIDATES),
         )
         return [row for (row,) in rows]
 
     def _likeness(self, query: str) -> tuple[dict[int, float], list[int]]:
-        """Return the cosine of the query and each of the moments most like it, and, best first, those that it means.
+        """Return the cosine of the query and each of the moments most like it, and, best first,
+        those that it means.
 
-        Those that are less like it than LEAST_LIKENESS, or than made words are, answer nothing: so is a query in made
-        words, or about other things.
+        Those that are less like it than LEAST_LIKENESS, or than made words are, answer nothing: so
+        is a query in made words, or about other things.
         """
         if self._embedder is None:
             return {}, []
@@ -206,11 +237,17 @@ class SearchIndex:
         return {int(ids[row]): float(scores[row]) for row in top}, [int(ids[row]) for row in meant]
 
     def _answers(self, ranking: Sequence[int], likeness: dict[int, float]) -> list[int]:
-        """Return the moments to answer with: instead of a sentence its steps, the one most like the query first."""
+        """Return the moments to answer with: instead of a sentence its steps, the one most like the
+        query first."""
         marks = ", ".join("?" * len(ranking))
-        rows = self._database.execute(f"SELECT id, steps FROM moment WHERE id IN ({marks})", list(ranking))
+        rows = self._database.execute(
+            f"SELECT id, steps FROM moment WHERE id IN ({marks})", list(ranking)
+        )
         steps = {row: parse_json(named) for row, named in rows}
-        best = (sorted(steps[row], key=lambda step: -likeness.get(step, -1.0)) or [row] for row in ranking)
+        best = (
+            sorted(steps[row], key=lambda step: -likeness.get(step, -1.0)) or [row]
+            for row in ranking
+        )
         return list(dict.fromkeys(answer for answers in best for answer in answers))
 
     def _moment(self, answer: int) -> Moment:
@@ -225,21 +262,30 @@ class SearchIndex:
         return Moment(video, title, kind, text, start, end, status, score, name, link_if_there)
 
     def _vectors(self) -> MomentRows:
-        """Return the ids (N,) of the moments, their vectors (N, D), and how like each made words are (N,)."""
+        """Return the ids (N,) of the moments, their vectors (N, D), and how like each made words
+        are (N,)."""
         if self._rows is None:
             rows = self._database.execute(
                 "SELECT first, count, vectors, least FROM file WHERE count > 0 AND vectors IS NOT NULL ORDER BY first"
             ).fetchall()
-            parts = [np.frombuffer(stored, dtype=np.float16).reshape(count, -1) for _, count, stored, _ in rows]
+            parts = [
+                np.frombuffer(stored, dtype=np.float16).reshape(count, -1)
+                for _, count, stored, _ in rows
+            ]
             ids = [np.arange(first, first + count, dtype=np.int64) for first, count, _, _ in rows]
             least = [np.frombuffer(stored, dtype=np.float32) for _, _, _, stored in rows]
             if not rows:
                 return np.zeros(0, np.int64), np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
-            self._rows = np.concatenate(ids), np.concatenate(parts).astype(np.float32), np.concatenate(least)
+            self._rows = (
+                np.concatenate(ids),
+                np.concatenate(parts).astype(np.float32),
+                np.concatenate(least),
+            )
         return self._rows
 
     def _encoded(self, texts: Sequence[str]) -> tuple[bytes, bytes] | tuple[None, None]:
-        """Return the vectors of texts as the index keeps them, and how like each the likest of made words are."""
+        """Return the vectors of texts as the index keeps them, and how like each the likest of made
+        words are."""
         if not texts or self._embedder is None:
             return None, None
         if self._made is None:
@@ -249,7 +295,8 @@ class SearchIndex:
         return vectors.astype(np.float16).tobytes(), least.astype(np.float32).tobytes()
 
     def _read(self, name: str, stamp: str) -> None:
-        """Take the moments of one record into the index; a file that holds none is noted, and not read again."""
+        """Take the moments of one record into the index; a file that holds none is noted, and not
+        read again."""
         found, rests = list[Moment](), list[list[int]]()
         try:
             record: Record | None = read_record(self.folder / name)
@@ -262,7 +309,9 @@ class SearchIndex:
         texts = [moment.text for moment in found]
         encoded = self._encoded(texts)
         with self._database:
-            (first,) = self._database.execute("SELECT coalesce(max(id), 0) + 1 FROM moment").fetchone()
+            (first,) = self._database.execute(
+                "SELECT coalesce(max(id), 0) + 1 FROM moment"
+            ).fetchone()
             video = (record.video.id, record.video.title or record.id) if record else (None, None)
             row = (name, stamp, *video, first, len(found), *encoded)
             file = self._database.execute(
@@ -273,11 +322,20 @@ class SearchIndex:
             self._database.executemany(
                 "INSERT INTO moment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    (first + n, file, m.kind, m.text, m.start, m.end, m.status, m.score,
-                     json.dumps([first + step for step in rests[n]]))
+                    (
+                        first + n,
+                        file,
+                        m.kind,
+                        m.text,
+                        m.start,
+                        m.end,
+                        m.status,
+                        m.score,
+                        json.dumps([first + step for step in rests[n]]),
+                    )
                     for n, m in enumerate(found)
                 ),
-            )  # fmt: skip
+            )
 
     def _forget(self, names: Sequence[str]) -> None:
         with self._database:
@@ -287,7 +345,8 @@ class SearchIndex:
                 self._database.execute("DELETE FROM file WHERE name = ?", (name,))
 
     def _open(self) -> sqlite3.Connection:
-        """Open the index; one that is damaged, or of another form, is made anew, for the records hold all of it."""
+        """Open the index; one that is damaged, or of another form, is made anew, for the records
+        hold all of it."""
         with self._guarded():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             database = sqlite3.connect(self.path, timeout=60.0)
@@ -307,7 +366,9 @@ class SearchIndex:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{self.path}: {error}; delete this index, it is made again from the records") from error
+            raise StoreError(
+                f"{self.path}: {error}; delete this index, it is made again from the records"
+            ) from error
 
 
 def made_words(count: int, seed: int) -> list[str]:
@@ -315,26 +376,40 @@ def made_words(count: int, seed: int) -> list[str]:
     rng = np.random.default_rng(seed)
 
     def word() -> str:
-        return "".join(rng.choice(list(letters)) for letters in ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5))
+        return "".join(
+            rng.choice(list(letters))
+            for letters in ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5)
+        )
 
     return [" ".join(word() for _ in range(rng.integers(1, 5))) for _ in range(count)]
 
 
 def moments(record: Record, name: str) -> tuple[list[Moment], list[list[int]]]:
-    """Return what can be found of a record, its steps first, and for each the places of the steps that rest on it."""
+    """Return what can be found of a record, its steps first, and for each the places of the steps
+    that rest on it."""
     found, rests = list[Moment](), list[list[int]]()
 
-    def add(kind: MomentKind, text: str, span: Span | None, verdict: Step | float | None, steps: list[int]) -> None:
+    def add(
+        kind: MomentKind,
+        text: str,
+        span: Span | None,
+        verdict: Step | float | None,
+        steps: list[int],
+    ) -> None:
         status = verdict.status if isinstance(verdict, Step) else None
         score = verdict.score if isinstance(verdict, Step) else verdict
         start, end = (span.start, span.end) if span is not None else (None, None)
         title = record.video.title or record.id
-        found.append(Moment(record.video.id, title, kind, text, start, end, status, score, name, None))
+        found.append(
+            Moment(record.video.id, title, kind, text, start, end, status, score, name, None)
+        )
         rests.append(steps)
 
     citing: dict[int, list[int]] = {}
     for place, step in enumerate(record.steps):
-        shown = step.spans[0] if step.spans and step.status in (None, "shown", "unclear") else step.said
+        shown = (
+            step.spans[0] if step.spans and step.status in (None, "shown", "unclear") else step.said
+        )
         add("step", step.text, shown, step, [])
         for source in step.sources:
             citing.setdefault(source, []).append(place)
@@ -348,7 +423,8 @@ def moments(record: Record, name: str) -> tuple[list[Moment], list[list[int]]]:
 
 
 def open_index(folder: Path, corrections: Corrections | None = None) -> SearchIndex:
-    """Return the index of a folder, by meaning where the weights of MiniLM are there, else by words."""
+    """Return the index of a folder, by meaning where the weights of MiniLM are there, else by
+    words."""
     try:
         embed(["whether the weights are there"])
     except ModelError:
@@ -362,7 +438,8 @@ def as_json(found: Sequence[Moment]) -> str:
 
 
 def index_path(folder: Path) -> Path:
-    """Return where the index of a folder lies: in it, or in the cache where nothing can be written into it."""
+    """Return where the index of a folder lies: in it, or in the cache where nothing can be written
+    into it."""
     if os.access(folder, os.W_OK):
         return folder / INDEX
     digest = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:16]

@@ -46,7 +46,8 @@ WORDED = 50  # sentences at the end whose words are kept in memory
 
 
 class LiveEvent(FrozenModel):
-    """One line of a live run. at: the source's second when it was told; the other fields as docs/live.md lists them.
+    """One line of a live run. at: the source's second when it was told; the other fields as
+    docs/live.md lists them.
 
     Only what is known is stored.
     """
@@ -79,7 +80,8 @@ class LiveEvent(FrozenModel):
 
 
 class LiveStep(FrozenModel):
-    """A step of a live run: as it was last told, and what was told of it. withdrawn: it was taken back."""
+    """A step of a live run: as it was last told, and what was told of it. withdrawn: it was taken
+    back."""
 
     step: Step
     revised: bool = False
@@ -89,7 +91,8 @@ class LiveStep(FrozenModel):
 
 
 class LiveLog:
-    """The events of a run and what they add up to: sentences and steps, in the order in which they were told.
+    """The events of a run and what they add up to: sentences and steps, in the order in which they
+    were told.
 
     Of sentences before the last WORDED the words are on disk alone, as all events are but the last.
     Raises StoreError where the file holds anything else, or cannot be written.
@@ -103,7 +106,9 @@ class LiveLog:
         self.first: LiveEvent | None = None
         self.line: LiveEvent | None = None  # of a recipe, the last one told
         self.count, self._settled = 0, 0.0
-        for event in AppendLog(path, LiveEvent, lambda event: event.number, "an event of a live run"):
+        for event in AppendLog(
+            path, LiveEvent, lambda event: event.number, "an event of a live run"
+        ):
             self._fold(event)
         self._log = AppendLog(path, LiveEvent, lambda _: "the last", "an event of a live run")
 
@@ -120,25 +125,48 @@ class LiveLog:
         if event.sentence is not None:
             self.sentences.append(event.sentence)
             if len(self.sentences) > WORDED:
-                self.sentences[-WORDED - 1] = self.sentences[-WORDED - 1].model_copy(update={"words": ()})
+                self.sentences[-WORDED - 1] = self.sentences[-WORDED - 1].model_copy(
+                    update={"words": ()}
+                )
         if event.event == "line":
             self.line = event
         if event.step is None:
             return
         known = self.steps.get(event.step)
         if event.event == "step_said" and event.text is not None:
-            told = Step(id=event.step, text=event.text, kind=event.kind or "do", said=event.said,
-                        sources=event.sources or ())  # fmt: skip
-            self.steps[event.step] = LiveStep(step=told) if known is None else known.model_copy(update={"step": told})
+            told = Step(
+                id=event.step,
+                text=event.text,
+                kind=event.kind or "do",
+                said=event.said,
+                sources=event.sources or (),
+            )
+            self.steps[event.step] = (
+                LiveStep(step=told) if known is None else known.model_copy(update={"step": told})
+            )
         elif known is not None and event.event == "revised":
-            update: dict[str, Any] = {"said": event.said or known.step.said, "sources": event.sources or ()}
-            update |= {"text": event.text, "kind": event.kind or "do"} if event.text is not None else {}
-            changed = {"revised": True, "withdrawn": event.text is None, "step": known.step.model_copy(update=update)}
+            update: dict[str, Any] = {
+                "said": event.said or known.step.said,
+                "sources": event.sources or (),
+            }
+            update |= (
+                {"text": event.text, "kind": event.kind or "do"} if event.text is not None else {}
+            )
+            changed = {
+                "revised": True,
+                "withdrawn": event.text is None,
+                "step": known.step.model_copy(update=update),
+            }
             self.steps[event.step] = known.model_copy(update=changed)
         elif known is not None and event.event == "step_shown":
             self.steps[event.step] = known.model_copy(update={"shown": True})
         elif known is not None and event.event == "step_ended":
-            update = {"spans": event.spans or (), "at": event.second, "status": event.status, "score": event.score}
+            update = {
+                "spans": event.spans or (),
+                "at": event.second,
+                "status": event.status,
+                "score": event.score,
+            }
             self.steps[event.step] = known.model_copy(
                 update={"ended": True, "step": known.step.model_copy(update=update)}
             )
@@ -157,7 +185,8 @@ class LiveLog:
 
 
 class GrowingVtt:
-    """A WebVTT file of the steps that have ended: one write appends each cue, so that every reader finds it whole.
+    """A WebVTT file of the steps that have ended: one write appends each cue, so that every reader
+    finds it whole.
 
     Where a cue belongs before another that is there, the file is replaced as a whole.
     """
@@ -169,7 +198,9 @@ class GrowingVtt:
     def update(self, id: str, steps: Iterable[LiveStep], sentences: Sequence[Sentence]) -> None:
         """Have the file hold the steps that have ended, by their order in time."""
         ended = [each.step for each in steps if each.ended and not each.withdrawn]
-        transcript = Transcript(sentences=tuple(sorted(sentences, key=lambda sentence: sentence.span.start)))
+        transcript = Transcript(
+            sentences=tuple(sorted(sentences, key=lambda sentence: sentence.span.start))
+        )
         text = webvtt(Record(id=id, video=Video(id=id), transcript=transcript, steps=tuple(ended)))
         if self._written is None or not text.startswith(self._written):
             write_atomic(self._path, text)

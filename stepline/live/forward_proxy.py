@@ -1,8 +1,10 @@
-"""A forward proxy in this process, through which FFmpeg asks http(s): it connects to no private address by itself.
+"""A forward proxy in this process, through which FFmpeg asks http(s): it connects to no private
+address by itself.
 
-FFmpeg follows redirects and playlists without looking where they lead. The host that the user named may be private, a
-camera's say; any other must be public, unless `links.private` allows others. An address is looked at as the connection
-is made. Bytes pass as they are; what FFmpeg asks by https stays between it and the server.
+FFmpeg follows redirects and playlists without looking where they lead. The host that the user named
+may be private, a camera's say; any other must be public, unless `links.private` allows others. An
+address is looked at as the connection is made. Bytes pass as they are; what FFmpeg asks by https
+stays between it and the server.
 """
 
 import contextlib
@@ -22,7 +24,8 @@ from stepline.media.settings import LinkSettings
 
 
 class ForwardProxy(http.server.ThreadingHTTPServer):
-    """Serves at `address` while it is entered. refused: why the last request was not passed on, "" where none was."""
+    """Serves at `address` while it is entered. refused: why the last request was not passed on, ""
+    where none was."""
 
     daemon_threads = True
     block_on_close = False
@@ -34,14 +37,20 @@ class ForwardProxy(http.server.ThreadingHTTPServer):
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
 
     def __enter__(self) -> Self:
-        # FFmpeg goes past every proxy to the hosts of this variable; other libraries read its other spelling as well.
+        # FFmpeg goes past every proxy to the hosts of this variable; other libraries read its other
+        # spelling as well.
         if (names := os.environ.pop("no_proxy", None)) is not None:
             os.environ.setdefault("NO_PROXY", names)
-        threading.Thread(target=self.serve_forever, args=[0.05], name="forward proxy", daemon=True).start()
+        threading.Thread(
+            target=self.serve_forever, args=[0.05], name="forward proxy", daemon=True
+        ).start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.shutdown()
         self.server_close()
@@ -65,12 +74,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if parts.scheme != "http" or not parts.hostname:
             self.send_error(400, "a proxy is asked for a whole http address")
             return
-        if (server := self._connect(parts.hostname, str(parts.port or http.client.HTTP_PORT))) is None:
+        if (
+            server := self._connect(parts.hostname, str(parts.port or http.client.HTTP_PORT))
+        ) is None:
             return
         kept = [(name, value) for name, value in self.headers.items() if name.lower() not in OWN]
-        lines = [f"{self.command} {self.path.partition(parts.netloc)[2] or '/'} HTTP/1.1", "Connection: close"]
+        lines = [
+            f"{self.command} {self.path.partition(parts.netloc)[2] or '/'} HTTP/1.1",
+            "Connection: close",
+        ]
         with server:
-            server.sendall("\r\n".join([*lines, *(f"{name}: {value}" for name, value in kept), "", ""]).encode())
+            server.sendall(
+                "\r\n".join(
+                    [*lines, *(f"{name}: {value}" for name, value in kept), "", ""]
+                ).encode()
+            )
             self._pass({server: self.connection})
 
     def _connect(self, host: str, port: str) -> socket.socket | None:
@@ -101,4 +119,5 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-OWN = ("connection", "proxy-connection", "proxy-authorization")  # headers that are between FFmpeg and the proxy
+# headers that are between FFmpeg and the proxy
+OWN = ("connection", "proxy-connection", "proxy-authorization")

@@ -1,4 +1,5 @@
-"""What a live picture shows, row by row: features, motion and cuts of all that has come, in bounded work a second."""
+"""What a live picture shows, row by row: features, motion and cuts of all that has come, in bounded
+work a second."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -15,13 +16,15 @@ from stepline.vision.settings import VisionSettings
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-CHUNK = 120.0  # s after which motion is measured by a fresh meter: its answer takes time with all it has seen
+# s after which motion is measured by a fresh meter: its answer takes time with all it has seen
+CHUNK = 120.0
 MARGIN = 8.0  # s that the fresh meter sees again, of which the first half is left to the one before
 
 
 @dataclass(frozen=True)
 class LivePicture:
-    """What was shown from second `begin` to `until`: features (T, D) and activity, None without a picture.
+    """What was shown from second `begin` to `until`: features (T, D) and activity, None without a
+    picture.
 
     Rows and cuts count from `begin`.
     """
@@ -33,7 +36,8 @@ class LivePicture:
 
 
 class LiveVision:
-    """Takes frames from one thread, and tells another what they show; holds a row a second, until `forget`."""
+    """Takes frames from one thread, and tells another what they show; holds a row a second, until
+    `forget`."""
 
     def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
         self._settings, self._backbone = settings, backbone
@@ -48,10 +52,13 @@ class LiveVision:
 
     def _new_meter(self) -> ActivityMeter:
         settings = self._settings
-        return ActivityMeter(rate=settings.rate, cut_ratio=settings.cut_ratio, cut_floor=settings.cut_floor)
+        return ActivityMeter(
+            rate=settings.rate, cut_ratio=settings.cut_ratio, cut_floor=settings.cut_floor
+        )
 
     def add(self, frame: Frame) -> None:
-        """Take the next frame; what a row shows is known when the first frame of the next one comes."""
+        """Take the next frame; what a row shows is known when the first frame of the next one
+        comes."""
         self._encoder.add(frame)
         rows, values = self._encoder.take_rows()
         with self._lock:
@@ -85,7 +92,8 @@ class LiveVision:
         self._cuts = (*(cut for cut in self._cuts if cut < self._valid), *late)
 
     def restore(self, values: Matrix, begin: float = 0.0) -> None:
-        """Begin with the features of an earlier run, (T, D), from second `begin`; no motion is known of them."""
+        """Begin with the features of an earlier run, (T, D), from second `begin`; no motion is
+        known of them."""
         rows = len(values)
         self.forget(begin)
         with self._lock:
@@ -116,7 +124,8 @@ class LiveVision:
         return self._values.count / self._settings.rate
 
     def snapshot(self) -> LivePicture:
-        """Return all that is known now; the arrays are views of what grows, and never change below `until`."""
+        """Return all that is known now; the arrays are views of what grows, and never change below
+        `until`."""
         with self._lock:
             rate = self._settings.rate
             if not self._values.count:
@@ -136,7 +145,8 @@ class LiveVision:
 
 
 class _GrowingRows:
-    """Rows (T, D) float32, number `first` on, that grow in place; one that was left out repeats the one before."""
+    """Rows (T, D) float32, number `first` on, that grow in place; one that was left out repeats the
+    one before."""
 
     def __init__(self, width: int) -> None:
         self._rows = np.zeros((1024, width), np.float32)

@@ -1,4 +1,5 @@
-"""`stepline live` as a whole: what SOURCE names, the files that grow, the run, and the record at its end."""
+"""`stepline live` as a whole: what SOURCE names, the files that grow, the run, and the record at
+its end."""
 
 import re
 import time
@@ -22,12 +23,14 @@ from stepline.pipeline.understand import FRAMES_A_ROW
 from stepline.storage import check_writable, remove_file
 from stepline.vision import frames_per_row, load_backbone
 
-EVENTS, VTT, ROWS, SENT = ".events.jsonl", ".live.vtt", ".live.features", ".live"  # behind the source's name
+# behind the source's name
+EVENTS, VTT, ROWS, SENT = ".events.jsonl", ".live.vtt", ".live.features", ".live"
 
 
 @dataclass(frozen=True)
 class LiveJob:
-    """What a live run is asked. out: folder of what grows. at_end: folder of the record, None: none. speed: of a file.
+    """What a live run is asked. out: folder of what grows. at_end: folder of the record, None:
+    none. speed: of a file.
 
     anew: forget what an earlier run told.
     """
@@ -51,8 +54,8 @@ def run_live(
 ) -> tuple[Path, ...]:
     """Follow a source to its end, each event told once it is kept; return the files written.
 
-    A run that was killed goes on where its log ends; what a stream sent meanwhile is a gap. begin_signs: starts what
-    brings the signs of --until-next. read: stands for the recogniser.
+    A run that was killed goes on where its log ends; what a stream sent meanwhile is a gap.
+    begin_signs: starts what brings the signs of --until-next. read: stands for the recogniser.
     Raises a SteplineError; the second run on one source is told whose it is.
     """
     named, stop = parse_sources(job.source), stop or Event()
@@ -61,7 +64,11 @@ def run_live(
     vision = settings.vision
     with lock_video(f"{stem}{SENT}", job.out):
         log = _open_log(job, stem)
-        behind = time.time() - log.first.wall if log.first is not None and log.first.wall is not None else 0.0
+        behind = (
+            time.time() - log.first.wall
+            if log.first is not None and log.first.wall is not None
+            else 0.0
+        )
         start = log.position if log.count else 0.0
         recordings: Sequence[StreamRecorder | None] = [None for _ in named]
         if isinstance(first, LiveInput):  # what it sent meanwhile is lost
@@ -70,13 +77,28 @@ def run_live(
                 recordings = _recordings(job, stem)[: len(named)]
         backbone = load_backbone(vision) if vision.backbone != "none" else None
         session = LiveSession(
-            stem, settings, log, emit, job.options, backbone, read=read, stop=stop,
-            vtt=GrowingVtt(job.out / f"{stem}{VTT}"), rows=job.out / f"{stem}{ROWS}" if backbone else None,
-        )  # fmt: skip
+            stem,
+            settings,
+            log,
+            emit,
+            job.options,
+            backbone,
+            read=read,
+            stop=stop,
+            vtt=GrowingVtt(job.out / f"{stem}{VTT}"),
+            rows=job.out / f"{stem}{ROWS}" if backbone else None,
+        )
         if not log.count:
             emit(log.add("started", 0.0, source=job.source, wall=time.time()))
         elif isinstance(first, LiveInput):
-            emit(log.add("gap", start, seconds=round(start - log.position, 3), reason="Stepline did not run"))
+            emit(
+                log.add(
+                    "gap",
+                    start,
+                    seconds=round(start - log.position, 3),
+                    reason="Stepline did not run",
+                )
+            )
         rate = vision.rate * max(FRAMES_A_ROW, frames_per_row(backbone)) if backbone else None
         pictures = PictureRate(rate, vision.frame_size)
         sources = [
@@ -100,12 +122,15 @@ def run_live(
             recording.close()
         written = [job.out / f"{stem}{VTT}", log.path]
         if job.at_end is not None:
-            written += _write_record(job, first, stem, settings, [each for each in recordings if each is not None])
+            written += _write_record(
+                job, first, stem, settings, [each for each in recordings if each is not None]
+            )
     return tuple(path for path in written if path.is_file())
 
 
 def source_id(named: "list[Path | LiveInput]") -> str:
-    """Return what the files of a source are called: a file's stem, an address's host and path, the devices."""
+    """Return what the files of a source are called: a file's stem, an address's host and path, the
+    devices."""
     first = named[0]
     if isinstance(first, Path):
         return first.stem
@@ -114,11 +139,14 @@ def source_id(named: "list[Path | LiveInput]") -> str:
 
 
 def _open_log(job: LiveJob, stem: str) -> LiveLog:
-    """Return the log of a run that was killed, or a new one in the place of one that was finished."""
+    """Return the log of a run that was killed, or a new one in the place of one that was
+    finished."""
     path = job.out / f"{stem}{EVENTS}"
     log = None if job.anew else LiveLog(path)
     if log is not None and log.first is not None and log.first.source not in (job.source, None):
-        raise SettingsError(f"{path}: holds a run of {log.first.source}; give another --out, or --force to lose it")
+        raise SettingsError(
+            f"{path}: holds a run of {log.first.source}; give another --out, or --force to lose it"
+        )
     if log is None or (log.last is not None and log.last.event == "finished"):
         for old in (path, *(job.out / f"{stem}{suffix}" for suffix in (VTT, ROWS))):
             remove_file(old)
@@ -134,7 +162,11 @@ def _recordings(job: LiveJob, stem: str) -> tuple[StreamRecorder, StreamRecorder
 
 
 def _write_record(
-    job: LiveJob, first: Path | LiveInput, stem: str, settings: StepsSettings, recordings: Sequence[StreamRecorder]
+    job: LiveJob,
+    first: Path | LiveInput,
+    stem: str,
+    settings: StepsSettings,
+    recordings: Sequence[StreamRecorder],
 ) -> tuple[Path, ...]:
     """Write what `stepline steps` writes of the file, or of what the stream sent."""
     assert job.at_end is not None

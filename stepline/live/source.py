@@ -1,11 +1,13 @@
-"""A live source as frames and sound on one clock: a file at its own pace or still growing, an address, a device.
+"""A live source as frames and sound on one clock: a file at its own pace or still growing, an
+address, a device.
 
     file       read as fast as it would be watched, `speed` times that; where it still grows, followed until it stops
     address    http, HLS, rtsp, rtmp, udp or srt, as it comes; opened anew where it breaks off, after a growing pause
     device     camera[:/dev/video0], microphone[:default], or both joined by +
 
-Second 0 is the first one that comes. After a break the source's own time stamps are believed where they go on as the
-clock on the wall did; else what comes next stands at the second that the wall's clock says.
+Second 0 is the first one that comes. After a break the source's own time stamps are believed where
+they go on as the clock on the wall did; else what comes next stands at the second that the wall's
+clock says.
 """
 
 import re
@@ -42,18 +44,22 @@ NETWORK = {
     "srt": "srt",
 }  # schemes, and the protocols that an address of each may lead to; never a file of this machine
 DEVICES = {"camera": ("v4l2", "/dev/video0"), "microphone": ("alsa", "default")}
-GROWING = 10.0  # s since its last change in which a file counts as being written, and without growth as finished
-TRUST = 30.0  # s by which time stamps may disagree with the wall's clock across a break and still be believed
+# s since its last change in which a file counts as being written, and without growth as finished
+GROWING = 10.0
+# s by which time stamps may disagree with the wall's clock across a break and still be believed
+TRUST = 30.0
 JUMP = 5.0  # s by which time stamps may leap ahead before it is a break
 LONGEST_PAUSE = 30.0  # s between two tries
-DRIFT, DRIFT_EVERY = 1.0, 60.0  # s of drift against the wall's clock that are told, and how often it is looked at
+# s of drift against the wall's clock that are told, and how often it is looked at
+DRIFT, DRIFT_EVERY = 1.0, 60.0
 END_SLACK = 2.0  # s before its claimed end from which a recording at an address counts as whole
 CORRUPT = 100  # packets in a row that cannot be read, from which a connection is given up
 
 
 @dataclass(frozen=True)
 class Gap:
-    """What the source's clock did. kind "gap": `seconds` are missing from `at` on; "drift": it is so far ahead."""
+    """What the source's clock did. kind "gap": `seconds` are missing from `at` on; "drift": it is
+    so far ahead."""
 
     at: float
     seconds: float
@@ -79,18 +85,26 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
         if len({kind for kind, _, _ in devices}) < len(devices):
             raise SettingsError(f"{name}: name one camera and one microphone")
         return [
-            LiveInput(place or DEVICES[kind][1], f"{kind} {place or DEVICES[kind][1]}", format=DEVICES[kind][0])
+            LiveInput(
+                place or DEVICES[kind][1],
+                f"{kind} {place or DEVICES[kind][1]}",
+                format=DEVICES[kind][0],
+            )
             for kind, _, place in devices
         ]
     scheme = re.match(r"([a-z][a-z0-9+]*)://", name)
     if scheme is None:
         path = Path(name)
-        if path.suffix == ".m3u8" and path.is_file():  # of a recorder beside us; it may name files of this machine
+        # of a recorder beside us; it may name files of this machine
+        if path.suffix == ".m3u8" and path.is_file():
             return [LiveInput(str(path.absolute()), name, "file,crypto,data")]
-        with open_media(path, MediaSettings()):  # one that cannot be read is told before any network is loaded
+        # one that cannot be read is told before any network is loaded
+        with open_media(path, MediaSettings()):
             return [path]
     if scheme[1] not in NETWORK:
-        raise SettingsError(f"{scheme[1]}: not an address that is read live; give one of {', '.join(NETWORK)}")
+        raise SettingsError(
+            f"{scheme[1]}: not an address that is read live; give one of {', '.join(NETWORK)}"
+        )
     options = (("rtsp_transport", "tcp"),) if scheme[1].startswith("rtsp") else ()
     return [LiveInput(name, display_url(name), NETWORK[scheme[1]], options=options)]
 
@@ -98,8 +112,9 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
 class LiveSource:
     """Yields frames, blocks of sound and gaps as they come, until the source ends or `stop` is set.
 
-    `end`: the last second that came. `now`: the second that the source has reached by the wall's clock. `reason`: why
-    it ended. `paced`: it comes at the pace at which it is watched, not as it is made. Iterate once.
+    `end`: the last second that came. `now`: the second that the source has reached by the wall's
+    clock. `reason`: why it ended. `paced`: it comes at the pace at which it is watched, not as it
+    is made. Iterate once.
     """
 
     def __init__(
@@ -115,7 +130,8 @@ class LiveSource:
         stop: Event | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """start: second of a file to begin with, or that an address stands at. links: its tries and patience."""
+        """start: second of a file to begin with, or that an address stands at. links: its tries and
+        patience."""
         self._source, self._pictures, self._speed = source, pictures or PictureRate(), speed
         self._media, self._links = media or MediaSettings(), links or LinkSettings()
         self._recording, self._stop, self._clock = recording, stop or Event(), clock
@@ -131,9 +147,14 @@ class LiveSource:
 
     @property
     def now(self) -> float:
-        """Second that the source has reached: of a paced one by the wall's clock, of another what has come."""
+        """Second that the source has reached: of a paced one by the wall's clock, of another what
+        has come."""
         elapsed = self._clock() - self._begun
-        return self._first + elapsed * self._speed if self.paced else self.end + self._clock() - self._arrived
+        return (
+            self._first + elapsed * self._speed
+            if self.paced
+            else self.end + self._clock() - self._arrived
+        )
 
     def __iter__(self) -> "Iterator[Frame | AudioBlock | Gap]":
         import av
@@ -146,7 +167,9 @@ class LiveSource:
                     self.duration = media.duration or 0.0
                     whole = self.duration > 0
                     yield from self._connection(media, lost)
-                if isinstance(self._source, Path) or (whole and self.end >= self.duration - END_SLACK):
+                if isinstance(self._source, Path) or (
+                    whole and self.end >= self.duration - END_SLACK
+                ):
                     break
                 lost = "the connection ended"
             except MediaError as error:
@@ -173,7 +196,9 @@ class LiveSource:
                 yield media
         elif time.time() - source.stat().st_mtime < GROWING:
             grows = (("follow", "1"),)
-            growing = LiveInput(f"file:{source}", str(source), "file", options=grows, silence=GROWING)
+            growing = LiveInput(
+                f"file:{source}", str(source), "file", options=grows, silence=GROWING
+            )
             with open_live(growing, self._media) as media:
                 yield media
         else:
@@ -197,12 +222,16 @@ class LiveSource:
             except (MediaError, av.error.FFmpegError) as error:
                 if not proxy.refused:
                     raise
-                raise MediaError(f"{live.shown}: it leads elsewhere, and {proxy.refused}") from error
+                raise MediaError(
+                    f"{live.shown}: it leads elsewhere, and {proxy.refused}"
+                ) from error
 
     def _connection(self, media: OpenMedia, lost: str) -> "Iterator[Frame | AudioBlock | Gap]":
         """Yield what one connection brings; `lost`: why the one before ended."""
         # A live playlist that has come to its end has a length, too, but its clock goes on.
-        recorded = isinstance(self._source, Path) or (media.duration is not None and (self.paced or not self._opened))
+        recorded = isinstance(self._source, Path) or (
+            media.duration is not None and (self.paced or not self._opened)
+        )
         if not self._opened:
             self.paced, self._begun, self._arrived = recorded, self._clock(), self._clock()
         if recorded and self.end > 0:
@@ -225,7 +254,11 @@ class LiveSource:
                         second = float(stamp * packet.time_base) - media.start
                     base = self._base(second)
                     if lost or tracks:
-                        yield Gap(self.end, round(max(0.0, second - self.end), 3), lost or "the time stamps leapt")
+                        yield Gap(
+                            self.end,
+                            round(max(0.0, second - self.end), 3),
+                            lost or "the time stamps leapt",
+                        )
                     lost, self._opened = "", True
                     tracks = self._tracks(media, base)
                 latest = max(latest, second)
@@ -241,18 +274,21 @@ class LiveSource:
             yield from self._items(track.finish(), base)
 
     def _base(self, second: float) -> float:
-        """Return the second that a connection's frames and sound are counted from, at a row's beginning."""
+        """Return the second that a connection's frames and sound are counted from, at a row's
+        beginning."""
         return float(int(max(second, self.end)))
 
     def _anchor(self, second: float | None) -> float:
-        """Return the second at which what comes next stands. second: by its own stamps; None: of the first ever."""
+        """Return the second at which what comes next stands. second: by its own stamps; None: of
+        the first ever."""
         expected = self.end + (self._clock() - self._arrived)
         if second is not None and second > self.end - TRUST and abs(second - expected) <= TRUST:
             return second
         return self.end if second is None else expected
 
     def _packets(self, media: OpenMedia) -> Iterator[Any]:
-        """Yield the packets of the streams in use; those that cannot be read are counted and passed over."""
+        """Yield the packets of the streams in use; those that cannot be read are counted and passed
+        over."""
         import av
 
         streams = [stream for stream in (media.picture, media.sound) if stream is not None]
@@ -279,7 +315,9 @@ class LiveSource:
         tracks: dict[int, PictureTrack | SoundTrack] = {}
         endless, rate = float("inf"), self._pictures.rate
         if media.picture is not None and rate is not None:
-            sampler = FrameSampler(rate, FrameScaler(shorter=self._pictures.size, aspect=media.aspect))
+            sampler = FrameSampler(
+                rate, FrameScaler(shorter=self._pictures.size, aspect=media.aspect)
+            )
             tracks[media.picture.index] = PictureTrack(media, sampler, self._media, base, endless)
             if self._media.skip_nonref and rate * SPARSE <= picture_rate(media.picture):
                 media.picture.codec_context.skip_frame = "NONREF"
@@ -287,8 +325,11 @@ class LiveSource:
             tracks[media.sound.index] = SoundTrack(media, self._media, base, endless)
         return tracks
 
-    def _items(self, items: "Iterator[Frame | AudioBlock]", base: float) -> "Iterator[Frame | AudioBlock]":
-        """Yield frames and sound at their seconds, when they are due, and nothing again that came before a break."""
+    def _items(
+        self, items: "Iterator[Frame | AudioBlock]", base: float
+    ) -> "Iterator[Frame | AudioBlock]":
+        """Yield frames and sound at their seconds, when they are due, and nothing again that came
+        before a break."""
         for item in items:
             if isinstance(item, Frame):
                 item, end = Frame(item.time + base, item.image), item.time + base
@@ -303,7 +344,9 @@ class LiveSource:
                     continue
             if self.paced:
                 self._wait_while_held()
-                self._stop.wait(max(0.0, self._begun + (end - self._first) / self._speed - self._clock()))
+                self._stop.wait(
+                    max(0.0, self._begun + (end - self._first) / self._speed - self._clock())
+                )
             self.end = max(self.end, end)
             yield item
 
@@ -314,7 +357,8 @@ class LiveSource:
         self._begun += self._clock() - since
 
     def _drifted(self) -> Gap | None:
-        """Return how far the source's clock has left the wall's since the last telling, where that is worth it.
+        """Return how far the source's clock has left the wall's since the last telling, where that
+        is worth it.
 
         What comes in bursts is as far ahead as at its best moment of a minute.
         """
@@ -329,4 +373,6 @@ class LiveSource:
         if abs(told) <= DRIFT:
             return None
         self._drift = drift
-        return Gap(self.end, round(told, 3), "its clock and the clock on the wall drift apart", "drift")
+        return Gap(
+            self.end, round(told, 3), "its clock and the clock on the wall drift apart", "drift"
+        )

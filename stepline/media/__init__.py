@@ -1,7 +1,8 @@
-"""Video files: what is in them, their sound and pictures as streams, single pictures, and clips cut out of them.
+"""Video files: what is in them, their sound and pictures as streams, single pictures, and clips cut
+out of them.
 
-Everything streams: memory does not grow with the duration. Files are untrusted: settings.MediaSettings limits them, and
-nothing but the named file itself is ever opened.
+Everything streams: memory does not grow with the duration. Files are untrusted:
+settings.MediaSettings limits them, and nothing but the named file itself is ever opened.
 """
 
 from stepline.media.audio import SAMPLE_RATE, AudioBlock

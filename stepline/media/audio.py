@@ -15,14 +15,16 @@ HOLE = 0.1  # s by which time stamps may disagree with the samples counted; muxe
 
 @dataclass(frozen=True)
 class AudioBlock:
-    """About one second of sound: samples (N,) float32 mono at 16 kHz in [-1, 1], the first one at `start` seconds."""
+    """About one second of sound: samples (N,) float32 mono at 16 kHz in [-1, 1], the first one at
+    `start` seconds."""
 
     start: float
     samples: Samples
 
 
 class AudioTimeline:
-    """Resamples a stream into blocks of one second (channels, N) at `rate`; holes become silence, repeats are left out.
+    """Resamples a stream into blocks of one second (channels, N) at `rate`; holes become silence,
+    repeats are left out.
 
     Every block comes with the time of its first sample.
     """
@@ -67,9 +69,15 @@ class AudioTimeline:
 
         yield from self._drain()
         self._expected = max(self._expected, time)
-        missing = round((self._expected - (self._origin or 0.0)) * self._rate) - self._yielded - self._waiting
+        missing = (
+            round((self._expected - (self._origin or 0.0)) * self._rate)
+            - self._yielded
+            - self._waiting
+        )
         for start in range(0, missing, self._rate):
-            yield from self._add(np.zeros((self._channels, min(self._rate, missing - start)), np.float32))
+            yield from self._add(
+                np.zeros((self._channels, min(self._rate, missing - start)), np.float32)
+            )
         layout = "mono" if self._channels == 1 else "stereo"
         self._resampler = AudioResampler(format="fltp", layout=layout, rate=self._rate)
 

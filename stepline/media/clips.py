@@ -1,4 +1,5 @@
-"""Clips cut out of a video, exact to the frame and to the sample, and joined to one file; copies with chapters."""
+"""Clips cut out of a video, exact to the frame and to the sample, and joined to one file; copies
+with chapters."""
 
 import heapq
 import io
@@ -20,21 +21,28 @@ from stepline.storage import atomic_path
 
 TICK_RATE = 90_000  # a second in the clip's picture time; a multiple of all usual frame rates
 CLIP_RATE = 48_000  # Hz, sound of the clip
-# Without macroblock-tree rate control, which reads memory that it has not set: clips would differ from run to run.
-# crf 26 then gives the size and the PSNR of x264's default, 23 with it; hard to tell from the original.
+# Without macroblock-tree rate control, which reads memory that it has not set: clips would differ
+# from run to run. crf 26 then gives the size and the PSNR of x264's default, 23 with it; hard to
+# tell from the original.
 ENCODING = {"crf": "26", "mbtree": "0", "preset": "veryfast"}
 BEHIND = 10.0  # s by which one stream of a file may lag the other
 
 
-def cut_clip(path: Path | str, span: Span, out: Path, settings: MediaSettings | None = None) -> None:
-    """Write the seconds of `span` as an mp4 (H.264, AAC), picture and sound in step; whole or not at all.
+def cut_clip(
+    path: Path | str, span: Span, out: Path, settings: MediaSettings | None = None
+) -> None:
+    """Write the seconds of `span` as an mp4 (H.264, AAC), picture and sound in step; whole or not
+    at all.
 
-    Raises MediaError where the video has nothing in that span, StoreError where `out` cannot be written.
+    Raises MediaError where the video has nothing in that span, StoreError where `out` cannot be
+    written.
     """
     join_clips(path, (span,), out, settings)
 
 
-def join_clips(path: Path | str, spans: Sequence[Span], out: Path, settings: MediaSettings | None = None) -> None:
+def join_clips(
+    path: Path | str, spans: Sequence[Span], out: Path, settings: MediaSettings | None = None
+) -> None:
     """Write several spans, one after the other in the order given, as one mp4 as `cut_clip` does.
 
     Raises MediaError where the video has nothing in any of them, SettingsError where there is none.
@@ -58,49 +66,70 @@ def join_clips(path: Path | str, spans: Sequence[Span], out: Path, settings: Med
 
 
 def encode_clip(images: Sequence[Image], rate: float) -> bytes:
-    """Return pictures (H, W, 3) of one size as an mp4 (H.264) without sound that shows `rate` of them a second."""
+    """Return pictures (H, W, 3) of one size as an mp4 (H.264) without sound that shows `rate` of
+    them a second."""
     import av
 
     height, width = images[0].shape[:2]
     buffer = io.BytesIO()
     with av.open(buffer, "w", format="mp4", options={"fflags": "+bitexact"}) as clip:
         name = "libx264" if "libx264" in av.codecs_available else "h264"
-        stream = clip.add_stream(name, rate=Fraction(rate).limit_denominator(1001), options=ENCODING)
+        stream = clip.add_stream(
+            name, rate=Fraction(rate).limit_denominator(1001), options=ENCODING
+        )
         context = stream.codec_context
-        context.width, context.height = width + width % 2, height + height % 2  # 4:2:0 needs even sides
+        # 4:2:0 needs even sides
+        context.width, context.height = width + width % 2, height + height % 2
         context.pix_fmt, context.thread_count = "yuv420p", 1
         for image in images:
             picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
-            clip.mux(stream.encode(picture.reformat(context.width, context.height, format="yuv420p")))
+            clip.mux(
+                stream.encode(picture.reformat(context.width, context.height, format="yuv420p"))
+            )
         clip.mux(stream.encode(None))
     return buffer.getvalue()
 
 
-def join_tracks(picture: Path, sound: Path, out: Path, settings: MediaSettings | None = None) -> None:
+def join_tracks(
+    picture: Path, sound: Path, out: Path, settings: MediaSettings | None = None
+) -> None:
     """Copy the picture of one file and the sound of another, as they are, into one mkv.
 
-    Raises MediaError where one of them has none or cannot be copied, StoreError where `out` cannot be written.
+    Raises MediaError where one of them has none or cannot be copied, StoreError where `out` cannot
+    be written.
     """
     import av
 
     settings = settings or MediaSettings()
-    with open_media(picture, settings) as seen, open_media(sound, settings) as heard, atomic_path(out) as partial:
+    with (
+        open_media(picture, settings) as seen,
+        open_media(sound, settings) as heard,
+        atomic_path(out) as partial,
+    ):
         if seen.picture is None or heard.sound is None:
             file, lacking = (picture, "picture") if seen.picture is None else (sound, "sound")
-            raise MediaError(f"{file}: holds no {lacking}, as its site says it does; download the video by other means")
+            raise MediaError(
+                f"{file}: holds no {lacking}, as its site says it does; download the video by other means"
+            )
         try:
-            with av.open(f"file:{partial}", "w", format="matroska", options={"fflags": "+bitexact"}) as joined:
+            with av.open(
+                f"file:{partial}", "w", format="matroska", options={"fflags": "+bitexact"}
+            ) as joined:
                 tracks = [
                     (each, stream, joined.add_stream_from_template(stream))
                     for each, stream in ((seen, seen.picture), (heard, heard.sound))
                 ]
-                for packet, track in heapq.merge(*(_timed_packets(*track) for track in tracks), key=_decoding_time):
+                for packet, track in heapq.merge(
+                    *(_timed_packets(*track) for track in tracks), key=_decoding_time
+                ):
                     packet.stream = track
                     joined.mux(packet)
         except (av.error.FFmpegError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             cure = "download the video as one file by other means"
-            raise MediaError(f"{out.name}: picture and sound cannot be joined ({reason}); {cure}") from error
+            raise MediaError(
+                f"{out.name}: picture and sound cannot be joined ({reason}); {cure}"
+            ) from error
 
 
 def _timed_packets(media: OpenMedia, stream: Any, track: Any) -> Iterator[tuple[Any, Any]]:
@@ -116,40 +145,66 @@ def _decoding_time(packet_and_track: tuple[Any, Any]) -> Fraction:
 
 
 def copy_with_chapters(
-    path: Path | str, chapters: Sequence[tuple[Span, str]], out: Path, settings: MediaSettings | None = None
+    path: Path | str,
+    chapters: Sequence[tuple[Span, str]],
+    out: Path,
+    settings: MediaSettings | None = None,
 ) -> None:
-    """Copy picture, sound and subtitles as they are into an mp4 or mkv, by the name of `out`, with these chapters.
+    """Copy picture, sound and subtitles as they are into an mp4 or mkv, by the name of `out`, with
+    these chapters.
 
-    Raises MediaError where that kind of file cannot hold them, StoreError where `out` cannot be written.
+    Raises MediaError where that kind of file cannot hold them, StoreError where `out` cannot be
+    written.
     """
     import av
 
     with open_media(path, settings or MediaSettings()) as media, atomic_path(out) as partial:
         form, source = {".mkv": "matroska"}.get(out.suffix, "mp4"), media.container
         try:
-            with av.open(f"file:{partial}", "w", format=form, options={"fflags": "+bitexact"}) as copy:
-                tracks = {stream.index: copy.add_stream_from_template(stream)
-                          for stream in source.streams if stream.type in ("video", "audio", "subtitle")}  # fmt: skip
+            with av.open(
+                f"file:{partial}", "w", format=form, options={"fflags": "+bitexact"}
+            ) as copy:
+                tracks = {
+                    stream.index: copy.add_stream_from_template(stream)
+                    for stream in source.streams
+                    if stream.type in ("video", "audio", "subtitle")
+                }
                 copy.metadata.update(source.metadata)
-                copy.set_chapters([
-                    {"id": number, "start": round(span.start * 1000), "end": round(span.end * 1000),
-                     "time_base": Fraction(1, 1000), "metadata": {"title": title}}
-                    for number, (span, title) in enumerate(chapters, start=1)
-                ])  # fmt: skip
+                copy.set_chapters(
+                    [
+                        {
+                            "id": number,
+                            "start": round(span.start * 1000),
+                            "end": round(span.end * 1000),
+                            "time_base": Fraction(1, 1000),
+                            "metadata": {"title": title},
+                        }
+                        for number, (span, title) in enumerate(chapters, start=1)
+                    ]
+                )
                 for packet in source.demux([source.streams[index] for index in tracks]):
                     if packet.dts is not None:  # the empty packet at a stream's end has none
                         packet.stream = tracks[packet.stream.index]
                         copy.mux(packet)
         except (av.error.FFmpegError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            cure = "convert it to mp4 (H.264, AAC) first" if form == "matroska" else "use --format mkv instead"
-            raise MediaError(f"{path}: cannot be copied into {form} with chapters ({reason}); {cure}") from error
+            cure = (
+                "convert it to mp4 (H.264, AAC) first"
+                if form == "matroska"
+                else "use --format mkv instead"
+            )
+            raise MediaError(
+                f"{path}: cannot be copied into {form} with chapters ({reason}); {cure}"
+            ) from error
 
 
 class _ClipWriter:
-    """The file that is written: one picture and one sound encoder, through which every span goes."""
+    """The file that is written: one picture and one sound encoder, through which every span
+    goes."""
 
-    def __init__(self, container: Any, path: Path | str, first: Span, settings: MediaSettings) -> None:
+    def __init__(
+        self, container: Any, path: Path | str, first: Span, settings: MediaSettings
+    ) -> None:
         self._settings = settings
         self._picture: _PictureEncoder | None = None
         self._sound: _SoundEncoder | None = None
@@ -175,21 +230,27 @@ class _ClipWriter:
                 if packet.stream.index in tracks:
                     for frame in media.decode(packet):
                         tracks[packet.stream.index].take(frame)
-                if all(track.done for track in tracks.values()) or media.packet_end(packet) > span.end + BEHIND:
+                if (
+                    all(track.done for track in tracks.values())
+                    or media.packet_end(packet) > span.end + BEHIND
+                ):
                     break
             for track in tracks.values():
                 track.end()
 
     def finish(self) -> bool:
         """Write what the encoders hold back; return whether anything went into the file."""
-        tracks = [track for track in (self._picture, self._sound) if track is not None and track.written]
+        tracks = [
+            track for track in (self._picture, self._sound) if track is not None and track.written
+        ]
         for track in tracks:
             track.finish()
         return bool(tracks)
 
 
 class _PictureEncoder:
-    """The picture of a clip: every frame that is on screen within a span, upright, for as long as it is."""
+    """The picture of a clip: every frame that is on screen within a span, upright, for as long as
+    it is."""
 
     def __init__(self, media: OpenMedia, clip: Any, first: Any) -> None:
         import av
@@ -258,7 +319,9 @@ class _PictureEncoder:
         if not turned:
             return frame.reformat(width=width, height=height, format="yuv420p")
         pixels = frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
-        upright = av.VideoFrame.from_ndarray(np.ascontiguousarray(np.rot90(pixels, turned)), format="rgb24")
+        upright = av.VideoFrame.from_ndarray(
+            np.ascontiguousarray(np.rot90(pixels, turned)), format="rgb24"
+        )
         return upright.reformat(format="yuv420p")
 
     def _mux(self, packets: list[Any]) -> None:
@@ -268,7 +331,8 @@ class _PictureEncoder:
 
 
 class _SoundEncoder:
-    """The sound of a clip: exactly the samples within a span; where the next span follows, silence fills what lacks."""
+    """The sound of a clip: exactly the samples within a span; where the next span follows, silence
+    fills what lacks."""
 
     def __init__(self, media: OpenMedia, clip: Any) -> None:
         self._clip = clip
@@ -282,7 +346,10 @@ class _SoundEncoder:
         """Take the sound of a span from now on, put `offset` s into the clip."""
         self._clock, self._span = media.clock(), span
         self._timeline = AudioTimeline(rate=CLIP_RATE, channels=self._channels)
-        self._first, self._last = round(offset * CLIP_RATE), round((offset + span.duration) * CLIP_RATE)
+        self._first, self._last = (
+            round(offset * CLIP_RATE),
+            round((offset + span.duration) * CLIP_RATE),
+        )
         self.done = False
         if self._first > self._next:
             self._encode(np.zeros((self._channels, self._first - self._next), np.float32))
@@ -304,7 +371,8 @@ class _SoundEncoder:
 
     def _write(self, blocks: Iterator[tuple[float, Any]]) -> None:
         for start, samples in blocks:
-            offset = self._first + round((start - self._span.start) * CLIP_RATE)  # the block's first sample
+            # the block's first sample
+            offset = self._first + round((start - self._span.start) * CLIP_RATE)
             inside = samples[:, max(0, self._first - offset) : max(0, self._last - offset)]
             if inside.shape[1]:
                 self._next = max(self._first, offset)
@@ -314,7 +382,9 @@ class _SoundEncoder:
     def _encode(self, samples: Any) -> None:
         import av
 
-        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples), format="fltp", layout=self._layout)
+        frame = av.AudioFrame.from_ndarray(
+            np.ascontiguousarray(samples), format="fltp", layout=self._layout
+        )
         frame.sample_rate, frame.time_base = CLIP_RATE, Fraction(1, CLIP_RATE)
         frame.pts = self._next
         self._next += samples.shape[1]

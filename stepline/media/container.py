@@ -1,4 +1,5 @@
-"""A media file opened under limits: its packets past the damaged ones, its time stamps as seconds, what was damaged.
+"""A media file opened under limits: its packets past the damaged ones, its time stamps as seconds,
+what was damaged.
 
 open_media     an untrusted file, or a MediaError; nothing but the file itself is ever opened
 open_live      an address, a device or a file that still grows, of which packets come as they are made
@@ -26,13 +27,15 @@ SLACK = 1.0  # s that may be missing at the end before a file counts as cut shor
 
 @dataclass
 class Damage:
-    """What could not be read, counted: packets or frames that a decoder refused, and time stamps that were mended."""
+    """What could not be read, counted: packets or frames that a decoder refused, and time stamps
+    that were mended."""
 
     packets: int = 0
     stamps: int = 0
 
     def warnings(self, end: float, duration: float | None) -> tuple[str, ...]:
-        """Return one line for each kind of damage. end: s really read; duration: s claimed, None if not known."""
+        """Return one line for each kind of damage. end: s really read; duration: s claimed, None if
+        not known."""
         lines = []
         if duration is not None and end < duration - SLACK - 0.02 * duration:
             lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
@@ -47,19 +50,21 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{' was' if number == 1 else 's were'}"
 
 
-JUMP = 1.0  # s by which time may go back before the stamps count as restarted; rounding stays under it
+# s by which time may go back before the stamps count as restarted; rounding stays under it
+JUMP = 1.0
 BEYOND = 60.0  # s past the claimed end from which a stamp is not believed
 
 
 class StreamClock:
     """The time of one stream.
 
-    A missing stamp follows on from the frame before; a stamp far past the end is not believed; where the stamps start
-    over (joined recordings), the later ones are counted on.
+    A missing stamp follows on from the frame before; a stamp far past the end is not believed;
+    where the stamps start over (joined recordings), the later ones are counted on.
     """
 
     def __init__(self, *, start: float, duration: float | None, damage: Damage) -> None:
-        """start: second 0 of the video on the stream's own scale. duration: s claimed, None if not known."""
+        """start: second 0 of the video on the stream's own scale. duration: s claimed, None if not
+        known."""
         self._start = start
         self._latest = float("inf") if duration is None else duration + BEYOND
         self._damage = damage
@@ -106,15 +111,18 @@ class PictureTiming:
         return self._clock.time_of(stamp, frame.time_base, length), length
 
 
-# Demuxers that read one file and never follow a reference out of it. Playlists (hls, concat, dash, sdp) and
-# picture sequences are not among them.
+# Demuxers that read one file and never follow a reference out of it. Playlists (hls, concat, dash,
+# sdp) and picture sequences are not among them.
 FORMATS = (
     "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,nut,rm,mxf,dv,ivf,wtv,h264,hevc,m4v,mpegvideo,obu,"
     "mp3,wav,w64,flac,aac,aiff,caf,amr,ac3,eac3,wv,ape,au"
 )
 
-# Containers whose duration FFmpeg guesses from the bit rate, and whose frames may have no time stamps.
-GUESSED = frozenset({"mp3", "aac", "ac3", "eac3", "amr", "mpeg", "h264", "hevc", "m4v", "mpegvideo", "obu", "dv"})
+# Containers whose duration FFmpeg guesses from the bit rate, and whose frames may have no time
+# stamps.
+GUESSED = frozenset(
+    {"mp3", "aac", "ac3", "eac3", "amr", "mpeg", "h264", "hevc", "m4v", "mpegvideo", "obu", "dv"}
+)
 
 # Containers that give the second of their end as their duration, also where they do not start at 0.
 ENDS = frozenset({"matroska", "nut"})
@@ -128,9 +136,11 @@ MOST_FAILURES = 100  # read errors in a row after which the rest of a file is gi
 
 @dataclass
 class OpenMedia:
-    """An open file: PyAV's container and its best picture and sound streams, each None if there is none.
+    """An open file: PyAV's container and its best picture and sound streams, each None if there is
+    none.
 
-    start: the container's first time stamp in s, second 0 of the video. duration: s, None if not known.
+    start: the container's first time stamp in s, second 0 of the video. duration: s, None if not
+    known.
     """
 
     path: Path
@@ -152,7 +162,9 @@ class OpenMedia:
 
     def clock(self) -> StreamClock:
         """Return a clock for one stream of the file."""
-        return StreamClock(start=self.start, duration=self.duration if self.exact else None, damage=self.damage)
+        return StreamClock(
+            start=self.start, duration=self.duration if self.exact else None, damage=self.damage
+        )
 
     def timing(self) -> PictureTiming:
         """Return a clock for the picture stream, which must exist."""
@@ -165,7 +177,8 @@ class OpenMedia:
         return float(aspect) if aspect and MOST_ASPECT >= aspect >= 1 / MOST_ASPECT else 1.0
 
     def packets(self) -> Iterator[Any]:
-        """Yield every packet of the picture and sound streams; what cannot be read is counted and passed over."""
+        """Yield every packet of the picture and sound streams; what cannot be read is counted and
+        passed over."""
         import av
 
         failures = 0
@@ -206,14 +219,20 @@ class OpenMedia:
             return 0.0
         base = packet.time_base  # a Fraction, whose own product takes ten times as long
         end = (stamp + (packet.duration or 0)) * base.numerator / base.denominator - self.start
-        return end if self.duration is None or not self.exact or end <= self.duration + BEYOND else 0.0
+        return (
+            end if self.duration is None or not self.exact or end <= self.duration + BEYOND else 0.0
+        )
 
 
 @contextlib.contextmanager
-def open_media(path: Path | str, settings: MediaSettings, *, on_gpu: bool = False) -> Iterator[OpenMedia]:
-    """Yield the open file. Raises MediaError, with the cure, for what is missing, not media, or past a limit.
+def open_media(
+    path: Path | str, settings: MediaSettings, *, on_gpu: bool = False
+) -> Iterator[OpenMedia]:
+    """Yield the open file. Raises MediaError, with the cure, for what is missing, not media, or
+    past a limit.
 
-    on_gpu: a GPU decodes the pictures where the settings say so and it can; to make one ready pays for many alone.
+    on_gpu: a GPU decodes the pictures where the settings say so and it can; to make one ready pays
+    for many alone.
     """
     path = Path(path)
     _check_file(path, settings)
@@ -222,13 +241,23 @@ def open_media(path: Path | str, settings: MediaSettings, *, on_gpu: bool = Fals
     try:
         picture, sound = _streams(path, container, settings)
         start = (container.start_time or 0) / MICROSECONDS
-        duration = container.duration / MICROSECONDS if container.duration and container.duration > 0 else None
-        if duration is not None and ENDS & set(container.format.name.split(",")) and duration > start > SLACK:
+        duration = (
+            container.duration / MICROSECONDS
+            if container.duration and container.duration > 0
+            else None
+        )
+        if (
+            duration is not None
+            and ENDS & set(container.format.name.split(","))
+            and duration > start > SLACK
+        ):
             duration -= start
         if duration is not None:
             check_duration(path, duration, settings)
         exact = not GUESSED & set(container.format.name.split(","))
-        media = OpenMedia(path, container, picture, sound, start, duration, exact, settings, on_gpu=on_gpu)
+        media = OpenMedia(
+            path, container, picture, sound, start, duration, exact, settings, on_gpu=on_gpu
+        )
         yield media
     finally:
         (container if media is None else media.container).close()
@@ -236,7 +265,8 @@ def open_media(path: Path | str, settings: MediaSettings, *, on_gpu: bool = Fals
 
 @dataclass(frozen=True)
 class LiveInput:
-    """What FFmpeg opens of a live source. format: None where the bytes tell. protocols: what it may open, and inside.
+    """What FFmpeg opens of a live source. format: None where the bytes tell. protocols: what it may
+    open, and inside.
 
     silence: s without a packet after which reading it ends with an error.
     """
@@ -265,17 +295,28 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
         raise MediaError(f"{live.shown}: this build of PyAV reads no {live.format} devices; {cure}")
     try:
         container = av.open(
-            live.url, format=live.format, options=options, timeout=(live.silence, live.silence),
+            live.url,
+            format=live.format,
+            options=options,
+            timeout=(live.silence, live.silence),
             metadata_errors="replace",
-        )  # fmt: skip
+        )
     except (av.error.FFmpegError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise MediaError(f"{live.shown}: cannot be opened ({reason}); check that it runs, and its address") from error
+        raise MediaError(
+            f"{live.shown}: cannot be opened ({reason}); check that it runs, and its address"
+        ) from error
     try:
         picture, sound = _streams(Path(live.shown), container, settings)
         start = (container.start_time or 0) / MICROSECONDS
-        duration = container.duration / MICROSECONDS if container.duration and container.duration > 0 else None
-        yield OpenMedia(Path(live.shown), container, picture, sound, start, duration, False, settings)
+        duration = (
+            container.duration / MICROSECONDS
+            if container.duration and container.duration > 0
+            else None
+        )
+        yield OpenMedia(
+            Path(live.shown), container, picture, sound, start, duration, False, settings
+        )
     finally:
         container.close()
 
@@ -305,14 +346,18 @@ def _open_container(path: Path, settings: MediaSettings, *, on_gpu: bool = False
     options = {
         "format_whitelist": FORMATS,
         "protocol_whitelist": "file",
-        "max_streams": str(max(1000, settings.max_streams)),  # FFmpeg's own guard; ours says which limit it was
+        # FFmpeg's own guard; ours says which limit it was
+        "max_streams": str(max(1000, settings.max_streams)),
     }
-    open_file = functools.partial(av.open, f"file:{path}", options=options, metadata_errors="replace")
+    open_file = functools.partial(
+        av.open, f"file:{path}", options=options, metadata_errors="replace"
+    )
     refusal = ""
     if on_gpu and settings.decoder == "cuda":
         try:
             container = open_file(hwaccel=_nvidia_decoder(current_device()))
-        except (av.error.FFmpegError, OSError, ModelError) as error:  # of the device, unless the file is refused below
+        # of the device, unless the file is refused below
+        except (av.error.FFmpegError, OSError, ModelError) as error:
             refusal = first_line(error)
         else:
             for stream in container.streams.video:
@@ -332,14 +377,17 @@ def _open_container(path: Path, settings: MediaSettings, *, on_gpu: bool = False
         ) from error
     except (av.error.FFmpegError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise MediaError(f"{path}: cannot be opened ({reason}); check the file, or convert it to mp4") from error
+        raise MediaError(
+            f"{path}: cannot be opened ({reason}); check the file, or convert it to mp4"
+        ) from error
     if refusal:
         _tell_software(refusal)
     return container
 
 
 def _nvidia_decoder(device: Device) -> Any:
-    """Return the decoder (NVDEC) of a GPU, as PyAV takes it. Raises ModelError for a device that has none."""
+    """Return the decoder (NVDEC) of a GPU, as PyAV takes it. Raises ModelError for a device that
+    has none."""
     from av.codec.hwaccel import HWAccel
 
     if device.kind != "cuda":
@@ -362,11 +410,16 @@ def _streams(path: Path, container: Any, settings: MediaSettings) -> tuple[Any, 
             f"{path}: {count} streams are more than media.max_streams = {settings.max_streams}; "
             "keep one picture and one sound track (ffmpeg -i IN -c copy OUT)"
         )
-    cover = Disposition.attached_pic | Disposition.timed_thumbnails  # a cover picture is no picture stream
-    picture = _best_stream([stream for stream in container.streams.video if not stream.disposition & cover])
+    # a cover picture is no picture stream
+    cover = Disposition.attached_pic | Disposition.timed_thumbnails
+    picture = _best_stream(
+        [stream for stream in container.streams.video if not stream.disposition & cover]
+    )
     sound = _best_stream(container.streams.audio)
     if picture is None and sound is None:
-        raise MediaError(f"{path}: neither picture nor sound that can be decoded; convert it to mp4 (H.264, AAC)")
+        raise MediaError(
+            f"{path}: neither picture nor sound that can be decoded; convert it to mp4 (H.264, AAC)"
+        )
     if picture is not None:
         context = picture.codec_context
         if context.width * context.height > settings.max_pixels:
@@ -374,7 +427,8 @@ def _streams(path: Path, container: Any, settings: MediaSettings) -> tuple[Any, 
                 f"{path}: pictures of {context.width}x{context.height} are more than media.max_pixels = "
                 f"{settings.max_pixels}; scale the video down (ffmpeg -i IN -vf scale=-2:720 OUT)"
             )
-        context.options = {"max_pixels": str(settings.max_pixels)}  # pictures may grow in mid-stream
+        # pictures may grow in mid-stream
+        context.options = {"max_pixels": str(settings.max_pixels)}
         context.thread_count = settings.threads
     return picture, sound
 
@@ -393,10 +447,14 @@ def _best_stream(streams: Any) -> Any:
     from av.stream import Disposition
 
     usable = [stream for stream in streams if stream.codec_context is not None]
-    return next((stream for stream in usable if stream.disposition & Disposition.default), next(iter(usable), None))
+    return next(
+        (stream for stream in usable if stream.disposition & Disposition.default),
+        next(iter(usable), None),
+    )
 
 
 def picture_rate(stream: Any) -> float:
-    """Return the frames/s that a picture stream claims, a usual rate where it claims none that can be."""
+    """Return the frames/s that a picture stream claims, a usual rate where it claims none that can
+    be."""
     rate = stream.average_rate or stream.guessed_rate
     return float(rate) if rate and 0 < rate <= MOST_RATE else USUAL_RATE

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 Image = npt.NDArray[np.uint8]
 
-# Times the wanted size that a scaled picture may be long; a longer one is squeezed, as no JPEG holds it.
+# Times the wanted size that a scaled picture may be long; a longer one is squeezed, as no JPEG
+# holds it.
 LONGEST = 16
 
 QUALITY = 82  # of JPEG
@@ -21,7 +22,8 @@ SLACK = 1e-6  # s, of rounding
 
 @dataclass(frozen=True)
 class Frame:
-    """What is on screen at `time` seconds from the start of the video: image (H, W, 3) uint8 RGB, upright.
+    """What is on screen at `time` seconds from the start of the video: image (H, W, 3) uint8 RGB,
+    upright.
 
     Two frames may share one array where the picture stands still: do not write into it.
     """
@@ -33,11 +35,13 @@ class Frame:
 class FrameScaler:
     """Turns decoded frames into upright RGB arrays, all of one size.
 
-    shorter: pixels of the shorter side; width: pixels across instead; neither: full size. aspect: width over height of
-    a stored pixel. The first frame decides the size.
+    shorter: pixels of the shorter side; width: pixels across instead; neither: full size. aspect:
+    width over height of a stored pixel. The first frame decides the size.
     """
 
-    def __init__(self, *, shorter: int | None = None, width: int | None = None, aspect: float = 1.0) -> None:
+    def __init__(
+        self, *, shorter: int | None = None, width: int | None = None, aspect: float = 1.0
+    ) -> None:
         from av.video.reformatter import VideoReformatter
 
         self._shorter, self._width, self.aspect = shorter, width, aspect
@@ -53,7 +57,10 @@ class FrameScaler:
             scale = scale if self._width is None else self._width / full[0]
             self._size = max(1, round(full[0] * scale)), max(1, round(full[1] * scale))
             if (wanted := self._width or self._shorter) is not None:
-                self._size = min(self._size[0], LONGEST * wanted), min(self._size[1], LONGEST * wanted)
+                self._size = (
+                    min(self._size[0], LONGEST * wanted),
+                    min(self._size[1], LONGEST * wanted),
+                )
         width, height = self._size if turned % 2 == 0 else self._size[::-1]
         small = self._swscale.reformat(frame, width, height, "rgb24", interpolation="BILINEAR")
         pixels: Image = small.to_ndarray()
@@ -61,13 +68,15 @@ class FrameScaler:
 
 
 def quarter_turns(frame: Any) -> int:
-    """Return how many quarter turns counter-clockwise set the frame upright, from its display matrix."""
+    """Return how many quarter turns counter-clockwise set the frame upright, from its display
+    matrix."""
     turns: int = round(frame.rotation / 90) % 4
     return turns
 
 
 def display_size(frame: Any, aspect: float) -> tuple[int, int]:
-    """Return width and height of the upright picture in square pixels; a stored pixel is `aspect` times as wide."""
+    """Return width and height of the upright picture in square pixels; a stored pixel is `aspect`
+    times as wide."""
     width, height = max(1, round(frame.width * aspect)), frame.height
     return (height, width) if quarter_turns(frame) % 2 else (width, height)
 
@@ -82,7 +91,8 @@ def encode_jpeg(image: Image) -> bytes:
 
 
 class Thumbnails:
-    """JPEGs of what is on screen at the middle of each second, kept while a video is read for something else.
+    """JPEGs of what is on screen at the middle of each second, kept while a video is read for
+    something else.
 
     Memory holds MOST_BYTES of them, so of a long video the first. width: pixels across.
     """
@@ -91,10 +101,12 @@ class Thumbnails:
         self._width, self._pictures = width, dict[float, bytes]()
         self._scaler: FrameScaler | None = None
         self._bytes = 0
-        self._last: tuple[Any, bytes] | None = None  # a decoded frame that stands for seconds is encoded once
+        # a decoded frame that stands for seconds is encoded once
+        self._last: tuple[Any, bytes] | None = None
 
     def add(self, time: float, frame: Any, aspect: float) -> None:
-        """Take what is on screen at `time`, a decoded frame, where that is the middle of a second."""
+        """Take what is on screen at `time`, a decoded frame, where that is the middle of a
+        second."""
         second = math.floor(time) + 0.5
         if abs(time - second) > SLACK or self._bytes >= MOST_BYTES:
             return
@@ -105,7 +117,8 @@ class Thumbnails:
         self._pictures[second] = self._last[1]
 
     def at(self, second: float, width: int) -> bytes | None:
-        """Return the picture of a second of what was read, k + 0.5; None where none is kept. width: at most as kept."""
+        """Return the picture of a second of what was read, k + 0.5; None where none is kept. width:
+        at most as kept."""
         from PIL import Image as Pillow
 
         kept = self._pictures.get(round(second, 3))
@@ -117,13 +130,17 @@ class Thumbnails:
 
 
 class FrameSampler:
-    """Chooses the frame on screen at the middle of every 1/rate seconds, whatever the frame rate of the video.
+    """Chooses the frame on screen at the middle of every 1/rate seconds, whatever the frame rate of
+    the video.
 
-    Before the first frame that is the first one; after the last one ends there is none. A video shorter than half of
-    1/rate gives its last frame. thumbnails: what keeps larger pictures of some.
+    Before the first frame that is the first one; after the last one ends there is none. A video
+    shorter than half of 1/rate gives its last frame. thumbnails: what keeps larger pictures of
+    some.
     """
 
-    def __init__(self, rate: float, scaler: FrameScaler, thumbnails: Thumbnails | None = None) -> None:
+    def __init__(
+        self, rate: float, scaler: FrameScaler, thumbnails: Thumbnails | None = None
+    ) -> None:
         self._rate, self._frame_scaler, self._thumbnails = rate, scaler, thumbnails
         self._index = 0
         self._shown: Any = None
@@ -131,7 +148,8 @@ class FrameSampler:
         self._end = 0.0
 
     def take(self, time: float, frame: Any, length: float) -> Iterator[Frame]:
-        """Yield the frames that are certain once one that starts at `time` and lasts `length` s has come."""
+        """Yield the frames that are certain once one that starts at `time` and lasts `length` s has
+        come."""
         if self._shown is not None:
             yield from self._until(time)
         self._shown, self._image, self._end = frame, None, time + length

@@ -1,11 +1,12 @@
-"""Requests over http(s) under limits: to public addresses alone, so many bytes, so much time, whoever asks.
+"""Requests over http(s) under limits: to public addresses alone, so many bytes, so much time,
+whoever asks.
 
     limits = TransferLimits(settings)
     with open_url("https://example.org/whisk.mp4", limits) as answer:
         answer.read(65536)
 
-An address is looked at as the connection is made, so that no name changes its meaning. The same connections serve
-yt-dlp (media/links.py).
+An address is looked at as the connection is made, so that no name changes its meaning. The same
+connections serve yt-dlp (media/links.py).
 """
 
 import http.client
@@ -37,15 +38,20 @@ def is_public(address: str) -> bool:
     return all(each.is_global and not each.is_multicast for each in held)
 
 
-def connect_checked(address: tuple[str, int], settings: LinkSettings, *, named: str | None = None) -> socket.socket:
-    """Return a connection to a host and port. named: a host that may be private, for the user named it.
+def connect_checked(
+    address: tuple[str, int], settings: LinkSettings, *, named: str | None = None
+) -> socket.socket:
+    """Return a connection to a host and port. named: a host that may be private, for the user named
+    it.
 
     Raises MediaError for any other private address, OSError where nobody answers.
     """
     fault = OSError(f"{address[0]}: no address")
     for family, kind, protocol, _name, place in socket.getaddrinfo(*address, 0, socket.SOCK_STREAM):
         if not (settings.private or address[0].lower() == named or is_public(str(place[0]))):
-            raise MediaError(f"{place[0]} is a private address; where you trust it, --set links.private=true")
+            raise MediaError(
+                f"{place[0]} is a private address; where you trust it, --set links.private=true"
+            )
         connection = socket.socket(family, kind, protocol)
         try:
             connection.settimeout(settings.seconds)
@@ -68,9 +74,13 @@ class TransferLimits:
     def check(self, coming: int = 0) -> None:
         """Raise MediaError where the time is over, or `coming` bytes are more than are left."""
         if time.monotonic() > self._end:
-            raise MediaError(f"takes longer than links.longest = {self.settings.longest:g} s; raise that, or leave it")
+            raise MediaError(
+                f"takes longer than links.longest = {self.settings.longest:g} s; raise that, or leave it"
+            )
         if coming > self._bytes:
-            raise MediaError(f"larger than links.largest = {self.settings.largest} MiB; raise that, or leave it")
+            raise MediaError(
+                f"larger than links.largest = {self.settings.largest} MiB; raise that, or leave it"
+            )
 
     def take(self, count: int) -> None:
         """Count bytes that came. Raises MediaError as `check` does."""
@@ -93,11 +103,13 @@ class _LimitedResponse(http.client.HTTPResponse):
         self.limits.check(self.length or 0)
 
     def read(self, amt: int | None = None) -> bytes:
-        """Return so many bytes, or all; fewer at the end alone. Raises IncompleteRead where the answer breaks off."""
+        """Return so many bytes, or all; fewer at the end alone. Raises IncompleteRead where the
+        answer breaks off."""
         parts: list[bytes] = []
         left = amt
         while left is None or left > 0:
-            part = self.read1(CHUNK if left is None else min(left, CHUNK))  # one wait, for a server that drips
+            # one wait, for a server that drips
+            part = self.read1(CHUNK if left is None else min(left, CHUNK))
             self.limits.take(len(part))
             if not part:
                 break
@@ -144,28 +156,42 @@ class _Opener(urllib.request.AbstractHTTPHandler):
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects, but none from https to http and none to another scheme."""
 
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
         if req.type == "https" and newurl.startswith("http:"):
-            raise MediaError(f"{req.host} leads from https to http, on whose way anybody can change it; give another")
+            raise MediaError(
+                f"{req.host} leads from https to http, on whose way anybody can change it; give another"
+            )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def open_url(
-    url: str, limits: TransferLimits, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    url: str,
+    limits: TransferLimits,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
 ) -> Any:
-    """Return the answer to a GET, or the POST of a body: `status`, `headers`, `url` after redirects, `read`.
+    """Return the answer to a GET, or the POST of a body: `status`, `headers`, `url` after
+    redirects, `read`.
 
-    No proxy, cookie or password is used. Raises MediaError for a limit, OSError (HTTPError for a status of 400 and
-    more) and HTTPException for what the network does.
+    No proxy, cookie or password is used. Raises MediaError for a limit, OSError (HTTPError for a
+    status of 400 and more) and HTTPException for what the network does.
     """
     opener = urllib.request.OpenerDirector()
     opener.addheaders = [("User-Agent", f"stepline/{__version__}")]
-    for handler in (_Opener(limits), _Redirects(), urllib.request.HTTPErrorProcessor(),
-                    urllib.request.HTTPDefaultErrorHandler(), urllib.request.UnknownHandler()):  # fmt: skip
+    for handler in (
+        _Opener(limits),
+        _Redirects(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.UnknownHandler(),
+    ):
         opener.add_handler(handler)
     asked = quote(url.partition("#")[0], safe="/%:=&?~+!$,;'@()*[]")
     return opener.open(
-        urllib.request.Request(asked, data=body, headers=dict(headers or {})), timeout=limits.settings.seconds
+        urllib.request.Request(asked, data=body, headers=dict(headers or {})),
+        timeout=limits.settings.seconds,
     )
 
 

@@ -1,11 +1,12 @@
-"""Videos by their address: a file over http(s), or what yt-dlp finds on a page; fetched once, resumed, under limits.
+"""Videos by their address: a file over http(s), or what yt-dlp finds on a page; fetched once,
+resumed, under limits.
 
     for link in find_links("https://example.org/whisk.mp4", LinkSettings()):
         video = fetch_link(link, Path("downloads"))       # video.path, video.captions, video.origin
 
-Each address has a folder of its own below the one named; `link.json`, written last, says what is in it, so that a
-second run asks nobody. yt-dlp (extra `links`) runs in this process with connections of media/http.py, and without
-plugins, cookies, passwords, proxies, a cache or other programs.
+Each address has a folder of its own below the one named; `link.json`, written last, says what is in
+it, so that a second run asks nobody. yt-dlp (extra `links`) runs in this process with connections
+of media/http.py, and without plugins, cookies, passwords, proxies, a cache or other programs.
 """
 
 import contextlib
@@ -39,7 +40,8 @@ Info: TypeAlias = dict[str, Any]  # what yt-dlp tells of a page
 Report: TypeAlias = Callable[[str, int], None]  # the file's name, bytes that are there
 
 MARK = "link.json"
-# What a page, or a list of the pieces of a video, says it is; everything else is taken for the video itself.
+# What a page, or a list of the pieces of a video, says it is; everything else is taken for the
+# video itself.
 PAGES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpegurl")
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses of HTTP that another try may cure
 LONGEST_NAME, LONGEST_REASON = 60, 160  # characters of a file's name, and of what yt-dlp says
@@ -63,7 +65,8 @@ class Link:
 
 
 class LinkedVideo(FrozenModel):
-    """A video that was fetched. page: by yt-dlp. captions: of its page, None where they were not asked for."""
+    """A video that was fetched. page: by yt-dlp. captions: of its page, None where they were not
+    asked for."""
 
     path: Path
     origin: LinkOrigin
@@ -72,7 +75,8 @@ class LinkedVideo(FrozenModel):
 
 
 def find_links(url: str, folder: Path, settings: LinkSettings) -> list[Link]:
-    """Return the videos of an address: itself, or those of a playlist. What `folder` holds is not asked for again.
+    """Return the videos of an address: itself, or those of a playlist. What `folder` holds is not
+    asked for again.
 
     Raises MediaError, in one line, where it cannot be reached or holds no video.
     """
@@ -87,19 +91,30 @@ def find_links(url: str, folder: Path, settings: LinkSettings) -> list[Link]:
         info = _extract(url, limits)
     if info.get("_type") not in ("playlist", "multi_video"):
         return [Link(url, settings, page=True, info=info)]
-    entries = [entry["url"] for entry in info.get("entries") or () if entry and entry.get("url")][: settings.most]
+    entries = [entry["url"] for entry in info.get("entries") or () if entry and entry.get("url")][
+        : settings.most
+    ]
     if not entries:
-        raise MediaError(f"{display_url(url)}: a playlist without videos; give a page that shows one")
+        raise MediaError(
+            f"{display_url(url)}: a playlist without videos; give a page that shows one"
+        )
     return [Link(entry, settings, page=True) for entry in entries]
 
 
 def fetch_link(
-    link: Link, folder: Path, *, captions: bool = False, language: str = "en", report: Report | None = None
+    link: Link,
+    folder: Path,
+    *,
+    captions: bool = False,
+    language: str = "en",
+    report: Report | None = None,
 ) -> LinkedVideo:
     """Return the video of a link, as a file below `folder`, fetched now or by an earlier run.
 
-    What a run that broke off has left is gone on with. captions: fetch those of its page too, best in `language`.
-    Raises MediaError, in one line, for a server that fails or is too slow, a file too large, a page without a video.
+    What a run that broke off has left is gone on with. captions: fetch those of its page too, best
+    in `language`.
+    Raises MediaError, in one line, for a server that fails or is too slow, a file too large, a page
+    without a video.
     """
     done = _fetched(link.url, folder)
     if done is not None and (done.captions is not None or not captions):
@@ -113,8 +128,13 @@ def fetch_link(
         elif captions:
             raise MediaError("a file, with which no captions come; leave --captions out")
         else:
-            made = LinkedVideo(path=_fetch_file(link, own, limits, report), origin=LinkOrigin(url=link.url))
-    stored = made.model_dump(mode="json") | {"path": made.path.name, "size": made.path.stat().st_size}
+            made = LinkedVideo(
+                path=_fetch_file(link, own, limits, report), origin=LinkOrigin(url=link.url)
+            )
+    stored = made.model_dump(mode="json") | {
+        "path": made.path.name,
+        "size": made.path.stat().st_size,
+    }
     stored |= {"captions": made.captions.name} if made.captions is not None else {}
     write_atomic(own / MARK, json.dumps(stored, ensure_ascii=False, indent=2) + "\n")
     return made
@@ -130,7 +150,8 @@ def forget_link(url: str, folder: Path) -> None:
 
 @contextmanager
 def _removed_if_empty(own: Path) -> Iterator[None]:
-    """Remove the folder of a link, and the one of all links, at the end, where nothing is in them."""
+    """Remove the folder of a link, and the one of all links, at the end, where nothing is in
+    them."""
     try:
         yield
     finally:
@@ -151,19 +172,28 @@ def _fetched(url: str, folder: Path) -> LinkedVideo | None:
         stored = parse_json((own / MARK).read_bytes())
         size, captions = stored.pop("size"), stored["captions"]
         made = LinkedVideo.model_validate_json(
-            json.dumps(stored | {"path": str(own / stored["path"]), "captions": captions and str(own / captions)})
+            json.dumps(
+                stored
+                | {"path": str(own / stored["path"]), "captions": captions and str(own / captions)}
+            )
         )
         return made if made.path.stat().st_size == size else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, damaged or of another version
+    # missing, damaged or of another version
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report | None) -> Path:
-    """Download a file, by as many requests as it takes, each going on where the one before broke off."""
+    """Download a file, by as many requests as it takes, each going on where the one before broke
+    off."""
     name = Path(unquote(urlsplit(link.url).path)).name
     stem, dot, suffix = name.rpartition(".")
-    ending = (mimetypes.guess_extension(link.kind) if link.kind.startswith(("video/", "audio/")) else None) or ".mp4"
-    path = folder / (_safe_name(stem) + f".{suffix}" if dot and suffix.isalnum() else _safe_name(name) + ending)
+    ending = (
+        mimetypes.guess_extension(link.kind) if link.kind.startswith(("video/", "audio/")) else None
+    ) or ".mp4"
+    path = folder / (
+        _safe_name(stem) + f".{suffix}" if dot and suffix.isalnum() else _safe_name(name) + ending
+    )
     partial = path.with_name(f".{path.name}.part")
 
     def go_on() -> None:
@@ -173,7 +203,9 @@ def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report
                 if report is not None:
                     report(path.name, file.tell())
 
-    _retried(go_on, link.settings, reached=lambda: partial.stat().st_size if partial.exists() else 0)
+    _retried(
+        go_on, link.settings, reached=lambda: partial.stat().st_size if partial.exists() else 0
+    )
     partial.replace(path)
     partial.with_suffix(".mark").unlink(missing_ok=True)
     return path
@@ -190,7 +222,8 @@ def _read(answer: Any, file: BinaryIO) -> bytes:
 
 @contextmanager
 def _rest(url: str, partial: Path, limits: TransferLimits) -> Iterator[tuple[Any, BinaryIO]]:
-    """Yield the answer that holds what a partial file lacks, and the file, to be gone on with or begun anew.
+    """Yield the answer that holds what a partial file lacks, and the file, to be gone on with or
+    begun anew.
 
     It is gone on with where the server says by ETag or date that its own is still the same.
     """
@@ -206,7 +239,9 @@ def _rest(url: str, partial: Path, limits: TransferLimits) -> Iterator[tuple[Any
             partial.unlink(missing_ok=True)
         raise
     with opened as answer:
-        resumed = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {there}-")
+        resumed = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(
+            f"bytes {there}-"
+        )
         limits.check((there if resumed else 0) + (answer.length or 0))
         known = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
         if known and not known.startswith("W/"):
@@ -217,8 +252,11 @@ def _rest(url: str, partial: Path, limits: TransferLimits) -> Iterator[tuple[Any
             yield answer, file
 
 
-def _retried(action: Callable[[], Any], settings: LinkSettings, reached: Callable[[], int] = lambda: 0) -> Any:
-    """Return what an action returns, tried again after what may pass; tries that brought something do not count."""
+def _retried(
+    action: Callable[[], Any], settings: LinkSettings, reached: Callable[[], int] = lambda: 0
+) -> Any:
+    """Return what an action returns, tried again after what may pass; tries that brought something
+    do not count."""
     tries = 0
     while True:
         before = reached()
@@ -259,7 +297,11 @@ def _fetch_page(
         files = [Path(each["filepath"]) for each in found.get("requested_downloads") or ()]
         if not files or not files[0].is_file():
             raise MediaError("yt-dlp brought no file; see with --verbose what it says")
-        text = _fetch_captions(downloader, found, folder / name, language) if language is not None else None
+        text = (
+            _fetch_captions(downloader, found, folder / name, language)
+            if language is not None
+            else None
+        )
     path = files[0]
     if len(files) == 2 and apart:
         path = folder / f"{name}.mkv"
@@ -267,12 +309,20 @@ def _fetch_page(
         for file in files:
             file.unlink()
     chapters = [
-        LinkChapter(start=max(0.0, float(chapter.get("start_time") or 0.0)), title=str(chapter["title"]))
-        for chapter in found.get("chapters") or () if chapter.get("title")
-    ]  # fmt: skip
+        LinkChapter(
+            start=max(0.0, float(chapter.get("start_time") or 0.0)), title=str(chapter["title"])
+        )
+        for chapter in found.get("chapters") or ()
+        if chapter.get("title")
+    ]
     told = {key: str(found[key]) for key in ("title", "uploader", "license") if found.get(key)}
-    origin = LinkOrigin(url=link.url, title=told.get("title"), uploader=told.get("uploader"),
-                        licence=told.get("license"), chapters=tuple(chapters))  # fmt: skip
+    origin = LinkOrigin(
+        url=link.url,
+        title=told.get("title"),
+        uploader=told.get("uploader"),
+        licence=told.get("license"),
+        chapters=tuple(chapters),
+    )
     return LinkedVideo(path=path, origin=origin, page=True, captions=text)
 
 
@@ -284,7 +334,8 @@ def _is_apart(info: Info) -> bool:
 
 
 def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> Path:
-    """Return a file of the page's captions: a person's before a machine's, in the language before in another."""
+    """Return a file of the page's captions: a person's before a machine's, in the language before
+    in another."""
     for kind in ("subtitles", "automatic_captions"):
         tracks: Mapping[str, list[Info]] = info.get(kind) or {}
         for code in sorted(tracks, key=lambda code: (code.partition("-")[0] != language, code)):
@@ -295,14 +346,19 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
                 if track is not None:
                     path = stem.with_name(f"{stem.name}.{code}.{form.removesuffix('3')}")
                     given = track.get("data")
-                    data = given.encode() if given else downloader.urlopen(track["url"]).read(CAPTIONS_SIZE)
+                    data = (
+                        given.encode()
+                        if given
+                        else downloader.urlopen(track["url"]).read(CAPTIONS_SIZE)
+                    )
                     path.write_bytes(data)
                     return path
     raise MediaError(f"its page has no captions in {', '.join(CAPTIONS)}; leave --captions out")
 
 
 def _extract(url: str, limits: TransferLimits) -> Info:
-    """Return what yt-dlp finds on a page: a video, or a playlist with the addresses of its videos."""
+    """Return what yt-dlp finds on a page: a video, or a playlist with the addresses of its
+    videos."""
     with _youtube_dl(limits, {}) as downloader:
         info: Info | None = downloader.extract_info(url, download=False)
     if info is None:
@@ -318,7 +374,9 @@ def _youtube_dl(limits: TransferLimits, more: Info) -> Iterator[Any]:
         from yt_dlp.globals import plugin_dirs
         from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
     except ModuleNotFoundError as error:
-        raise MediaError(f"a page, which {missing_extra(error)}; or give the video's own address") from error
+        raise MediaError(
+            f"a page, which {missing_extra(error)}; or give the video's own address"
+        ) from error
 
     class LimitedRH(UrllibRH):  # type: ignore[misc]
         def _create_instance(self, *given: Any, **named: Any) -> Any:
@@ -338,13 +396,24 @@ def _youtube_dl(limits: TransferLimits, more: Info) -> Iterator[Any]:
     settings = limits.settings
     most = f"[height<=?{settings.height}]"
     options = {
-        "format": f"b{most}/b/((bv{most}/bv),ba)",  # the last: picture and sound as two files, or only one of them
-        "extract_flat": "in_playlist", "noplaylist": True,
-        "playlistend": settings.most, "retries": settings.attempts, "fragment_retries": settings.attempts,
-        "socket_timeout": settings.seconds, "skip_unavailable_fragments": False, "continuedl": True,
-        "logger": _YtDlpLog(), "noprogress": True, "color": "never", "cachedir": False, "proxy": "", "fixup": "never",
+        # the last: picture and sound as two files, or only one of them
+        "format": f"b{most}/b/((bv{most}/bv),ba)",
+        "extract_flat": "in_playlist",
+        "noplaylist": True,
+        "playlistend": settings.most,
+        "retries": settings.attempts,
+        "fragment_retries": settings.attempts,
+        "socket_timeout": settings.seconds,
+        "skip_unavailable_fragments": False,
+        "continuedl": True,
+        "logger": _YtDlpLog(),
+        "noprogress": True,
+        "color": "never",
+        "cachedir": False,
+        "proxy": "",
+        "fixup": "never",
         "ffmpeg_location": str(Path(__file__).parent / "none"),  # no other program is run
-    }  # fmt: skip
+    }
     with LimitedYoutubeDL(options | more) as downloader:
         yield downloader
 
@@ -361,11 +430,13 @@ class _YtDlpLog:
 
 @contextmanager
 def _one_line(url: str) -> Iterator[None]:
-    """Make of whatever ends the fetching of a link one MediaError that names it and says the cure."""
+    """Make of whatever ends the fetching of a link one MediaError that names it and says the
+    cure."""
     name = display_url(url)
     try:
         yield
-    except Exception as error:  # yt-dlp raises what its thousand extractors raise; each is told below
+    # yt-dlp raises what its thousand extractors raise; each is told below
+    except Exception as error:
         causes = list(_causes(error))
         own = next((str(cause) for cause in causes if isinstance(cause, SteplineError)), None)
         told = f"{name}: {own or _reason(error, causes)}"
@@ -384,7 +455,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(cause))
         yield cause
-        kept = [getattr(cause, name, None) for name in ("__cause__", "__context__", "cause", "reason")]
+        kept = [
+            getattr(cause, name, None) for name in ("__cause__", "__context__", "cause", "reason")
+        ]
         kept += getattr(cause, "unexpected_errors", ())
         kept += (getattr(cause, "exc_info", None) or (None, None))[1:2]
         waiting += [each for each in kept if isinstance(each, BaseException)]
@@ -402,7 +475,9 @@ def _reason(error: Exception, causes: Sequence[BaseException]) -> str:
     if "Unsupported URL" in str(error):
         return "no video is found on this page; give the address of the video itself"
     text = str(getattr(error, "reason", None) or error) or type(error).__name__
-    text = " ".join(re.sub(r"^ERROR: (\[[^]]*\] )?", "", text.partition("; please report")[0]).split())
+    text = " ".join(
+        re.sub(r"^ERROR: (\[[^]]*\] )?", "", text.partition("; please report")[0]).split()
+    )
     cure = "see whether its server is up, then run again: what has come is kept"
     return f"cannot be fetched ({text[:LONGEST_REASON]}); {cure}"
 

@@ -16,7 +16,8 @@ MOST_PACKETS = 2000  # read in search of the first picture and sound; about half
 class MediaInfo:
     """What a file holds. duration: s. width, height: pixels of the upright picture, 0 without one.
 
-    rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate: frames/s on average.
+    rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate:
+    frames/s on average.
     warnings: streams that are there and cannot be decoded.
     """
 
@@ -32,11 +33,15 @@ class MediaInfo:
 
 
 def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
-    """Return what the file holds. Raises MediaError where there is nothing in it that can be decoded."""
+    """Return what the file holds. Raises MediaError where there is nothing in it that can be
+    decoded."""
     settings = settings or MediaSettings()
     with open_media(path, settings) as media:
         first, ended = _first_frames(media)
-        streams = (media.picture, "video", "picture", "sound"), (media.sound, "audio", "sound", "picture")
+        streams = (
+            (media.picture, "video", "picture", "sound"),
+            (media.sound, "audio", "sound", "picture"),
+        )
         warnings = tuple(
             f"the {lost} cannot be decoded; only the {left} is used"
             for stream, kind, lost, left in streams
@@ -46,7 +51,9 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
         has_picture = media.picture is not None and (picture is not None or not ended)
         has_sound = media.sound is not None and (sound is not None or not ended)
         if not has_picture and not has_sound:
-            raise MediaError(f"{media.path}: nothing in it can be decoded; convert it to mp4 (H.264, AAC)")
+            raise MediaError(
+                f"{media.path}: nothing in it can be decoded; convert it to mp4 (H.264, AAC)"
+            )
         width, height = display_size(picture, media.aspect) if picture is not None else (0, 0)
         return MediaInfo(
             path=media.path,
@@ -62,8 +69,11 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
 
 
 def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
-    """Return the first decoded frame of each kind, and whether the file ended before all were found."""
-    wanted = {stream.index: stream.type for stream in (media.picture, media.sound) if stream is not None}
+    """Return the first decoded frame of each kind, and whether the file ended before all were
+    found."""
+    wanted = {
+        stream.index: stream.type for stream in (media.picture, media.sound) if stream is not None
+    }
     first: dict[str, Any] = {}
     for count, packet in enumerate(media.packets()):
         if packet.stream.index in wanted:
@@ -75,7 +85,8 @@ def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
 
 
 def _duration(media: OpenMedia, settings: MediaSettings) -> float:
-    """Return the claimed duration, or where none is claimed the end of the last packet (read, not decoded).
+    """Return the claimed duration, or where none is claimed the end of the last packet (read, not
+    decoded).
 
     Where the packets bear no times either, their number at the claimed frame rate.
     """

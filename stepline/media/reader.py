@@ -1,4 +1,5 @@
-"""Reading a video: frames at a rate and sound in one pass, or single frames at given seconds, found by seeking."""
+"""Reading a video: frames at a rate and sound in one pass, or single frames at given seconds, found
+by seeking."""
 
 import math
 from collections.abc import Generator, Iterator, Sequence
@@ -7,7 +8,13 @@ from typing import Any
 
 from stepline.errors import MediaError
 from stepline.media.audio import AudioBlock, AudioTimeline
-from stepline.media.container import MICROSECONDS, OpenMedia, check_duration, open_media, picture_rate
+from stepline.media.container import (
+    MICROSECONDS,
+    OpenMedia,
+    check_duration,
+    open_media,
+    picture_rate,
+)
 from stepline.media.frames import Frame, FrameSampler, FrameScaler, Thumbnails
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
@@ -18,12 +25,13 @@ SPARSE = 4  # frames of the video for each one wanted, from which leaving some o
 class MediaReader:
     """Yields the frames and the sound of a video in the order of the file, each decoded once.
 
-    frame_rate: frames/s, or None for no frames: frame k is what is on screen at (k + 0.5) / frame_rate, and has that
-    time. frame_size: pixels of the shorter side, None for full size. sound: whether blocks of sound are yielded. part:
-    the seconds to read alone, the first of which is time 0; what lies before them is leapt over where the file can be
-    searched. thumbnails: what keeps JPEGs of the frames. What the file does not hold is not yielded. After the
-    iteration, `warnings` tells what was wrong with the file and `end` is the last second really read. Raises MediaError
-    for a file that cannot be read at all.
+    frame_rate: frames/s, or None for no frames: frame k is what is on screen at (k + 0.5) /
+    frame_rate, and has that time. frame_size: pixels of the shorter side, None for full size.
+    sound: whether blocks of sound are yielded. part: the seconds to read alone, the first of which
+    is time 0; what lies before them is leapt over where the file can be searched. thumbnails: what
+    keeps JPEGs of the frames. What the file does not hold is not yielded. After the iteration,
+    `warnings` tells what was wrong with the file and `end` is the last second really read. Raises
+    MediaError for a file that cannot be read at all.
     """
 
     def __init__(
@@ -40,7 +48,9 @@ class MediaReader:
         if frame_rate is not None and not 0 < frame_rate < float("inf"):
             raise MediaError(f"frame_rate {frame_rate}: give frames per second above 0, or none")
         if frame_size is not None and frame_size < 1:
-            raise MediaError(f"frame_size {frame_size}: give the pixels of the shorter side, at least 1")
+            raise MediaError(
+                f"frame_size {frame_size}: give the pixels of the shorter side, at least 1"
+            )
         self._path = Path(path)
         self._rate, self._size, self._sound = frame_rate, frame_size, sound
         self._settings, self._thumbnails = settings or MediaSettings(), thumbnails
@@ -66,7 +76,11 @@ class MediaReader:
                         break
             for track in tracks.values():
                 yield from track.finish()
-            claimed = min(media.duration, self._first + self._length) if media.exact and media.duration else None
+            claimed = (
+                min(media.duration, self._first + self._length)
+                if media.exact and media.duration
+                else None
+            )
             self.warnings = media.damage.warnings(self._first + self.end, claimed)
 
     def _tracks(self, media: OpenMedia) -> "dict[int, PictureTrack | SoundTrack]":
@@ -75,8 +89,14 @@ class MediaReader:
         if self._rate is not None and media.picture is not None:
             scaler = FrameScaler(shorter=self._size, aspect=media.aspect)
             sampler = FrameSampler(self._rate, scaler, self._thumbnails)
-            tracks[media.picture.index] = PictureTrack(media, sampler, self._settings, self._first, self._length)
-            if self._settings.skip_nonref and media.exact and self._rate * SPARSE <= picture_rate(media.picture):
+            tracks[media.picture.index] = PictureTrack(
+                media, sampler, self._settings, self._first, self._length
+            )
+            if (
+                self._settings.skip_nonref
+                and media.exact
+                and self._rate * SPARSE <= picture_rate(media.picture)
+            ):
                 media.picture.codec_context.skip_frame = "NONREF"
         if self._sound and media.sound is not None:
             tracks[media.sound.index] = SoundTrack(media, self._settings, self._first, self._length)
@@ -84,10 +104,16 @@ class MediaReader:
 
 
 class PictureTrack:
-    """The picture stream on its way through clock and picker. first, length: the part that is read, seconds."""
+    """The picture stream on its way through clock and picker. first, length: the part that is read,
+    seconds."""
 
     def __init__(
-        self, media: OpenMedia, sampler: FrameSampler, settings: MediaSettings, first: float, length: float
+        self,
+        media: OpenMedia,
+        sampler: FrameSampler,
+        settings: MediaSettings,
+        first: float,
+        length: float,
     ) -> None:
         self._media, self._sampler, self._settings = media, sampler, settings
         self._timing, self.finish = media.timing(), sampler.finish
@@ -111,9 +137,12 @@ class PictureTrack:
 
 
 class SoundTrack:
-    """The sound stream on its way through clock and resampler. first, length: the part that is read, seconds."""
+    """The sound stream on its way through clock and resampler. first, length: the part that is
+    read, seconds."""
 
-    def __init__(self, media: OpenMedia, settings: MediaSettings, first: float, length: float) -> None:
+    def __init__(
+        self, media: OpenMedia, settings: MediaSettings, first: float, length: float
+    ) -> None:
         self._media, self._settings = media, settings
         self._clock, self._timeline = media.clock(), AudioTimeline()
         self._first, self._length = first, length
@@ -149,17 +178,20 @@ def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Itera
 def read_frames(
     path: Path | str, rate: float, size: int | None = None, settings: MediaSettings | None = None
 ) -> Iterator[Frame]:
-    """Yield the frame on screen at (k + 0.5) / rate s for each k. size: pixels of the shorter side, None for full."""
+    """Yield the frame on screen at (k + 0.5) / rate s for each k. size: pixels of the shorter side,
+    None for full."""
     for item in MediaReader(path, frame_rate=rate, frame_size=size, sound=False, settings=settings):
         if isinstance(item, Frame):
             yield item
 
 
-STEP_BACK = 1.0  # s before the wanted second tried first, so that its sound is complete; then four times as far
+# s before the wanted second tried first, so that its sound is complete; then four times as far
+STEP_BACK = 1.0
 
 
 def seek_before(media: OpenMedia, second: float) -> Any:
-    """Move the file to where decoding gives all that is on screen and heard at `second`; return that first picture.
+    """Move the file to where decoding gives all that is on screen and heard at `second`; return
+    that first picture.
 
     None where no picture can be decoded. A file that cannot be searched is taken back to its start.
     """
@@ -174,10 +206,12 @@ def seek_before(media: OpenMedia, second: float) -> Any:
 
 
 def seek_key_frame(media: OpenMedia, second: float) -> None:
-    """Move the file to the last key frame at or before `second`, or to its start where it cannot be searched."""
+    """Move the file to the last key frame at or before `second`, or to its start where it cannot be
+    searched."""
     import av
 
-    if not media.exact or second <= 0:  # a key frame that comes late would take the sound before it along
+    # a key frame that comes late would take the sound before it along
+    if not media.exact or second <= 0:
         media.rewind()
         return
     try:
@@ -199,13 +233,19 @@ def decode_pictures(media: OpenMedia) -> Iterator[tuple[float, float, Any]]:
 
 
 NEAR = 4.0  # s to the next wanted second up to which decoding on is cheaper than seeking
-LINGER = 1.0  # s after the last picture ends during which it still counts as on screen; rows of features are that long
+# s after the last picture ends during which it still counts as on screen; rows of features are that
+# long
+LINGER = 1.0
 
 
 def frames_at(
-    path: Path | str, times: Sequence[float], width: int | None = None, settings: MediaSettings | None = None
+    path: Path | str,
+    times: Sequence[float],
+    width: int | None = None,
+    settings: MediaSettings | None = None,
 ) -> list[Frame | None]:
-    """Return the frame on screen at each of the times, in their order; None where the video has no picture then.
+    """Return the frame on screen at each of the times, in their order; None where the video has no
+    picture then.
 
     width: pixels across, None for full size. Before the first frame that is the first one.
     """
@@ -221,9 +261,11 @@ def read_frames_at(
     *,
     shorter: int | None = None,
 ) -> Iterator[Frame]:
-    """Yield the frames of `frames_at` one by one, sorted by time, each time once; times without a picture are left out.
+    """Yield the frames of `frames_at` one by one, sorted by time, each time once; times without a
+    picture are left out.
 
-    For many pictures of a long video: memory holds one. shorter: pixels of the shorter side, instead of `width`.
+    For many pictures of a long video: memory holds one. shorter: pixels of the shorter side,
+    instead of `width`.
     """
     with open_media(path, settings or MediaSettings()) as media:
         cursor = _PictureCursor(media)
@@ -244,7 +286,8 @@ class _PictureCursor:
         self._shown: tuple[float, float, Any] | None = None
 
     def at(self, second: float) -> Any:
-        """Return the decoded frame on screen at `second`, which must not lie before the one asked for last."""
+        """Return the decoded frame on screen at `second`, which must not lie before the one asked
+        for last."""
         if self._media.picture is None:
             return None
         far = self._next is not None and second > self._next[0] + NEAR

@@ -1,9 +1,9 @@
 """P(a text is shown at all), calibrated: a logistic regression on features of its row of scores.
 
-The best cosine alone says little: it differs from text to text, and from one training to the next. What tells more is
-how far the best row stands out, measured in six ways (`calibration_features`). The regression is fitted on held-out
-videos whose truth is known, one a mode (`fit_calibration`), and kept beside the network that it belongs to.
-Letters: K texts, T rows, N texts of many videos.
+The best cosine alone says little: it differs from text to text, and from one training to the next.
+What tells more is how far the best row stands out, measured in six ways (`calibration_features`).
+The regression is fitted on held-out videos whose truth is known, one a mode (`fit_calibration`),
+and kept beside the network that it belongs to. Letters: K texts, T rows, N texts of many videos.
 """
 
 import json
@@ -28,7 +28,8 @@ NEAR = 8  # rows around the best one among which no second-best is sought; NaSVA
 
 @dataclass(frozen=True)
 class Calibration:
-    """One logistic regression a mode; aligner: sha256 of the network's file that they were fitted on."""
+    """One logistic regression a mode; aligner: sha256 of the network's file that they were fitted
+    on."""
 
     aligner: str
     modes: Mapping[Mode, Logistic]
@@ -37,9 +38,9 @@ class Calibration:
 def calibration_features(fit: TextScores) -> Array:
     """Return what the regression reads of each text's row of scores, (K, 6).
 
-    best: its highest cosine; rise: of that above the median; spread: entropy of the softmax, 0 to 1; lead: of the best
-    over the best more than `NEAR` rows off; uncontested: of the best over other texts' scores in the same row;
-    alignable: the head's logit, 0 without one.
+    best: its highest cosine; rise: of that above the median; spread: entropy of the softmax, 0 to
+    1; lead: of the best over the best more than `NEAR` rows off; uncontested: of the best over
+    other texts' scores in the same row; alignable: the head's logit, 0 without one.
     """
     scores = fit.scores.astype(np.float64)
     texts, rows = scores.shape
@@ -53,11 +54,15 @@ def calibration_features(fit: TextScores) -> Array:
     others[text, text] = -1.0
     alignable = np.zeros(texts) if fit.alignable is None else fit.alignable.astype(np.float64)
     rival = others.max(axis=0, initial=-1.0)
-    return np.stack([best, best - np.median(scores, axis=1), spread, best - second, best - rival, alignable], axis=1)
+    return np.stack(
+        [best, best - np.median(scores, axis=1), spread, best - second, best - rival, alignable],
+        axis=1,
+    )
 
 
 def uncalibrated_probability(fit: TextScores) -> Array:
-    """Return what stands for P(shown) where nothing was fitted: the head's, else the best cosine, none below 0."""
+    """Return what stands for P(shown) where nothing was fitted: the head's, else the best cosine,
+    none below 0."""
     if fit.alignable is not None:
         return np.asarray(1 / (1 + np.exp(-fit.alignable.astype(np.float64))))
     return np.asarray(np.clip(fit.scores.max(axis=1), 0.0, 1.0), dtype=np.float64)
@@ -71,14 +76,20 @@ def calibration_path(aligner: Path) -> Path:
 def write_calibration(calibration: Calibration, path: Path) -> None:
     """Write a calibration as JSON."""
     modes = {mode: asdict(logistic) for mode, logistic in calibration.modes.items()}
-    tree = {"kind": "stepline.nasva.shown", "aligner": calibration.aligner, "evidence": NAMES, "modes": modes}
+    tree = {
+        "kind": "stepline.nasva.shown",
+        "aligner": calibration.aligner,
+        "evidence": NAMES,
+        "modes": modes,
+    }
     write_atomic(path, json.dumps(tree, indent=1) + "\n")
 
 
 def read_calibration(path: Path, aligner: str) -> Calibration | None:
     """Return the calibration in a file, None where there is no file.
 
-    aligner: sha256 of the network's file. Raises ModelError for damage, or one fitted on another network.
+    aligner: sha256 of the network's file. Raises ModelError for damage, or one fitted on another
+    network.
     """
     if not path.exists():
         return None
@@ -89,8 +100,12 @@ def read_calibration(path: Path, aligner: str) -> Calibration | None:
             raise ValueError(f"evidence {tree['evidence']}")
         calibration = Calibration(tree["aligner"], modes)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: not a calibration ({error}); fit it again with `stepline calibrate`") from error
+        raise ModelError(
+            f"{path}: not a calibration ({error}); fit it again with `stepline calibrate`"
+        ) from error
     if calibration.aligner != aligner:
         cure = "fit it again with `stepline calibrate`, or remove it"
-        raise ModelError(f"{path}: fitted on another network, of sha256 {calibration.aligner[:12]}; {cure}")
+        raise ModelError(
+            f"{path}: fitted on another network, of sha256 {calibration.aligner[:12]}; {cure}"
+        )
     return calibration

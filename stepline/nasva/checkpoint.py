@@ -1,7 +1,9 @@
-"""NaSVA's network on disk: its file, its feature space and its calibration; and the weights that its authors released.
+"""NaSVA's network on disk: its file, its feature space and its calibration; and the weights that
+its authors released.
 
-Every function that reads a network takes both forms, ours and the authors' .pth. The released weights are read as
-tensors alone and take our names (`NAMES`); nothing that the file may carry is run.
+Every function that reads a network takes both forms, ours and the authors' .pth. The released
+weights are read as tensors alone and take our names (`NAMES`); nothing that the file may carry is
+run.
 """
 
 import importlib.util
@@ -48,9 +50,11 @@ MINILM = 384  # width of its vectors
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """Whose features a network was trained on: video, the label of a FeatureSequence; text, the encoder of the texts.
+    """Whose features a network was trained on: video, the label of a FeatureSequence; text, the
+    encoder of the texts.
 
-    text is a name that `text.embed` takes ("minilm"), or the backbone's own where it encodes texts itself ("clip").
+    text is a name that `text.embed` takes ("minilm"), or the backbone's own where it encodes texts
+    itself ("clip").
     rate: feature rows per second.
     """
 
@@ -61,7 +65,8 @@ class FeatureSpace:
 
 @dataclass(frozen=True)
 class LoadedAligner:
-    """A network ready to infer; path: its file, sha256: of that file. What the file does not say is None.
+    """A network ready to infer; path: its file, sha256: of that file. What the file does not say is
+    None.
 
     aligner: by torch where it is installed, else by ONNX Runtime, with the same scores.
     """
@@ -73,23 +78,29 @@ class LoadedAligner:
     calibration: Calibration | None
 
     def check(self, features: FeatureSequence, texts: str | None = None) -> None:
-        """Raise ModelError where features, or the encoder of the texts, are not those that it was trained on."""
+        """Raise ModelError where features, or the encoder of the texts, are not those that it was
+        trained on."""
         self._trained_on.check_width(self.aligner.settings.video_width, features)
         self.check_space(features.backbone, texts, rate=features.rate)
 
     def check_space(self, video: str, texts: str | None, *, rate: float) -> None:
-        """Raise ModelError where the backbone, the encoder of the texts or the rate is not that of its training."""
+        """Raise ModelError where the backbone, the encoder of the texts or the rate is not that of
+        its training."""
         space = self.space or FeatureSpace(UNKNOWN[0], UNKNOWN[0], rate)
         self._trained_on.check_source("features", space.video, video)
         self._trained_on.check_source("texts", space.text, texts or UNKNOWN[0])
         self._trained_on.check_rate(space.rate, rate)
 
     def check_scale(self, *, unit: bool) -> None:
-        """Raise ModelError where rows were scaled to length 1 for a network that takes them as they are."""
-        self._trained_on.check_scale(unit=unit, any_length=self.aligner.settings.feature_scale != "none")
+        """Raise ModelError where rows were scaled to length 1 for a network that takes them as they
+        are."""
+        self._trained_on.check_scale(
+            unit=unit, any_length=self.aligner.settings.feature_scale != "none"
+        )
 
     def text_encoder(self, option: str) -> str:
-        """Return the encoder of its texts as `text.embed` takes it; option: the one that takes vectors in its place.
+        """Return the encoder of its texts as `text.embed` takes it; option: the one that takes
+        vectors in its place.
 
         Raises ModelError where only files hold such vectors.
         """
@@ -99,17 +110,22 @@ class LoadedAligner:
         # "clip", "internvideo" and the like name vectors that only their files hold
         if text in UNKNOWN or not (text in known_weights() or Path(text).is_dir()):
             whose = "of an encoder that it does not name" if text in UNKNOWN else f"of {text!r}"
-            raise ModelError(f"{self.path}: its texts are vectors {width} wide {whose}; give {option}, their features")
+            raise ModelError(
+                f"{self.path}: its texts are vectors {width} wide {whose}; give {option}, their features"
+            )
         return text
 
     @property
     def _trained_on(self) -> TrainedOn:
         named = f" ({self.space.video}, texts {self.space.text})" if self.space else ""
-        return TrainedOn(self.path, f"use the backbone that it was trained with{named}, or another --aligner")
+        return TrainedOn(
+            self.path, f"use the backbone that it was trained with{named}, or another --aligner"
+        )
 
 
 def load_aligner(path: Path) -> LoadedAligner:
-    """Return the network in a file or folder, with its calibration. Raises ModelError, naming what does not fit."""
+    """Return the network in a file or folder, with its calibration. Raises ModelError, naming what
+    does not fit."""
     file = FILE.find(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
@@ -122,12 +138,14 @@ def load_aligner(path: Path) -> LoadedAligner:
 
 
 def find_aligner(path: Path) -> Path:
-    """Return the file of a network: the path itself, or the best or only one in a folder. Raises ModelError."""
+    """Return the file of a network: the path itself, or the best or only one in a folder. Raises
+    ModelError."""
     return FILE.find(path)
 
 
 def read_onnx(path: Path) -> tuple[FeatureSpace | None, OnnxAligner]:
-    """Return whose features the network in a file or folder takes, and the network as ONNX Runtime runs it.
+    """Return whose features the network in a file or folder takes, and the network as ONNX Runtime
+    runs it.
 
     Raises ModelError, naming what does not fit.
     """
@@ -136,7 +154,8 @@ def read_onnx(path: Path) -> tuple[FeatureSpace | None, OnnxAligner]:
 
 
 def export_onnx(path: Path, out: Path) -> None:
-    """Write the network in a file or folder as an ONNX file. Raises ModelError, naming what does not fit."""
+    """Write the network in a file or folder as an ONNX file. Raises ModelError, naming what does
+    not fit."""
     write_atomic(out, _from_arrays(path, onnx_model)[1])
 
 
@@ -146,7 +165,9 @@ def _from_arrays(
     file = FILE.find(path)
     if is_official(file):
         settings, weights = import_official(file)
-        return RELEASED_SPACE, build(settings, {name: weight.numpy() for name, weight in weights.items()})
+        return RELEASED_SPACE, build(
+            settings, {name: weight.numpy() for name, weight in weights.items()}
+        )
     (settings, space), arrays = FILE.read_arrays(file, _parse)
     try:
         return space, build(settings, arrays)
@@ -155,12 +176,14 @@ def _from_arrays(
 
 
 def read_aligner(path: Path) -> "Aligner":
-    """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does not fit."""
+    """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does
+    not fit."""
     return _read(FILE.find(path))[1]
 
 
 def read_space(path: Path) -> FeatureSpace | None:
-    """Return whose features the network in a file was trained on, None where it does not say. Raises ModelError."""
+    """Return whose features the network in a file was trained on, None where it does not say.
+    Raises ModelError."""
     return RELEASED_SPACE if is_official(path) else FILE.read_header(path, _parse)[1]
 
 
@@ -170,15 +193,20 @@ def write_aligner(model: "Aligner", path: Path, space: FeatureSpace | None = Non
 
 
 def write_weights(
-    settings: AlignerNetworkSettings, weights: "Mapping[str, Tensor]", path: Path, space: FeatureSpace | None = None
+    settings: AlignerNetworkSettings,
+    weights: "Mapping[str, Tensor]",
+    path: Path,
+    space: FeatureSpace | None = None,
 ) -> None:
-    """Write the weights of a network, its settings and its space in one file, whole or not at all."""
+    """Write the weights of a network, its settings and its space in one file, whole or not at
+    all."""
     header: Header = {"settings": settings.model_dump(mode="json")}
     FILE.write(path, weights, header if space is None else header | {"space": asdict(space)})
 
 
 def _read(file: Path) -> "tuple[FeatureSpace | None, Aligner]":
-    """Return the network of a file in either form, ready to infer, and whose features it takes. Raises ModelError."""
+    """Return the network of a file in either form, ready to infer, and whose features it takes.
+    Raises ModelError."""
     if not is_official(file):
         (_, space), aligner = FILE.load(file, _parse, _build)
         return space, aligner
@@ -202,11 +230,14 @@ def _build(header: tuple[AlignerNetworkSettings, FeatureSpace | None]) -> "Align
     return Aligner(header[0])
 
 
-RELEASED_SPACE = FeatureSpace(UNKNOWN[1], UNKNOWN[1], rate=1.0)  # a .pth names no features; its places are seconds
+# a .pth names no features; its places are seconds
+RELEASED_SPACE = FeatureSpace(UNKNOWN[1], UNKNOWN[1], rate=1.0)
 ENDINGS = (".pth", ".pt", ".pth.tar")  # of files that torch.save wrote
-MAGIC = (b"PK\x03\x04", b"\x80\x02\x8a\n")  # what they begin with, whatever their name: a zip, a pickle of old
+# what they begin with, whatever their name: a zip, a pickle of old
+MAGIC = (b"PK\x03\x04", b"\x80\x02\x8a\n")
 HEADS = 8  # attention heads; no shape tells, the released configuration does
-DEAD = ("alignable_head.", "timestamp_head.")  # heads that the released code declares and never uses
+# heads that the released code declares and never uses
+DEAD = ("alignable_head.", "timestamp_head.")
 FIXED = "visual_pos_enc.pe"  # the sines and cosines of its positions, (1, 5000, D); we make our own
 DRIFT = 1e-2  # how far those may be from ours; float32 sines of angles up to 5000 differ by 1e-3
 
@@ -239,7 +270,8 @@ ENDS = {
 
 
 def is_official(path: Path) -> bool:
-    """Tell whether a file is one that torch.save wrote, by its name or its first bytes, and so not one of ours."""
+    """Tell whether a file is one that torch.save wrote, by its name or its first bytes, and so not
+    one of ours."""
     if path.name.endswith(ENDINGS):
         return True
     try:
@@ -250,7 +282,8 @@ def is_official(path: Path) -> bool:
 
 
 def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tensor]]":
-    """Return the settings and float32 weights of a .pth that the released code wrote; `write_weights` keeps them.
+    """Return the settings and float32 weights of a .pth that the released code wrote;
+    `write_weights` keeps them.
 
     Every key and shape is checked; its two unused heads are left out and named in the log.
     Raises ModelError when the file cannot be read, or holds anything else.
@@ -262,22 +295,37 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
     try:
         check_zip(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
+    # a damaged file makes torch.load raise almost anything, IndexError among it
+    except Exception as error:
         reason = first_line(error)[:120]
-        raise ModelError(f"{path}: cannot be read as weights ({reason}); download the released file again") from error
+        raise ModelError(
+            f"{path}: cannot be read as weights ({reason}); download the released file again"
+        ) from error
     given = content.get("model_state_dict", content) if isinstance(content, Mapping) else content
-    if not isinstance(given, Mapping) or not all(isinstance(value, torch.Tensor) for value in given.values()):
-        raise ModelError(f"{path}: holds no `model_state_dict` of tensors; give the .pth that NaSVA's authors released")
+    if not isinstance(given, Mapping) or not all(
+        isinstance(value, torch.Tensor) for value in given.values()
+    ):
+        raise ModelError(
+            f"{path}: holds no `model_state_dict` of tensors; give the .pth that NaSVA's authors released"
+        )
     dead = sorted(key for key in given if key.startswith(DEAD))
     if dead:
-        log.info("%s: %d weights of heads that the released code never uses are left out: %s", path, len(dead), dead)
+        log.info(
+            "%s: %d weights of heads that the released code never uses are left out: %s",
+            path,
+            len(dead),
+            dead,
+        )
     live = {key: value for key, value in given.items() if key not in dead and key != FIXED}
     weights = {our_name(key): value.float() for key, value in live.items()}
     settings = _official_settings(weights, path)
     check_weights(lambda: Aligner(settings), weights, path)
     if FIXED in given:
         fixed = given[FIXED].float()
-        ours = sine_positions(fixed.shape[1] if fixed.ndim == 3 else 1, settings.width, fixed.device)[None]  # (1, N, D)
+        # (1, N, D)
+        ours = sine_positions(
+            fixed.shape[1] if fixed.ndim == 3 else 1, settings.width, fixed.device
+        )[None]
         if fixed.shape != ours.shape or float((fixed - ours).abs().max()) > DRIFT:
             cure = "such a network cannot be imported"
             raise ModelError(f"{path}: {FIXED} are other positions than the fixed ones; {cure}")
@@ -298,14 +346,16 @@ def our_name(key: str) -> str:
 def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNetworkSettings:
     """Return the released configuration, with the sizes that the weights have.
 
-    Shapes give: the widths of the features, of the texts and of the network, its layers, the feed-forward, the
-    projection, the most texts in order. The released code gives what no shape does: 8 heads, dropout, the form,
-    features as they are, no alignability.
+    Shapes give: the widths of the features, of the texts and of the network, its layers, the
+    feed-forward, the projection, the most texts in order. The released code gives what no shape
+    does: 8 heads, dropout, the form, features as they are, no alignability.
     """
     try:
         width, video_width = weights["video_in.0.weight"].shape
         if width % HEADS:
-            fault = f"{width} wide, not a multiple of the {HEADS} attention heads of the released code"
+            fault = (
+                f"{width} wide, not a multiple of the {HEADS} attention heads of the released code"
+            )
             cure = "no weight tells how many it has; give the .pth of its authors, or one of `stepline train nasva`"
             raise ModelError(f"{path}: {fault}; {cure}")
         return AlignerNetworkSettings(
@@ -323,7 +373,9 @@ def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNe
         )
     except (KeyError, ValueError, IndexError) as error:
         reason = first_line(error)
-        raise ModelError(f"{path}: not NaSVA's released network ({reason}); give the .pth of its authors") from error
+        raise ModelError(
+            f"{path}: not NaSVA's released network ({reason}); give the .pth of its authors"
+        ) from error
 
 
 def _layers(weights: "Mapping[str, Tensor]", part: str) -> int:

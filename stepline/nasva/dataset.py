@@ -1,8 +1,9 @@
-"""NaSVA's training samples: texts, their vectors and the features of their videos, read from disk when asked for.
+"""NaSVA's training samples: texts, their vectors and the features of their videos, read from disk
+when asked for.
 
-A label is where a text is placed, in seconds, turned into the feature rows that count as showing it: Y of NaSVA
-section 3.2 (`label_matrix`). What does not fit is left out with its reason; nothing ever stands in for it.
-Letters: K texts, T feature rows, C width.
+A label is where a text is placed, in seconds, turned into the feature rows that count as showing
+it: Y of NaSVA section 3.2 (`label_matrix`). What does not fit is left out with its reason; nothing
+ever stands in for it. Letters: K texts, T feature rows, C width.
 """
 
 import math
@@ -42,16 +43,21 @@ def labelled_sample(
     Raises ShapeError when they do not fit together.
     """
     if len(spans) != len(vectors):
-        raise ShapeError(f"{name}: {len(vectors)} text vectors need as many lists of spans, not {len(spans)}")
+        raise ShapeError(
+            f"{name}: {len(vectors)} text vectors need as many lists of spans, not {len(spans)}"
+        )
     return Sample(name, features.values, vectors, label_matrix(spans, features, rule), ordered)
 
 
-def label_matrix(spans: Sequence[Sequence[Span]], features: FeatureSequence, rule: LabelRule = "covering") -> Mask:
+def label_matrix(
+    spans: Sequence[Sequence[Span]], features: FeatureSequence, rule: LabelRule = "covering"
+) -> Mask:
     """Return Y (K, T): in which feature rows each text is shown.
 
-    covering: every row that a span touches, at one row a second [floor(start), max(floor(start) + 1, ceil(end)));
-    never empty inside the video. inclusive: start <= t <= end where row t starts, both ends in, as the released loss
-    has it; empty for a span between two rows, and 9 rows for one of 8 whole seconds. Past the video: no row.
+    covering: every row that a span touches, at one row a second [floor(start), max(floor(start) +
+    1, ceil(end))); never empty inside the video. inclusive: start <= t <= end where row t starts,
+    both ends in, as the released loss has it; empty for a span between two rows, and 9 rows for one
+    of 8 whole seconds. Past the video: no row.
     """
     labels = np.zeros((len(spans), len(features.values)), dtype=np.bool_)
     for row, places in zip(labels, spans, strict=True):
@@ -63,7 +69,9 @@ def label_matrix(spans: Sequence[Sequence[Span]], features: FeatureSequence, rul
 def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "covering") -> slice:
     """Return the rows that a span labels; past the last row, or empty, where it labels none."""
     if rule == "inclusive":
-        return slice(math.ceil(span.start * features.rate), math.floor(span.end * features.rate) + 1)
+        return slice(
+            math.ceil(span.start * features.rate), math.floor(span.end * features.rate) + 1
+        )
     rows = features.rows(span)
     return slice(rows.start, max(rows.stop, rows.start + 1))
 
@@ -79,7 +87,8 @@ LABELS_OUTSIDE = "all its labels lie outside of what is seen"
 
 @dataclass(frozen=True, slots=True)
 class _PendingSample:
-    """A sample that is not read yet. labels: (N, 3) of text, first row, row after the last; rows: of its vectors."""
+    """A sample that is not read yet. labels: (N, 3) of text, first row, row after the last; rows:
+    of its vectors."""
 
     video: str
     kind: TextKind
@@ -92,7 +101,8 @@ class AlignerSamples(LazySamples[Sample]):
     """Samples that are read from disk when they are asked for.
 
     omitted: what is no sample, and why; labelled: texts with a label.
-    asked: the texts come as a benchmark asks them, narrations in their order, steps in none; else all are in order.
+    asked: the texts come as a benchmark asks them, narrations in their order, steps in none; else
+    all are in order.
     """
 
     def __init__(
@@ -107,7 +117,12 @@ class AlignerSamples(LazySamples[Sample]):
     ) -> None:
         shards = [features[part.video].shard for part in parts]
         super().__init__(self._read, [part.length for part in parts], shards)
-        self._parts, self._features, self._vectors, self._settings = parts, features, vectors, settings
+        self._parts, self._features, self._vectors, self._settings = (
+            parts,
+            features,
+            vectors,
+            settings,
+        )
         self._asked = asked
         self.omitted = tuple(omitted)
         self.texts = sum(len(part.rows) for part in parts)
@@ -126,10 +141,13 @@ class AlignerSamples(LazySamples[Sample]):
         return Sample(f"{part.video} ({part.kind})", video, vectors, positive, ordered)
 
     def widths(self) -> tuple[int, int]:
-        """Return the widths of the video features and of the text vectors. Raises ShapeError without any sample."""
+        """Return the widths of the video features and of the text vectors. Raises ShapeError
+        without any sample."""
         if not self._parts:
             reasons = reasons_in_words(self.omitted)
-            raise ShapeError(f"no sample is left of {len(self.omitted)}: {reasons}; mend the sources")
+            raise ShapeError(
+                f"no sample is left of {len(self.omitted)}: {reasons}; mend the sources"
+            )
         part = self._parts[0]
         return self._features[part.video].width, self._vectors[part.kind][part.video].width
 
@@ -138,19 +156,23 @@ class AlignerSamples(LazySamples[Sample]):
         self.widths()
         part = self._parts[0]
         stored = self._features[part.video]
-        return FeatureSpace(stored.backbone, self._vectors[part.kind][part.video].backbone, stored.rate)
+        return FeatureSpace(
+            stored.backbone, self._vectors[part.kind][part.video].backbone, stored.rate
+        )
 
     def reasons(self) -> dict[str, int]:
         """Return how many were left out for each reason, the most frequent first."""
         return count_reasons(self.omitted)
 
     def split(self, fraction: float) -> tuple["AlignerSamples", "AlignerSamples"]:
-        """Return the samples to train on and those held out: a fraction of the videos, chosen by their ids alone.
+        """Return the samples to train on and those held out: a fraction of the videos, chosen by
+        their ids alone.
 
         Of those held out, the first `held_out_most`, as a benchmark asks them.
         """
         kept, out = (
-            [part for part in self._parts if is_held_out(part.video, fraction) is side] for side in (False, True)
+            [part for part in self._parts if is_held_out(part.video, fraction) is side]
+            for side in (False, True)
         )
         given = (self._features, self._vectors, self._settings)
         out = out[: self._settings.held_out_most]
@@ -165,10 +187,11 @@ def gather_samples(
     *,
     excluded: ExcludedVideos | frozenset[str] = frozenset(),
 ) -> AlignerSamples:
-    """Return what can be trained on: a sample a video and kind of text, so that a video may come twice an epoch.
+    """Return what can be trained on: a sample a video and kind of text, so that a video may come
+    twice an epoch.
 
-    vectors: of each kind, a store keyed by the videos' ids; one that keeps its texts must hold these, one that does not
-    as many. excluded: ids of videos that are left out (a benchmark's own).
+    vectors: of each kind, a store keyed by the videos' ids; one that keeps its texts must hold
+    these, one that does not as many. excluded: ids of videos that are left out (a benchmark's own).
     """
     settings = settings or AlignerDataSettings()
     join = FeatureJoin(features, slack=settings.slack, excluded=excluded)
@@ -195,9 +218,13 @@ def omitted_row(row: Rejected) -> dict[str, str]:
 
 
 def _labelled_part(
-    labelled: LabelledTexts, stored: FeatureLocation, vectors: FeatureStore, settings: AlignerDataSettings
+    labelled: LabelledTexts,
+    stored: FeatureLocation,
+    vectors: FeatureStore,
+    settings: AlignerDataSettings,
 ) -> _PendingSample | Flaw:
-    """Return the texts of a video with the rows that label them, or why they cannot be trained on."""
+    """Return the texts of a video with the rows that label them, or why they cannot be trained
+    on."""
     rows = matching_rows(labelled, vectors)
     if rows is None:
         return other_texts(labelled, vectors)
@@ -208,7 +235,9 @@ def _labelled_part(
         for text, spans in enumerate(labelled.spans)
         for span in spans
     ]
-    kept = [(text, part.start, part.stop) for text, part in found if part.start < min(part.stop, length)]
+    kept = [
+        (text, part.start, part.stop) for text, part in found if part.start < min(part.stop, length)
+    ]
     if not kept:
         return (LABELS_OUTSIDE, f"{length / stored.rate:g} s") if found else (NO_LABEL, "")
     labels = np.array(kept, dtype=np.int32)  # (N, 3)
@@ -219,7 +248,8 @@ def _labelled_part(
 
 
 def _small(indices: RowIndices) -> SmallIndices:
-    """Return indices in half the bytes, where they are no greater than fits: a dataset has a hundred million."""
+    """Return indices in half the bytes, where they are no greater than fits: a dataset has a
+    hundred million."""
     return indices.astype(np.int16) if indices.max() <= np.iinfo(np.int16).max else indices
 
 
@@ -231,7 +261,8 @@ def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:
 def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices | None:
     """Return which stored vector is that of each text, (K,); None where they are of other texts.
 
-    A reader may have left out texts that the store still holds, so the texts need only come in the same order.
+    A reader may have left out texts that the store still holds, so the texts need only come in the
+    same order.
     """
     digests = vectors.text_digests(labelled.video)
     if digests is None:

@@ -1,15 +1,17 @@
-"""Fitting P(shown): to a benchmark's truth with its quality on other videos, or without any truth. Letters: N texts.
+"""Fitting P(shown): to a benchmark's truth with its quality on other videos, or without any truth.
+Letters: N texts.
 
-Without truth (`calibrate_by_foreign_texts`): the video shows nothing of foreign texts (`unshown_texts.py`), so their
-scores are those of texts that are not shown. A video's own texts are a mixture of these and of shown ones, of which
-`rate` is the fraction:
+Without truth (`calibrate_by_foreign_texts`): the video shows nothing of foreign texts
+(`unshown_texts.py`), so their scores are those of texts that are not shown. A video's own texts are
+a mixture of these and of shown ones, of which `rate` is the fraction:
 
     P(shown | scores) = 1 - (1 - rate) p(scores | foreign) / p(scores | own)
 
-The ratio of the two densities comes from a logistic regression that tells own from foreign texts (Elkan and Noto 2008,
-learning from positive and unlabelled examples, with the roles turned), the rate from Storey's estimate of the fraction
-of true null hypotheses (2002). It leans low where foreign texts are easier to refuse than own ones that are not shown.
-Own and foreign texts are scored beside each other: what a text's rivals are would else tell the two sets apart.
+The ratio of the two densities comes from a logistic regression that tells own from foreign texts
+(Elkan and Noto 2008, learning from positive and unlabelled examples, with the roles turned), the
+rate from Storey's estimate of the fraction of true null hypotheses (2002). It leans low where
+foreign texts are easier to refuse than own ones that are not shown. Own and foreign texts are
+scored beside each other: what a text's rivals are would else tell the two sets apart.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +24,13 @@ from stepline.evaluate.calibration import LEAST, Flags, Logistic, calibration_er
 from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.said_to_shown import Array
 from stepline.nasva.align import TextScores
-from stepline.nasva.benchmarks import MODES, AlignmentQuestion, BenchmarkInputs, BenchmarkName, score_questions
+from stepline.nasva.benchmarks import (
+    MODES,
+    AlignmentQuestion,
+    BenchmarkInputs,
+    BenchmarkName,
+    score_questions,
+)
 from stepline.nasva.calibration import (
     Calibration,
     calibration_features,
@@ -38,7 +46,8 @@ FEWEST_VIDEOS = 4  # videos: two to fit and two to judge, both ways
 
 @dataclass(frozen=True)
 class CalibrationQuality:
-    """ECE and ROC-AUC of P(shown): what stands for it before a fit, and after one to the other half of the videos."""
+    """ECE and ROC-AUC of P(shown): what stands for it before a fit, and after one to the other half
+    of the videos."""
 
     videos: int
     texts: int
@@ -56,19 +65,26 @@ def calibrate(
     given: BenchmarkInputs,
     settings: AlignerSettings,
 ) -> tuple[CalibrationQuality, dict[str, str]]:
-    """Fit P(shown) to all videos, store it beside the network, and return its quality and why videos are missing.
+    """Fit P(shown) to all videos, store it beside the network, and return its quality and why
+    videos are missing.
 
-    Raises DatasetError where the truth is hidden, and with too few texts of either kind in a half of the videos.
+    Raises DatasetError where the truth is hidden, and with too few texts of either kind in a half
+    of the videos.
     """
     if any(one.shown is None for one in asked):
-        raise DatasetError(f"the truth of these videos of {name} is hidden; calibrate on others, such as val_seen")
+        raise DatasetError(
+            f"the truth of these videos of {name} is hidden; calibrate on others, such as val_seen"
+        )
     settings = settings.model_copy(update={"mode": MODES[name]})
     missing: dict[str, str] = {}
     looks = [
-        (fit, np.array(one.shown, dtype=bool)) for one, fit in score_questions(asked, loaded, given, settings, missing)
+        (fit, np.array(one.shown, dtype=bool))
+        for one, fit in score_questions(asked, loaded, given, settings, missing)
     ]
     if len(looks) < FEWEST_VIDEOS:
-        raise DatasetError(f"{len(looks)} videos with features and texts; a calibration needs {FEWEST_VIDEOS} at least")
+        raise DatasetError(
+            f"{len(looks)} videos with features and texts; a calibration needs {FEWEST_VIDEOS} at least"
+        )
     quality = cross_validate(looks)
     modes: Mapping[Mode, Logistic] = loaded.calibration.modes if loaded.calibration else {}
     calibration = Calibration(loaded.sha256, {**modes, settings.mode: _fitted(looks)})
@@ -93,7 +109,9 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
     after = []
     for fitted, judged in (halves, halves[::-1]):
         logistic = _fitted(fitted)
-        after += [(logistic(calibration_features(fit)), shown.astype(np.float64)) for fit, shown in judged]
+        after += [
+            (logistic(calibration_features(fit)), shown.astype(np.float64)) for fit, shown in judged
+        ]
     before = np.concatenate([uncalibrated_probability(fit) for fit, _ in looks])
     truth = np.concatenate([shown for _, shown in looks])
     p, known = (np.concatenate(parts) for parts in zip(*after, strict=True))
@@ -110,7 +128,8 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
 
 def _fitted(looks: Sequence[tuple[TextScores, Flags]]) -> Logistic:
     return fit_logistic(
-        np.concatenate([calibration_features(fit) for fit, _ in looks]), np.concatenate([s for _, s in looks])
+        np.concatenate([calibration_features(fit) for fit, _ in looks]),
+        np.concatenate([s for _, s in looks]),
     )
 
 
@@ -127,8 +146,8 @@ def calibrate_by_foreign_texts(
 ) -> tuple[Calibration, float]:
     """Return a calibration of the network and the share of own texts that it takes for shown.
 
-    fits: how the texts of each video fit it alone, and beside foreign ones, which stand behind them; one video's are
-    held at a time. rate: that share, where it is known.
+    fits: how the texts of each video fit it alone, and beside foreign ones, which stand behind
+    them; one video's are held at a time. rate: that share, where it is known.
     Raises DatasetError with too few texts, or where own texts fit no better than foreign ones.
     """
     alone, beside, foreign = [], [], []
@@ -162,12 +181,14 @@ def fit_by_foreign_evidence(
 
 
 def shown_fraction(own: Array, foreign: Array) -> float:
-    """Return 1 - 2 P(an own text looks more foreign than half of the foreign ones do): Storey's, lambda 0.5."""
+    """Return 1 - 2 P(an own text looks more foreign than half of the foreign ones do): Storey's,
+    lambda 0.5."""
     return float(np.clip(1 - 2 * np.mean(own < np.median(foreign)), 0.0, 1.0))
 
 
 def shown_probability(own: Array, odds: float, rate: float) -> Array:
-    """Return P(shown) (N,) of own texts from P(own); odds: own texts to foreign ones in the fit. Mean near `rate`."""
+    """Return P(shown) (N,) of own texts from P(own); odds: own texts to foreign ones in the fit.
+    Mean near `rate`."""
     own = np.clip(own, 1 - SUREST, SUREST)
     ratio = (1 - own) / own * odds  # p(evidence | foreign) / p(evidence | own)
     return np.asarray(np.clip(1 - (1 - rate) * ratio, 0.0, 1.0))

@@ -1,10 +1,12 @@
-"""Multi-positive InfoNCE of texts and seconds (NaSVA section 3.3), and the alignability head's cross-entropy.
+"""Multi-positive InfoNCE of texts and seconds (NaSVA section 3.3), and the alignability head's
+cross-entropy.
 
     l[k] = log sum_t exp(A[k, t] / tau) - log sum_t Y[k, t] exp(A[k, t] / tau)
 
-A text with no positive row, a padded one, or a label past the end of a cut video has l = 0 and passes no gradient.
-Source: NaSVA, section 3.3, and its released code. Letters: B batch, K texts, T feature rows, d projection, L decoder
-layers.
+A text with no positive row, a padded one, or a label past the end of a cut video has l = 0 and
+passes no gradient.
+Source: NaSVA, section 3.3, and its released code. Letters: B batch, K texts, T feature rows, d
+projection, L decoder layers.
 """
 
 import torch
@@ -18,16 +20,21 @@ from stepline.training.batches import Batch
 from stepline.training.layers import log_sum_exp_of_products, use_cpu_kernels
 from stepline.training.loop import Loss
 
-FAR_LOGIT = -1e4  # logit of what is left out; finite, so that no gradient is NaN (a real logit is at most 1 / tau)
-NEGATIVE_INFINITY = -torch.inf  # the same where something is always left in; exp is ten times as fast there as at FAR
+# logit of what is left out; finite, so that no gradient is NaN (a real logit is at most 1 / tau)
+FAR_LOGIT = -1e4
+# the same where something is always left in; exp is ten times as fast there as at FAR
+NEGATIVE_INFINITY = -torch.inf
 
 
-def grounding_loss(aligned: AlignerOutput, batch: Batch, settings: AlignerLossSettings | None = None) -> Loss:
+def grounding_loss(
+    aligned: AlignerOutput, batch: Batch, settings: AlignerLossSettings | None = None
+) -> Loss:
     """Return the multi-positive InfoNCE of an alignment matrix, by the form that the settings name.
 
-    paper: negatives of a text are the seconds of its own video, the mean is over labelled texts, the last layer counts.
-    release: negatives are the seconds of all videos of the batch, the mean is over all B x K rows whether or not they
-    are texts, and over the decoder layers.
+    paper: negatives of a text are the seconds of its own video, the mean is over labelled texts,
+    the last layer counts.
+    release: negatives are the seconds of all videos of the batch, the mean is over all B x K rows
+    whether or not they are texts, and over the decoder layers.
     """
     settings = settings or AlignerLossSettings()
     release = settings.form == "release"
@@ -40,31 +47,45 @@ def grounding_loss(aligned: AlignerOutput, batch: Batch, settings: AlignerLossSe
     if release:
         denominators = _log_sum_exp_over_batch(text, aligned.video, batch.video_pad)  # (L, B, K)
     else:
-        denominators = logits.masked_fill(batch.video_pad[:, None], FAR_LOGIT).logsumexp(dim=3)  # (L, B, K)
-    others = labelled[:, :, None] & ~shown  # (B, K, T); a text without a label keeps all seconds and counts 0 below
-    losses = denominators - logits.masked_fill(others, NEGATIVE_INFINITY).logsumexp(dim=3)  # (L, B, K)
+        # (L, B, K)
+        denominators = logits.masked_fill(batch.video_pad[:, None], FAR_LOGIT).logsumexp(dim=3)
+    # (B, K, T); a text without a label keeps all seconds and counts 0 below
+    others = labelled[:, :, None] & ~shown
+    # (L, B, K)
+    losses = denominators - logits.masked_fill(others, NEGATIVE_INFINITY).logsumexp(dim=3)
     total = torch.where(labelled, losses, 0.0).mean(dim=0).sum()
     count = torch.tensor(labelled.numel(), device=total.device) if release else labelled.sum()
     return Loss(total, count)
 
 
 def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
-    """Return log sum exp over all real seconds of the batch, (L, B, K), for texts divided by tau."""
+    """Return log sum exp over all real seconds of the batch, (L, B, K), for texts divided by
+    tau."""
     far = NEGATIVE_INFINITY if use_cpu_kernels(text) else FAR_LOGIT
-    apart = torch.where(video_pad.flatten(), far, 0.0)  # (B T,), added in the product itself: that matrix is large
+    # (B T,), added in the product itself: that matrix is large
+    apart = torch.where(video_pad.flatten(), far, 0.0)
     rows, seconds = text.flatten(0, 2), video.flatten(0, 1)  # (L B K, d), (B T, d)
-    return log_sum_exp_of_products(rows, seconds, apart, floor=FAR_LOGIT).view(text.shape[:3])  # (L, B, K)
+    # (L, B, K)
+    return log_sum_exp_of_products(rows, seconds, apart, floor=FAR_LOGIT).view(text.shape[:3])
 
 
-def alignability_loss(aligned: AlignerOutput, batch: Batch, targets: AlignabilityTargets = "kept") -> Loss:
+def alignability_loss(
+    aligned: AlignerOutput, batch: Batch, targets: AlignabilityTargets = "kept"
+) -> Loss:
     """Return the cross-entropy of the alignability head over the texts that have a target.
 
     Raises ShapeError when the network has no such head.
     """
     if aligned.alignable is None:
         raise ShapeError("the network has no alignability head; set model.alignability=true")
-    alignable, known = labelled_texts(batch) if targets == "kept" else agreeing_layers(aligned, batch)  # (B, K) each
-    losses = F.binary_cross_entropy_with_logits(aligned.alignable, alignable.float(), reduction="none")  # (B, K)
+    # (B, K) each
+    alignable, known = (
+        labelled_texts(batch) if targets == "kept" else agreeing_layers(aligned, batch)
+    )
+    # (B, K)
+    losses = F.binary_cross_entropy_with_logits(
+        aligned.alignable, alignable.float(), reduction="none"
+    )
     return Loss(torch.where(known, losses, 0.0).sum(), known.sum())
 
 
@@ -74,10 +95,12 @@ def labelled_texts(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return which texts are alignable by the network's own scores (B, K), and where its layers agree.
+    """Return which texts are alignable by the network's own scores (B, K), and where its layers
+    agree.
 
-    A text whose best second is in the upper half of the batch's texts, by the first and by the last decoder layer, is
-    alignable; in the lower half by both, not; else it has no target. Source: TAN's co-training (Han et al. 2022).
+    A text whose best second is in the upper half of the batch's texts, by the first and by the last
+    decoder layer, is alignable; in the lower half by both, not; else it has no target. Source:
+    TAN's co-training (Han et al. 2022).
     Differs: two layers of one branch, where TAN has two branches.
     """
     real = ~batch.text_pad

@@ -4,11 +4,12 @@
     o_v = encoder(h_v), o_j = decoder(h_j, o_v)   texts are queries, seconds keys and values
     A[k, t] = cos(z_j[k], z_v[t])                 z: projections of o to d
 
-Source: NaSVA, section 3.2. Differs, as the released weights need it: LayerNorm on the projections, positions added to
-queries and keys at every attention and never to values; `form="paper"` does as printed.
-Inside the network a batch is one matrix of rows, the seconds or the texts of all its videos (`PackedRows`).
-Letters: B batch, K texts, T feature rows, N rows of one video with padding (K or T), R rows of a batch in the matrix,
-M keys of a video, C input width, D width, H heads, d projection, L decoder layers.
+Source: NaSVA, section 3.2. Differs, as the released weights need it: LayerNorm on the projections,
+positions added to queries and keys at every attention and never to values; `form="paper"` does as
+printed. Inside the network a batch is one matrix of rows, the seconds or the texts of all its
+videos (`PackedRows`). Letters: B batch, K texts, T feature rows, N rows of one video with padding
+(K or T), R rows of a batch in the matrix, M keys of a video, C input width, D width, H heads, d
+projection, L decoder layers.
 """
 
 from dataclasses import dataclass
@@ -22,10 +23,12 @@ from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.training.batches import Batch
 from stepline.training.layers import FeedForward, Linear, dropout, linear
 
-PACKING_PAYS = 1 / 32  # fraction of padding from which leaving it out pays for attention video by video
+# fraction of padding from which leaving it out pays for attention video by video
+PACKING_PAYS = 1 / 32
 LOG_BASE = 9.210340371976184  # ln 10000; Vaswani et al. 2017
 INIT_STD = 0.02  # standard deviation of fresh weights; released code
-SHORTEST_VECTOR = 1e-6  # a vector shorter than this has no direction: its cosines are 0, and so are its gradients
+# a vector shorter than this has no direction: its cosines are 0, and so are its gradients
+SHORTEST_VECTOR = 1e-6
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class AlignerOutput:
 
 
 def dot_products(text: Tensor, video: Tensor) -> Tensor:
-    """Return the dot products of text (L, B, K, d) and video (B, T, d), (L, B, K, T), float32 even under autocast."""
+    """Return the dot products of text (L, B, K, d) and video (B, T, d), (L, B, K, T), float32 even
+    under autocast."""
     with torch.autocast(video.device.type, enabled=False):
         return torch.einsum("lbkd,btd->lbkt", text, video)
 
@@ -59,12 +63,15 @@ def dot_products(text: Tensor, video: Tensor) -> Tensor:
 class PackedRows:
     """How the rows of a batch lie in one matrix: without padding where that pays.
 
-    On a CPU rows of padding are left out, and attention goes video by video, with no mask; where little is padded, or
-    on another device, all rows stay and a mask says which keys are real. Scores are the same.
+    On a CPU rows of padding are left out, and attention goes video by video, with no mask; where
+    little is padded, or on another device, all rows stay and a mask says which keys are real.
+    Scores are the same.
 
-    lengths: of each video's rows in the matrix. index: (R,) which of the B x N rows these are, None where all.
+    lengths: of each video's rows in the matrix. index: (R,) which of the B x N rows these are, None
+    where all.
 
-    key_keep: (B, 1, 1, N), True where attention may see a row; None where it may see all that are in the matrix.
+    key_keep: (B, 1, 1, N), True where attention may see a row; None where it may see all that are
+    in the matrix.
     """
 
     batch: int
@@ -77,7 +84,8 @@ class PackedRows:
     def of(cls, pad: Tensor, *, never_none: bool) -> "PackedRows":
         """Return how rows with padding (B, N) are to lie.
 
-        never_none: a video of nothing but padding keeps all of it, so that attention has something to see.
+        never_none: a video of nothing but padding keeps all of it, so that attention has something
+        to see.
         """
         batch, longest = pad.shape
         full = (longest,) * batch
@@ -112,12 +120,14 @@ class PackedRows:
 
 
 def visible_keys(pad: Tensor) -> Tensor:
-    """Return the keys that attention may see, (B, 1, 1, N); where all are padding, all, so that nothing is NaN."""
+    """Return the keys that attention may see, (B, 1, 1, N); where all are padding, all, so that
+    nothing is NaN."""
     return (~pad | pad.all(dim=1, keepdim=True))[:, None, None, :]
 
 
 class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Multi-head attention whose positions enter queries and keys alone, with one packed projection.
+    """Multi-head attention whose positions enter queries and keys alone, with one packed
+    projection.
 
     Dropout of its weights is off unless asked for.
     """
@@ -127,7 +137,8 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         self.heads, self.dropout = heads, dropout
         self.project = nn.Linear(width, 3 * width)  # rows: query, key, value
         self.out = Linear(width, width)
-        nn.init.xavier_uniform_(self.project.weight)  # as nn.MultiheadAttention, whose own the release keeps
+        # as nn.MultiheadAttention, whose own the release keeps
+        nn.init.xavier_uniform_(self.project.weight)
 
     def self_attend(self, rows: Tensor, positions: Tensor | None, layout: PackedRows) -> Tensor:
         """Return the rows (R, D), each attending to those of its own video. positions: (R, D)."""
@@ -147,7 +158,8 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         memory_positions: Tensor | None,
         memory_layout: PackedRows,
     ) -> Tensor:
-        """Return the rows (R, D), each attending to the memory of its video; positions as in `self_attend`."""
+        """Return the rows (R, D), each attending to the memory of its video; positions as in
+        `self_attend`."""
         (query,) = self._project(rows if positions is None else rows + positions, 0, 1)  # (R, D)
         if memory_positions is None:
             key, value = self._project(memory, 1, 3)
@@ -159,26 +171,43 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
     def _project(self, rows: Tensor, first: int, end: int) -> tuple[Tensor, ...]:
         """Return parts `first` to `end` of query, key and value, each (R, D)."""
         part = slice(first * rows.shape[-1], end * rows.shape[-1])
-        parts: tuple[Tensor, ...] = linear(rows, self.project.weight[part], self.project.bias[part]).chunk(
-            end - first, dim=-1
-        )
+        parts: tuple[Tensor, ...] = linear(
+            rows, self.project.weight[part], self.project.bias[part]
+        ).chunk(end - first, dim=-1)
         return parts
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, layout: PackedRows, seen: PackedRows) -> Tensor:
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, layout: PackedRows, seen: PackedRows
+    ) -> Tensor:
         if layout.even and seen.even:
-            query, key, value = (part.unflatten(0, (seen.batch, -1)) for part in (query, key, value))  # (B, N or M, D)
+            # (B, N or M, D)
+            query, key, value = (
+                part.unflatten(0, (seen.batch, -1)) for part in (query, key, value)
+            )
             return self.out(self._attention(query, key, value, seen.key_keep).flatten(0, 1))
         keeps = [None] * seen.batch if seen.key_keep is None else seen.key_keep.split(1)
         mixed = []
         for one, keys, values, keep in zip(
-            query.split(layout.lengths), key.split(seen.lengths), value.split(seen.lengths), keeps, strict=True
+            query.split(layout.lengths),
+            key.split(seen.lengths),
+            value.split(seen.lengths),
+            keeps,
+            strict=True,
         ):
-            mixed.append(self._attention(one[None], keys[None], values[None], keep)[0] if len(one) else one)  # (N, D)
+            # (N, D)
+            mixed.append(
+                self._attention(one[None], keys[None], values[None], keep)[0] if len(one) else one
+            )
         return self.out(torch.cat(mixed))  # (R, D)
 
-    def _attention(self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None) -> Tensor:
-        """Return softmax(Q K^T / sqrt(D / H)) V, (B, N, D), of query (B, N, D), key and value (B, M, D)."""
-        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value))
+    def _attention(
+        self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None
+    ) -> Tensor:
+        """Return softmax(Q K^T / sqrt(D / H)) V, (B, N, D), of query (B, N, D), key and value (B,
+        M, D)."""
+        query, key, value = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value)
+        )
         rate = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(query, key, value, key_keep, rate)  # (B, H, N, D/H)
         return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
@@ -189,14 +218,18 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
-        self.attention = AlignerAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.attention = AlignerAttention(
+            settings.width, settings.heads, settings.attention_dropout
+        )
         self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
         self.attention_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(2))
         self.dropout = settings.dropout
 
     def forward(self, video: Tensor, positions: Tensor | None, layout: PackedRows) -> Tensor:
         """Return (R, D) for video (R, D)."""
-        video = self.attention_norm(video + self._drop(self.attention.self_attend(video, positions, layout)))
+        video = self.attention_norm(
+            video + self._drop(self.attention.self_attend(video, positions, layout))
+        )
         return self.feed_norm(video + self._drop(self.feed(video)))
 
     def _drop(self, rows: Tensor) -> Tensor:
@@ -204,14 +237,21 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
 
 
 class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
-    """Self-attention of texts, attention to seconds, then a feed-forward; each added to its input, then normalised."""
+    """Self-attention of texts, attention to seconds, then a feed-forward; each added to its input,
+    then normalised."""
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
-        self.self_attention = AlignerAttention(settings.width, settings.heads, settings.attention_dropout)
-        self.cross_attention = AlignerAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.self_attention = AlignerAttention(
+            settings.width, settings.heads, settings.attention_dropout
+        )
+        self.cross_attention = AlignerAttention(
+            settings.width, settings.heads, settings.attention_dropout
+        )
         self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
-        self.self_norm, self.cross_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(3))
+        self.self_norm, self.cross_norm, self.feed_norm = (
+            nn.LayerNorm(settings.width) for _ in range(3)
+        )
         self.dropout = settings.dropout
 
     def forward(
@@ -224,7 +264,9 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
         video_layout: PackedRows,
     ) -> Tensor:
         """Return (R, D) for text (R, D) and the rows of the video."""
-        text = self.self_norm(text + self._drop(self.self_attention.self_attend(text, positions, layout)))
+        text = self.self_norm(
+            text + self._drop(self.self_attention.self_attend(text, positions, layout))
+        )
         seen = self.cross_attention.cross_attend(
             text, positions, layout, video, video_positions, video_layout
         )  # (R, D)
@@ -245,8 +287,12 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         self.text_in = _projection(settings.text_width, settings)
         # `text_place` is the name in files: their learned positions.
         self.text_place = nn.Embedding(settings.text_positions, settings.width)
-        self.encoder = nn.ModuleList(AlignerEncoderLayer(settings) for _ in range(settings.encoder_layers))
-        self.decoder = nn.ModuleList(AlignerDecoderLayer(settings) for _ in range(settings.decoder_layers))
+        self.encoder = nn.ModuleList(
+            AlignerEncoderLayer(settings) for _ in range(settings.encoder_layers)
+        )
+        self.decoder = nn.ModuleList(
+            AlignerDecoderLayer(settings) for _ in range(settings.decoder_layers)
+        )
         self.decoder_norm = nn.LayerNorm(settings.width)
         self.video_out = nn.Linear(settings.width, settings.projection)
         self.text_out = nn.Linear(settings.width, settings.projection)
@@ -254,14 +300,17 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         self.apply(_init_weights)
 
     def forward(self, batch: Batch) -> AlignerOutput:
-        """Return how the texts of a batch fit its seconds. Raises ShapeError for inputs that do not fit."""
+        """Return how the texts of a batch fit its seconds. Raises ShapeError for inputs that do not
+        fit."""
         self._check(batch)
         seconds, texts = (
             PackedRows.of(batch.video_pad, never_none=True),
             PackedRows.of(batch.text_pad, never_none=False),
         )
         video = self.video_in(self._scale(seconds.pack(batch.video)))  # (R, D)
-        video, video_positions = self._with_positions(video, seconds.pack(self._video_positions(batch)))
+        video, video_positions = self._with_positions(
+            video, seconds.pack(self._video_positions(batch))
+        )
         for layer in self.encoder:
             video = layer(video, video_positions, seconds)  # (R, D)
         text = self.text_in(self._scale(texts.pack(batch.text)))  # (R, D)
@@ -272,12 +321,16 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             outputs.append(self.decoder_norm(text))
         return self._compare(torch.stack(outputs), video, texts, seconds)
 
-    def _compare(self, text: Tensor, video: Tensor, texts: PackedRows, seconds: PackedRows) -> AlignerOutput:
-        """Return unit vectors, float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06 after tau."""
+    def _compare(
+        self, text: Tensor, video: Tensor, texts: PackedRows, seconds: PackedRows
+    ) -> AlignerOutput:
+        """Return unit vectors, float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06
+        after tau."""
         with torch.autocast(video.device.type, enabled=False):
             text, video = text.float(), video.float()  # (L, R, D), (R, D)
             head = self.alignable
-            alignable = texts.unpack(head(text[-1])).squeeze(-1) if head is not None else None  # (B, K)
+            # (B, K)
+            alignable = texts.unpack(head(text[-1])).squeeze(-1) if head is not None else None
             shown, seen = (
                 texts.unpack(_unit_vectors(self.text_out(text))),
                 seconds.unpack(_unit_vectors(self.video_out(video))),
@@ -285,18 +338,21 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             return AlignerOutput(shown, seen, alignable)
 
     def _with_positions(self, rows: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the rows, and the positions that every attention is to add; the paper adds them here, once."""
+        """Return the rows, and the positions that every attention is to add; the paper adds them
+        here, once."""
         return (rows, positions) if self.settings.form == "released" else (rows + positions, None)
 
     def _video_positions(self, batch: Batch) -> Tensor:
         """Return the fixed positions of seconds, (B, T, D)."""
-        positions = sine_positions(batch.video.shape[1], self.settings.width, batch.video.device)  # (T, D)
+        # (T, D)
+        positions = sine_positions(batch.video.shape[1], self.settings.width, batch.video.device)
         return positions.expand(len(batch.video), -1, -1)  # (B, T, D)
 
     def _text_positions(self, batch: Batch) -> Tensor:
         """Return the learned positions of the texts, zero where they are in no order, (B, K, D)."""
         count = batch.text.shape[1]
-        learned = self.text_place.weight[:count]  # (K, D) or fewer: `_check` lets it be unordered only
+        # (K, D) or fewer: `_check` lets it be unordered only
+        learned = self.text_place.weight[:count]
         learned = nn.functional.pad(learned, (0, 0, 0, count - len(learned)))  # (K, D)
         return learned * batch.ordered[:, None, None]  # (B, K, D)
 
@@ -308,12 +364,19 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
     def _check(self, batch: Batch) -> None:
         settings = self.settings
-        widths = {"video": (batch.video, settings.video_width), "text": (batch.text, settings.text_width)}
+        widths = {
+            "video": (batch.video, settings.video_width),
+            "text": (batch.text, settings.text_width),
+        }
         for name, (rows, width) in widths.items():
             if rows.shape[-1] != width:
-                raise ShapeError(f"{name} features have width {rows.shape[-1]}, the model takes {width}; use its own")
+                raise ShapeError(
+                    f"{name} features have width {rows.shape[-1]}, the model takes {width}; use its own"
+                )
         if not batch.video.shape[0] or not batch.video.shape[1]:
-            raise ShapeError(f"the video needs at least one feature row, not {tuple(batch.video.shape[:2])}")
+            raise ShapeError(
+                f"the video needs at least one feature row, not {tuple(batch.video.shape[:2])}"
+            )
         if batch.text.shape[1] > settings.text_positions and bool(batch.ordered.any()):
             raise ShapeError(
                 f"{batch.text.shape[1]} texts in order are more than the {settings.text_positions} positions that the "
@@ -322,21 +385,29 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
 
 def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
-    """Return fixed positions (count, width): sines in even columns, cosines in odd ones, base 10000."""
+    """Return fixed positions (count, width): sines in even columns, cosines in odd ones, base
+    10000."""
     steps = torch.arange(0, width, 2, device=device, dtype=torch.float32)
-    angles = torch.arange(count, device=device, dtype=torch.float32)[:, None] * torch.exp(steps * (-LOG_BASE / width))
+    angles = torch.arange(count, device=device, dtype=torch.float32)[:, None] * torch.exp(
+        steps * (-LOG_BASE / width)
+    )
     return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)  # (count, width)
 
 
 def _projection(given: int, settings: AlignerNetworkSettings) -> nn.Module:
     linear = Linear(given, settings.width)
-    return nn.Sequential(linear, nn.LayerNorm(settings.width)) if settings.form == "released" else nn.Sequential(linear)
+    return (
+        nn.Sequential(linear, nn.LayerNorm(settings.width))
+        if settings.form == "released"
+        else nn.Sequential(linear)
+    )
 
 
 def _init_weights(module: nn.Module) -> None:
     """Draw fresh weights as the released code does; packed attention projections keep Xavier's."""
     if isinstance(module, AlignerAttention):
-        nn.init.xavier_uniform_(module.project.weight)  # children come first, so this undoes what follows for them
+        # children come first, so this undoes what follows for them
+        nn.init.xavier_uniform_(module.project.weight)
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.trunc_normal_(module.weight, std=INIT_STD)
     if isinstance(module, nn.Linear):
@@ -344,8 +415,11 @@ def _init_weights(module: nn.Module) -> None:
 
 
 def _unit_vectors(rows: Tensor) -> Tensor:
-    """Return the rows at length 1; a row of no length stays 0 and passes no gradient, instead of a huge one."""
+    """Return the rows at length 1; a row of no length stays 0 and passes no gradient, instead of a
+    huge one."""
     square = rows.square().sum(dim=-1, keepdim=True)
     return torch.where(
-        square > SHORTEST_VECTOR**2, rows * square.clamp(min=SHORTEST_VECTOR**2).rsqrt(), torch.zeros_like(rows)
+        square > SHORTEST_VECTOR**2,
+        rows * square.clamp(min=SHORTEST_VECTOR**2).rsqrt(),
+        torch.zeros_like(rows),
     )

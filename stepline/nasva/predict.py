@@ -1,4 +1,5 @@
-"""Steps placed by a trained network: scores and posterior (`nasva.align`), spans, and a verdict for each step."""
+"""Steps placed by a trained network: scores and posterior (`nasva.align`), spans, and a verdict for
+each step."""
 
 import logging
 from collections.abc import Sequence
@@ -8,7 +9,14 @@ import numpy as np
 
 from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array, load_prior
-from stepline.nasva.align import Posterior, TextScores, best_seconds, posterior, posterior_spans, score_texts
+from stepline.nasva.align import (
+    Posterior,
+    TextScores,
+    best_seconds,
+    posterior,
+    posterior_spans,
+    score_texts,
+)
 from stepline.nasva.calibration import Calibration, calibration_features, uncalibrated_probability
 from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.settings import AlignerSettings
@@ -21,10 +29,12 @@ UNCALIBRATED = "P(shown) is not calibrated, so every step counts as shown; `step
 
 @dataclass(frozen=True)
 class StepPlacement:
-    """Steps with spans, at, score and status; alignment: P(step k is being shown at t), (K, T); note: what to know.
+    """Steps with spans, at, score and status; alignment: P(step k is being shown at t), (K, T);
+    note: what to know.
 
-    A step that is not shown has no spans. spans holds the best guess for every one, as benchmarks ask for, and at the
-    best second in it; the best of all seconds, which benchmarks ask for too, is `chances.best`.
+    A step that is not shown has no spans. spans holds the best guess for every one, as benchmarks
+    ask for, and at the best second in it; the best of all seconds, which benchmarks ask for too, is
+    `chances.best`.
     """
 
     steps: tuple[Step, ...]
@@ -37,7 +47,8 @@ class StepPlacement:
 
 @dataclass(frozen=True)
 class AlignerReport:
-    """Which trained network placed the steps, by the sha256 of its file; calibrated: whether its P(shown) is."""
+    """Which trained network placed the steps, by the sha256 of its file; calibrated: whether its
+    P(shown) is."""
 
     aligner: str
     calibrated: bool
@@ -50,7 +61,8 @@ class AlignerReport:
 
 @dataclass(frozen=True)
 class AlignerGrounding:
-    """What `ground` gives, by a trained network: steps, alignment (K, T) P(step k is being shown at t), a report."""
+    """What `ground` gives, by a trained network: steps, alignment (K, T) P(step k is being shown at
+    t), a report."""
 
     steps: tuple[Step, ...]
     alignment: Alignment
@@ -68,15 +80,22 @@ def place_steps(
 ) -> StepPlacement:
     """Return the steps placed where the network, and what is said when, show them.
 
-    fit: of the steps' texts, in their order. `said` of a step weighs in by `settings.speech`. duration: seconds, where
-    the last row covers less than a whole one. before: (K, K) P(step i comes before step j). Raises ShapeError.
+    fit: of the steps' texts, in their order. `said` of a step weighs in by `settings.speech`.
+    duration: seconds, where the last row covers less than a whole one. before: (K, K) P(step i
+    comes before step j). Raises ShapeError.
     """
     settings = settings or AlignerSettings()
     if len(fit.scores) != len(steps):
-        raise ShapeError(f"{len(fit.scores)} rows of scores for {len(steps)} steps; give one row a step")
+        raise ShapeError(
+            f"{len(fit.scores)} rows of scores for {len(steps)} steps; give one row a step"
+        )
     logistic = calibration.modes.get(settings.mode) if calibration is not None else None
     note = UNCALIBRATED if logistic is None else None
-    shown = logistic(calibration_features(fit)) if logistic is not None else uncalibrated_probability(fit)
+    shown = (
+        logistic(calibration_features(fit))
+        if logistic is not None
+        else uncalibrated_probability(fit)
+    )
     found = posterior(fit.scores, shown, settings, prior=_prior(steps, fit), before=before)
     end = fit.scores.shape[1] / fit.rate if duration is None else duration
     shown_in = posterior_spans(found.at, fit.rate, settings, end=end)
@@ -86,7 +105,9 @@ def place_steps(
     placed = tuple(_placed(step, span, second, p, floor) for step, span, second, p in rows)
     held = np.minimum(found.at * found.shown[:, None], 1.0).astype(np.float32)
     alignment = Alignment(tuple(step.text for step in steps), held, fit.rate, "probability")
-    log.info("aligner: %d of %d steps shown", sum(step.status == "shown" for step in placed), len(placed))
+    log.info(
+        "aligner: %d of %d steps shown", sum(step.status == "shown" for step in placed), len(placed)
+    )
     return StepPlacement(placed, alignment, found, tuple(shown_in), tuple(at), note)
 
 
@@ -102,23 +123,30 @@ def ground_by_aligner(
 ) -> AlignerGrounding:
     """Return steps placed in a video by a trained network, as `ground` does without one.
 
-    vectors: (K, C) of the steps, of the network's own space. Raises ModelError, ShapeError where something does not
-    fit it.
+    vectors: (K, C) of the steps, of the network's own space. Raises ModelError, ShapeError where
+    something does not fit it.
     """
     settings = settings or AlignerSettings()
     loaded.check(features)
     said = [step.said for step in steps]
     known = [span for span in said if span is not None]
     fit = score_texts(
-        loaded.aligner, features, vectors, said=known if len(known) == len(said) else None, settings=settings
+        loaded.aligner,
+        features,
+        vectors,
+        said=known if len(known) == len(said) else None,
+        settings=settings,
     )
-    placing = place_steps(steps, fit, loaded.calibration, settings=settings, duration=duration, before=before)
+    placing = place_steps(
+        steps, fit, loaded.calibration, settings=settings, duration=duration, before=before
+    )
     report = AlignerReport(loaded.sha256, placing.note is None)
     return AlignerGrounding(placing.steps, placing.alignment, report)
 
 
 def _placed(step: Step, span: Span, at: float, p: float, floor: float) -> Step:
-    """Return the step with its verdict; one that is not shown, with P(shown) below the floor, has no spans."""
+    """Return the step with its verdict; one that is not shown, with P(shown) below the floor, has
+    no spans."""
     if p < floor:
         status: Status = "not found" if step.said is None else "said"
         return step.model_copy(update={"spans": (), "at": None, "score": p, "status": status})
@@ -135,7 +163,13 @@ def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
     curves = []
     for step in steps:
         inside = []
-        if (said := step.said) is not None:  # where it lies in the video; said after the last row, its end is nearest
-            inside = [Span(min(said.start, seconds - 1.0), min(max(said.end, said.start + 1e-3), float(seconds)))]
+        # where it lies in the video; said after the last row, its end is nearest
+        if (said := step.said) is not None:
+            inside = [
+                Span(
+                    min(said.start, seconds - 1.0),
+                    min(max(said.end, said.start + 1e-3), float(seconds)),
+                )
+            ]
         curves.append(load_prior().distribution(inside, seconds)[second])
     return np.array([curve / curve.sum() for curve in curves])

@@ -1,4 +1,5 @@
-"""`stepline refine`: a dataset's steps and a store of features in, steps that are placed and a network out.
+"""`stepline refine`: a dataset's steps and a store of features in, steps that are placed and a
+network out.
 
 out/refined.parquet    the records, each kept step with its label as its span, the others under `dropped`
 out/omitted.jsonl      the videos that are in no round, each with its reason
@@ -43,10 +44,12 @@ UNLABELLED = "no label after self-training: its best score is too low, or the te
 
 @dataclass(frozen=True)
 class RefineSources:
-    """What a run reads. dataset: as `read_records` takes it; features: a store of the videos' features, or its URL.
+    """What a run reads. dataset: as `read_records` takes it; features: a store of the videos'
+    features, or its URL.
 
-    step_vectors: a store, or an encoder as `text_encoder` takes it. narrations: a source of what is said, which the
-    final network learns beside the steps, or None; narration_vectors: None for the source's own, else as the steps'.
+    step_vectors: a store, or an encoder as `text_encoder` takes it. narrations: a source of what is
+    said, which the final network learns beside the steps, or None; narration_vectors: None for the
+    source's own, else as the steps'.
     excluded: lists that `stepline excluded` wrote.
     """
 
@@ -58,7 +61,8 @@ class RefineSources:
     excluded: tuple[Path, ...] = ()
 
     def vectors_of_narrations(self) -> str:
-        """Return where the narrations' vectors come from; one network must know them and the steps' alike."""
+        """Return where the narrations' vectors come from; one network must know them and the steps'
+        alike."""
         own = self.narrations if is_feature_store(self.narrations or "") else None
         return (
             self.narration_vectors
@@ -82,10 +86,12 @@ def refine_dataset(
     settings: RefineRunSettings | None = None,
     progress: Callable[[str, Progress], None] | None = None,
 ) -> RefineResult:
-    """Place the steps of a dataset by self-training, or go on with it, and write them; see the top of this file.
+    """Place the steps of a dataset by self-training, or go on with it, and write them; see the top
+    of this file.
 
-    Under torchrun the processes share the work; the first one writes. Raises ShapeError when no video is left or hardly
-    a text keeps a label, SettingsError when the folder holds another run, and what the sources raise.
+    Under torchrun the processes share the work; the first one writes. Raises ShapeError when no
+    video is left or hardly a text keeps a label, SettingsError when the folder holds another run,
+    and what the sources raise.
     """
     settings = settings or RefineRunSettings()
     start_processes(settings.train.device)
@@ -98,19 +104,29 @@ def refine_dataset(
     vectors = first_then_all(step_vectors)
     excluded = read_excluded(sources.excluded)
     reading = _VideoReader(features, vectors, settings, excluded)
-    videos = [video for record in read_records(sources.dataset) if (video := reading.take(record)) is not None]
+    videos = [
+        video
+        for record in read_records(sources.dataset)
+        if (video := reading.take(record)) is not None
+    ]
     vectors.forget_texts()
     omitted, narrations = tuple(reading.omitted), None
     if sources.narrations is not None:
         texts = partial(read_labelled_texts, sources.narrations, "narration")
         made = sources.vectors_of_narrations()
-        stored = first_then_all(lambda: text_vectors(made, texts(), folder / "vectors" / "narration"))
-        narrations = gather_samples(texts(), features, {"narration": stored}, settings.data, excluded=excluded)
+        stored = first_then_all(
+            lambda: text_vectors(made, texts(), folder / "vectors" / "narration")
+        )
+        narrations = gather_samples(
+            texts(), features, {"narration": stored}, settings.data, excluded=excluded
+        )
         omitted += narrations.omitted
     if is_first():
         write_omitted(folder, map(omitted_row, omitted))
     if not videos:
-        raise ShapeError(f"{sources.dataset}: no video has steps and features; see {folder / OMITTED}")
+        raise ShapeError(
+            f"{sources.dataset}: no video has steps and features; see {folder / OMITTED}"
+        )
     first, text = features[videos[0].id], vectors[videos[0].id]
     space = FeatureSpace(first.backbone, text.backbone, first.rate)
     widths = {"video_width": first.width, "text_width": text.width}
@@ -118,12 +134,25 @@ def refine_dataset(
         text.backbone,
         text.width,
     ):
-        what = f"of {given[0]!r}, {given[1]} wide, the steps' of {text.backbone!r}, {text.width} wide"
-        raise ShapeError(f"the narrations' vectors are {what}; give --narration-vectors of the steps' encoder")
+        what = (
+            f"of {given[0]!r}, {given[1]} wide, the steps' of {text.backbone!r}, {text.width} wide"
+        )
+        raise ShapeError(
+            f"the narrations' vectors are {what}; give --narration-vectors of the steps' encoder"
+        )
     model = settings.model.model_copy(update=widths)
     read = {name: str(value) for name, value in asdict(sources).items()}
     trained = SelfTraining(
-        videos, folder, narrations or (), model, settings.loss, settings.train, settings.rounds, read, space, progress
+        videos,
+        folder,
+        narrations or (),
+        model,
+        settings.loss,
+        settings.train,
+        settings.rounds,
+        read,
+        space,
+        progress,
     ).run()
     places = dict(zip((video.id for video in videos), trained.labels, strict=True))
     if is_first():
@@ -133,7 +162,8 @@ def refine_dataset(
 
 
 def refined_records(records: Iterator[Record], places: Mapping[str, StepSpans]) -> Iterator[Record]:
-    """Yield the records of the videos that have places, with their steps placed; what lost its label is dropped."""
+    """Yield the records of the videos that have places, with their steps placed; what lost its
+    label is dropped."""
     seen: set[str] = set()
     for record in records:
         labels = places.get(record.video.id)
@@ -145,8 +175,12 @@ def refined_records(records: Iterator[Record], places: Mapping[str, StepSpans]) 
             if span is None:
                 dropped.append(Rejected(what="step", text=step.text, reason=UNLABELLED))
             else:
-                steps.append(step.model_copy(update={"spans": (span,), "at": None, "status": "shown"}))
-        yield record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
+                steps.append(
+                    step.model_copy(update={"spans": (span,), "at": None, "status": "shown"})
+                )
+        yield record.model_copy(
+            update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)}
+        )
 
 
 class _VideoReader:
@@ -186,25 +220,43 @@ class _VideoReader:
         return StepVideo(id, said, length, stored.rate, read, shard=stored.shard, shown=shown)
 
     def _said(self, record: Record, seconds: float) -> StepSpans:
-        """Return where each step is said: as the record has it, else by its likeness to the narration (section 3.1).
+        """Return where each step is said: as the record has it, else by its likeness to the
+        narration (section 3.1).
 
-        A record that gives no step's `said` but spans (HowToStep's own) has its first labels in their best spans.
+        A record that gives no step's `said` but spans (HowToStep's own) has its first labels in
+        their best spans.
         """
         steps = record.steps
-        if (self._settings.said == "given" or not record.sentences) and all(step.said is None for step in steps):
-            steps = tuple(step.model_copy(update={"said": next(iter(step.spans), None)}) for step in steps)
+        if (self._settings.said == "given" or not record.sentences) and all(
+            step.said is None for step in steps
+        ):
+            steps = tuple(
+                step.model_copy(update={"said": next(iter(step.spans), None)}) for step in steps
+            )
         sentences = record.sentences
-        if sentences and (self._settings.said == "likeness" or all(step.said is None for step in steps)):
+        if sentences and (
+            self._settings.said == "likeness" or all(step.said is None for step in steps)
+        ):
             encode = self._encode = self._encode or text_encoder(LINKING_ENCODER)
-            likeness = encode([step.text for step in steps]) @ encode([sentence.text for sentence in sentences]).T
+            likeness = (
+                encode([step.text for step in steps])
+                @ encode([sentence.text for sentence in sentences]).T
+            )
             duration = record.video.duration or max(sentence.span.end for sentence in sentences)
-            kept, _ = coarse_spans(steps, sentences, likeness, duration=duration, settings=self._settings.coarse)
+            kept, _ = coarse_spans(
+                steps, sentences, likeness, duration=duration, settings=self._settings.coarse
+            )
             said = {step.id: step.said for step in kept}
             steps = tuple(step.model_copy(update={"said": said.get(step.id)}) for step in steps)
-        return tuple(None if step.said is None or step.said.start >= seconds else step.said for step in steps)
+        return tuple(
+            None if step.said is None or step.said.start >= seconds else step.said for step in steps
+        )
 
 
 def _best_span(step: Step) -> Span | None:
-    """Return the span in which a step is shown best: the one around its best second, else its first."""
-    around = (span for span in step.spans if step.at is not None and span.start <= step.at <= span.end)
+    """Return the span in which a step is shown best: the one around its best second, else its
+    first."""
+    around = (
+        span for span in step.spans if step.at is not None and span.start <= step.at <= span.end
+    )
     return next(around, next(iter(step.spans), None)) if step.status == "shown" else None

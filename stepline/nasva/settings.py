@@ -1,4 +1,5 @@
-"""Settings of NaSVA: its network and losses, its data and runs, placing, self-training; nothing heavy is imported."""
+"""Settings of NaSVA: its network and losses, its data and runs, placing, self-training; nothing
+heavy is imported."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -31,7 +32,8 @@ UnshownTexts: TypeAlias = Literal["other task", "same task", "unlike"]
 
 
 class AlignerNetworkSettings(Settings):
-    """The grounding network: NaSVA section 3.2 and its supplement, sizes as in the released code."""
+    """The grounding network: NaSVA section 3.2 and its supplement, sizes as in the released
+    code."""
 
     video_width: Width = 768  # C of a feature row; InternVideo and CLIP-L/14: 768, S3D: 512
     text_width: Width = 768  # C of a sentence vector
@@ -42,31 +44,39 @@ class AlignerNetworkSettings(Settings):
     feed_forward: Width = 2048  # released code; the paper gives none
     projection: Width = 64  # d of the vectors whose cosine is the score; supplement
     text_positions: Width = 1024  # most texts that can be in order; released code
-    dropout: DropoutRate = 0.1  # of what each block adds, and inside the feed-forward; released code
-    attention_dropout: DropoutRate = (
-        0.0  # of attention weights; released code: 0.1, which costs 2-4 times the time and memory
-    )
-    form: NetworkForm = "released"  # positions at every attention and LayerNorm on projections; "paper": neither
-    feature_scale: FeatureScale = "unit_variance"  # of each row, else unit rows drown in positions; released: "none"
-    alignability: bool = False  # whether it has the head y of equation 1; the release never uses its own
+    # of what each block adds, and inside the feed-forward; released code
+    dropout: DropoutRate = 0.1
+    # of attention weights; released code: 0.1, which costs 2-4 times the time and memory
+    attention_dropout: DropoutRate = 0.0
+    # positions at every attention and LayerNorm on projections; "paper": neither
+    form: NetworkForm = "released"
+    # of each row, else unit rows drown in positions; released: "none"
+    feature_scale: FeatureScale = "unit_variance"
+    # whether it has the head y of equation 1; the release never uses its own
+    alignability: bool = False
 
     @model_validator(mode="after")
     def _fits(self) -> "AlignerNetworkSettings":
         if self.width % self.heads or self.width % 2:
-            raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
+            raise ValueError(
+                f"width {self.width} must be even and a multiple of heads {self.heads}"
+            )
         return self
 
 
 class AlignerLossSettings(Settings):
     """How the alignment matrix is trained: NaSVA section 3.3."""
 
-    form: LossForm = "paper"  # rivals: seconds of the same video; "release": of the batch; `loss.py` says more
+    # rivals: seconds of the same video; "release": of the batch; `loss.py` says more
+    form: LossForm = "paper"
     temperature: Positive = 0.07  # tau; NaSVA section 4.2, smaller is sharper
-    every_layer: bool | None = None  # deep supervision; None: as the form has it (release yes, paper no)
+    # deep supervision; None: as the form has it (release yes, paper no)
+    every_layer: bool | None = None
     alignability: AlignabilityTargets = "kept"  # what the head learns, where the network has one
     alignability_weight: NonNegative = 1.0  # of its loss beside that of the alignment
     shuffled: Fraction = 0.5  # chance that texts lose their order; supplement 6.3
-    drawn: OrderDraw = "sample"  # whether each sample draws that chance or all of a batch at once (released code)
+    # whether each sample draws that chance or all of a batch at once (released code)
+    drawn: OrderDraw = "sample"
 
 
 HeldOutScore: TypeAlias = Literal["recall", "loss"]
@@ -76,20 +86,25 @@ Unlabelled: TypeAlias = Literal["keep", "drop"]
 class AlignerDataSettings(Settings):
     """Which videos and texts become samples, and what counts as their labels."""
 
-    label_rule: LabelRule = "covering"  # rows that a span labels; "inclusive" is the released code's; `targets.py`
-    step_place: StepLabelSource = (
-        "shown_or_said"  # which of a step's places is its label; said alone: stage 1 of the paper
-    )
-    unlabelled: Unlabelled = "keep"  # texts without a label: context, and what the alignability head learns from
-    longest: Annotated[int, Field(ge=1, le=1200)] = 1200  # rows of a video that are seen; supplement: 1200 s
+    # rows that a span labels; "inclusive" is the released code's; `targets.py`
+    label_rule: LabelRule = "covering"
+    # which of a step's places is its label; said alone: stage 1 of the paper
+    step_place: StepLabelSource = "shown_or_said"
+    # texts without a label: context, and what the alignability head learns from
+    unlabelled: Unlabelled = "keep"
+    # rows of a video that are seen; supplement: 1200 s
+    longest: Annotated[int, Field(ge=1, le=1200)] = 1200
     slack: NonNegative = 5.0  # seconds that a video's stated length may differ from its features'
-    held_out: Fraction = 0.0  # share of the videos, by their ids, that are not trained on but choose the best
+    # share of the videos, by their ids, that are not trained on but choose the best
+    held_out: Fraction = 0.0
     held_out_most: Count = 500  # samples of them that are looked at
-    held_out_score: HeldOutScore = "recall"  # what chooses the best: the share of texts whose best row has their label
+    # what chooses the best: the share of texts whose best row has their label
+    held_out_score: HeldOutScore = "recall"
 
 
 class AlignerRunSettings(Settings):
-    """All settings of `stepline train nasva`; `model.video_width` and `model.text_width` are the features' own."""
+    """All settings of `stepline train nasva`; `model.video_width` and `model.text_width` are the
+    features' own."""
 
     model: AlignerNetworkSettings = AlignerNetworkSettings()
     loss: AlignerLossSettings = AlignerLossSettings()
@@ -103,22 +118,30 @@ SpanRule: TypeAlias = Literal["start", "center", "grown"]
 
 
 class AlignerSettings(Settings):
-    """How a trained network places texts. Its choices were made on two worlds (seeds 10, 11) that no result uses."""
+    """How a trained network places texts. Its choices were made on two worlds (seeds 10, 11) that
+    no result uses."""
 
-    path: Path | None = None  # the trained network, a .safetensors file or a folder of one; None: none is used
-    mode: Mode = "step"  # "narration": the texts are in spoken order, and the network is told their places
+    # the trained network, a .safetensors file or a folder of one; None: none is used
+    path: Path | None = None
+    # "narration": the texts are in spoken order, and the network is told their places
+    mode: Mode = "step"
     whole: Count = 1200  # rows up to which a video is aligned at once; NaSVA trained on as many
     window: Count = 600  # rows of a window of a longer video; TAN: 64
     stride: Count = 300  # rows from window to window, at most half a window; TAN: 16
     batch: Batch = 4  # windows aligned at once
-    bf16: bool = False  # reckon in bfloat16, faster where the processor has it; moves a score by up to 0.006
-    temperature: Positive = 0.07  # tau that turns cosines into chances; NaSVA section 4.2, smaller is sharper
+    # reckon in bfloat16, faster where the processor has it; moves a score by up to 0.006
+    bf16: bool = False
+    # tau that turns cosines into chances; NaSVA section 4.2, smaller is sharper
+    temperature: Positive = 0.07
     compete: NonNegative = 1.0  # how far texts compete for seconds; 0 not at all
-    order: TextOrder = "none"  # "given": texts shown in another order than they stand in cost `order_cost`
-    order_cost: NonNegative = 1.5  # nats that a text shown before the shown one in front of it costs
+    # "given": texts shown in another order than they stand in cost `order_cost`
+    order: TextOrder = "none"
+    # nats that a text shown before the shown one in front of it costs
+    order_cost: NonNegative = 1.5
     speech: NonNegative = 0.25  # weight of when a text is said, where that is known; 0 not at all
     typical: Count = 8  # rows that a text keeps from others; NaSVA's 8 s
-    spans: SpanRule = "grown"  # "start", "center": `duration` from, around the best row; "grown": around the peak
+    # "start", "center": `duration` from, around the best row; "grown": around the peak
+    spans: SpanRule = "grown"
     duration: Positive = 8.0  # seconds of a span that is not grown; NaSVA section 4.2
     smooth: Count = 7  # rows, odd, over which chances are summed before a span is grown
     grow: Fraction = 0.4  # share of the peak at which it stops growing
@@ -142,13 +165,19 @@ BestAt: TypeAlias = Literal["start", "center"]
 class RefineSettings(Settings):
     """How a network's alignment matrix becomes labels: NaSVA section 3.3, its tables 3, 8 and 9."""
 
-    threshold: Fraction = 0.0  # eps2; the paper's 0.8 is a cosine and does not carry over to other features
-    threshold_kind: ThresholdKind = "quantile"  # "cosine": of the best second; "quantile": share of the texts to drop
-    position: BestAt = "center"  # where in its label the best second lies; NaSVA: start, which its table 8 prefers
-    seconds: Positive | None = 8.0  # length of a label; None: grown around the best second; NaSVA section 4.2
+    # eps2; the paper's 0.8 is a cosine and does not carry over to other features
+    threshold: Fraction = 0.0
+    # "cosine": of the best second; "quantile": share of the texts to drop
+    threshold_kind: ThresholdKind = "quantile"
+    # where in its label the best second lies; NaSVA: start, which its table 8 prefers
+    position: BestAt = "center"
+    # length of a label; None: grown around the best second; NaSVA section 4.2
+    seconds: Positive | None = 8.0
     grow: Fraction = 0.7  # zeta, share of the peak at which a grown label ends; NaSVA section 4.2
-    agree: Positive | None = 4.0  # seconds that the teachers' best seconds may lie apart; None: they need not agree
-    agree_with: tuple[RecordPlace, ...] = ()  # the record's own places that the best second must be as near to
+    # seconds that the teachers' best seconds may lie apart; None: they need not agree
+    agree: Positive | None = 4.0
+    # the record's own places that the best second must be as near to
+    agree_with: tuple[RecordPlace, ...] = ()
     least_kept: Fraction = 0.02  # share of texts that must keep a label, else it is an error
 
     @model_validator(mode="after")
@@ -163,13 +192,19 @@ class RefineSettings(Settings):
 class SelfTrainSettings(Settings):
     """Rounds of training on labels and labelling anew: NaSVA section 3.3."""
 
-    first: FirstLabels = "asr"  # "video": likeness to the picture (Step-Video); "agreed": said, where also grounded
-    rounds: Annotated[int, Field(ge=0, le=20)] = 1  # times that labels are made anew; NaSVA section 4.2
+    # "video": likeness to the picture (Step-Video); "agreed": said, where also grounded
+    first: FirstLabels = "asr"
+    # times that labels are made anew; NaSVA section 4.2
+    rounds: Annotated[int, Field(ge=0, le=20)] = 1
     teachers: Teachers = 2  # networks of other seeds whose matrices are averaged; the paper has one
-    teacher_epochs: Count = 4  # a teacher stops early: one that trains long learns its labels' noise by heart
-    held_out: Fraction = 0.1  # share of the videos that no teacher sees, on which rounds are compared
-    same: Positive = 4.0  # seconds apart at which two rounds still agree on where a held-out text is shown
-    enough: Fraction = 0.9  # agreement of two rounds on held-out texts at which no further round is made
+    # a teacher stops early: one that trains long learns its labels' noise by heart
+    teacher_epochs: Count = 4
+    # share of the videos that no teacher sees, on which rounds are compared
+    held_out: Fraction = 0.1
+    # seconds apart at which two rounds still agree on where a held-out text is shown
+    same: Positive = 4.0
+    # agreement of two rounds on held-out texts at which no further round is made
+    enough: Fraction = 0.9
     refine: RefineSettings = RefineSettings()
 
     @property
@@ -182,14 +217,17 @@ SaidSource: TypeAlias = Literal["given", "likeness"]
 
 
 class RefineRunSettings(Settings):
-    """All settings of `stepline refine`; `model.video_width` and `model.text_width` are the features' own."""
+    """All settings of `stepline refine`; `model.video_width` and `model.text_width` are the
+    features' own."""
 
-    said: SaidSource = "given"  # where a step is said: as its record has it, or by likeness to the narration anew
+    # where a step is said: as its record has it, or by likeness to the narration anew
+    said: SaidSource = "given"
     coarse: CoarseSettings = CoarseSettings()
     data: AlignerDataSettings = AlignerDataSettings()
     model: AlignerNetworkSettings = AlignerNetworkSettings()
     loss: AlignerLossSettings = AlignerLossSettings()
-    train: TrainSettings = TrainSettings()  # of the final network; teachers stop after rounds.teacher_epochs
+    # of the final network; teachers stop after rounds.teacher_epochs
+    train: TrainSettings = TrainSettings()
     rounds: SelfTrainSettings = SelfTrainSettings()
 
 

@@ -1,4 +1,5 @@
-"""Training NaSVA's network (sections 3.3 and 4.2): its task for the training loop, its held-out score, and whole runs.
+"""Training NaSVA's network (sections 3.3 and 4.2): its task for the training loop, its held-out
+score, and whole runs.
 
 A run's folder is that of `training.run_folder`, and beside it:
 
@@ -24,7 +25,12 @@ from stepline.nasva.checkpoint import FILE, read_aligner, write_aligner
 from stepline.nasva.dataset import AlignerSamples, gather_samples, omitted_row
 from stepline.nasva.loss import alignability_loss, grounding_loss
 from stepline.nasva.model import Aligner, AlignerOutput
-from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, AlignerRunSettings, HeldOutScore
+from stepline.nasva.settings import (
+    AlignerLossSettings,
+    AlignerNetworkSettings,
+    AlignerRunSettings,
+    HeldOutScore,
+)
 from stepline.training.batches import Batch, Sample, collate
 from stepline.training.distributed import first_then_all, is_first, start_processes
 from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, fit
@@ -36,7 +42,12 @@ from stepline.training.run_folder import (
     write_omitted,
 )
 from stepline.training.settings import TextKind, TrainSettings
-from stepline.training.sources import LabelledTexts, is_feature_store, read_labelled_texts, text_vectors
+from stepline.training.sources import (
+    LabelledTexts,
+    is_feature_store,
+    read_labelled_texts,
+    text_vectors,
+)
 
 
 def train_aligner(
@@ -51,20 +62,30 @@ def train_aligner(
     scorer: HeldOutScorer[Sample] | None = None,
     device: str | torch.device = "cpu",
 ) -> Aligner:
-    """Return a network trained on the samples, from fresh weights or on from those of `start`, at rest.
+    """Return a network trained on the samples, from fresh weights or on from those of `start`, at
+    rest.
 
-    A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train on.
+    A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train
+    on.
     """
     settings = settings or TrainSettings()
     torch.manual_seed(settings.seed)  # of fresh weights
     network = start or Aligner(model or AlignerNetworkSettings())
     network.to(device)
-    fit(network, aligner_task(samples, loss or AlignerLossSettings()), settings, folder, report, scorer=scorer)
+    fit(
+        network,
+        aligner_task(samples, loss or AlignerLossSettings()),
+        settings,
+        folder,
+        report,
+        scorer=scorer,
+    )
     return network
 
 
 def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> TrainingTask[Sample]:
-    """Return what training learns: samples of videos of like length together, some with their texts shuffled."""
+    """Return what training learns: samples of videos of like length together, some with their texts
+    shuffled."""
 
     def losses(network: nn.Module, chosen: Sequence[Sample]) -> list[Loss]:
         batch = collate(chosen).to(device_of(network))
@@ -78,25 +99,36 @@ def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> Tr
     def augment(chosen: Sequence[Sample], rng: np.random.Generator) -> list[Sample]:
         return shuffle_texts(chosen, settings, rng)
 
-    lengths = samples.lengths if hasattr(samples, "lengths") else None  # known without reading the samples
+    # known without reading the samples
+    lengths = samples.lengths if hasattr(samples, "lengths") else None
     shards = samples.shards if hasattr(samples, "shards") else ()
     return TrainingTask(samples, lambda sample: len(sample.video), augment, losses, lengths, shards)
 
 
-def shuffle_texts(samples: Sequence[Sample], settings: AlignerLossSettings, rng: np.random.Generator) -> list[Sample]:
-    """Return the samples, some with their texts shuffled and so marked; supplement 6.3: half, whatever the source."""
+def shuffle_texts(
+    samples: Sequence[Sample], settings: AlignerLossSettings, rng: np.random.Generator
+) -> list[Sample]:
+    """Return the samples, some with their texts shuffled and so marked; supplement 6.3: half,
+    whatever the source."""
     draws = rng.random(len(samples) if settings.drawn == "sample" else 1)
     shuffled = np.broadcast_to(draws < settings.shuffled, len(samples))
-    return [sample.shuffled(rng) if lost else sample for sample, lost in zip(samples, shuffled, strict=True)]
+    return [
+        sample.shuffled(rng) if lost else sample
+        for sample, lost in zip(samples, shuffled, strict=True)
+    ]
 
 
 HELD_OUT_BATCH = 8  # samples
 
 
 def aligner_scorer(
-    samples: Sequence[Sample], score: HeldOutScore, loss: AlignerLossSettings, keep: Callable[[nn.Module], None]
+    samples: Sequence[Sample],
+    score: HeldOutScore,
+    loss: AlignerLossSettings,
+    keep: Callable[[nn.Module], None],
 ) -> HeldOutScorer[Sample]:
-    """Return the scorer of held-out samples; "recall": R@1 of their labels, "loss": what a text loses, negative."""
+    """Return the scorer of held-out samples; "recall": R@1 of their labels, "loss": what a text
+    loses, negative."""
 
     def measure(network: nn.Module, chosen: Sequence[Sample]) -> tuple[float, float]:
         batch = collate(chosen).to(device_of(network))
@@ -111,23 +143,27 @@ def aligner_scorer(
 
 
 def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return how many labelled texts have their best row among their labels, and how many there are."""
+    """Return how many labelled texts have their best row among their labels, and how many there
+    are."""
     shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]  # (B, K, T)
-    best = aligned.scores.masked_fill(batch.video_pad[:, None], -2.0).argmax(dim=2, keepdim=True)  # (B, K, 1)
+    # (B, K, 1)
+    best = aligned.scores.masked_fill(batch.video_pad[:, None], -2.0).argmax(dim=2, keepdim=True)
     return shown.gather(2, best).sum(), shown.any(dim=2).sum()
 
 
 BEST, FINAL = FILE.names
 KINDS: tuple[TextKind, ...] = ("narration", "step")
-CHANGEABLE = ("dropout", "attention_dropout")  # settings of a network that may change when it is trained on
+# settings of a network that may change when it is trained on
+CHANGEABLE = ("dropout", "attention_dropout")
 
 
 @dataclass(frozen=True)
 class AlignerSources:
-    """What a run reads. features: a store, or its URL; narrations, steps: as `read_labelled_texts` takes them.
+    """What a run reads. features: a store, or its URL; narrations, steps: as `read_labelled_texts`
+    takes them.
 
-    narration_vectors, step_vectors: a store of text features, or an encoder as `text_encoder` takes it. excluded: lists
-    that `stepline excluded` wrote.
+    narration_vectors, step_vectors: a store of text features, or an encoder as `text_encoder` takes
+    it. excluded: lists that `stepline excluded` wrote.
     """
 
     features: Path | str
@@ -142,7 +178,8 @@ class AlignerSources:
         return self.narrations if kind == "narration" else self.steps
 
     def vectors(self, kind: TextKind) -> str:
-        """Return where their vectors come from: the store itself where texts come from one, else MiniLM."""
+        """Return where their vectors come from: the store itself where texts come from one, else
+        MiniLM."""
         source = self.of(kind) or ""
         given = self.narration_vectors if kind == "narration" else self.step_vectors
         return given or (source if is_feature_store(source) else "minilm")
@@ -150,7 +187,8 @@ class AlignerSources:
 
 @dataclass(frozen=True)
 class PreparedAligner:
-    """A run before its first step: samples to train on and held out, and the network that starts."""
+    """A run before its first step: samples to train on and held out, and the network that
+    starts."""
 
     samples: AlignerSamples
     held_out: AlignerSamples
@@ -166,11 +204,13 @@ def train_run(
     report: Callable[[Progress], None] | None = None,
     on_prepared: Callable[[PreparedAligner], None] | None = None,
 ) -> Aligner:
-    """Train, or go on training, and return the network; start: one to train on, ours or the authors' .pth.
+    """Train, or go on training, and return the network; start: one to train on, ours or the
+    authors' .pth.
 
-    on_prepared: is called before the first step. Under torchrun the processes share the work; the first one writes.
-    Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train on, and what the
-    sources raise.
+    on_prepared: is called before the first step. Under torchrun the processes share the work; the
+    first one writes.
+    Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
+    on, and what the sources raise.
     """
     device = start_processes(settings.train.device)
     prepared = prepare(sources, folder, settings, start)
@@ -178,10 +218,17 @@ def train_run(
         whole = settings.model_copy(update={"model": prepared.network.settings})
         samples = prepared.samples
         counts = {
-            "videos": len(samples.videos), "samples": len(samples), "texts": samples.texts,
-            "labelled": samples.labelled, "held_out": len(prepared.held_out), "omitted": samples.reasons(),
-        }  # fmt: skip
-        run = {"settings": settings_that_matter(whole), "sources": asdict(sources) | {"start": start}}
+            "videos": len(samples.videos),
+            "samples": len(samples),
+            "texts": samples.texts,
+            "labelled": samples.labelled,
+            "held_out": len(prepared.held_out),
+            "omitted": samples.reasons(),
+        }
+        run = {
+            "settings": settings_that_matter(whole),
+            "sources": asdict(sources) | {"start": start},
+        }
         claim_run_folder(folder, run, {"versions": versions(), "data": counts})
         write_omitted(folder, map(omitted_row, samples.omitted))
     if on_prepared is not None:
@@ -192,9 +239,15 @@ def train_run(
 
     held_out, score = prepared.held_out, settings.data.held_out_score
     network = train_aligner(
-        prepared.samples, folder, start=prepared.network, loss=settings.loss, settings=settings.train, report=report,
-        scorer=aligner_scorer(held_out, score, settings.loss, keep) if len(held_out) else None, device=device,
-    )  # fmt: skip
+        prepared.samples,
+        folder,
+        start=prepared.network,
+        loss=settings.loss,
+        settings=settings.train,
+        report=report,
+        scorer=aligner_scorer(held_out, score, settings.loss, keep) if len(held_out) else None,
+        device=device,
+    )
     if is_first():
         write_aligner(network, folder / FINAL, prepared.samples.space())
     return network
@@ -215,22 +268,32 @@ def prepare(
     def read(kind: TextKind) -> Iterator[LabelledTexts]:
         return read_labelled_texts(sources.of(kind) or "", kind, settings.data.step_place)
 
-    made = {kind: partial(text_vectors, sources.vectors(kind), read(kind), folder / "vectors" / kind) for kind in kinds}
+    made = {
+        kind: partial(text_vectors, sources.vectors(kind), read(kind), folder / "vectors" / kind)
+        for kind in kinds
+    }
     vectors = {kind: first_then_all(make) for kind, make in made.items()}
     texts = (labelled for kind in kinds for labelled in read(kind))
-    samples = gather_samples(texts, features, vectors, settings.data, excluded=read_excluded(sources.excluded))
+    samples = gather_samples(
+        texts, features, vectors, settings.data, excluded=read_excluded(sources.excluded)
+    )
     widths = samples.widths()
     kept, held_out = samples.split(settings.data.held_out)
     return PreparedAligner(kept, held_out, starting_network(settings, widths, start))
 
 
-def starting_network(settings: AlignerRunSettings, widths: tuple[int, int], start: Path | None) -> Aligner:
-    """Return a fresh network for features of these widths, or the one in a file. Raises where they do not fit."""
+def starting_network(
+    settings: AlignerRunSettings, widths: tuple[int, int], start: Path | None
+) -> Aligner:
+    """Return a fresh network for features of these widths, or the one in a file. Raises where they
+    do not fit."""
     if start is None:
         sizes = dict(zip(("video_width", "text_width"), widths, strict=True))
         for name in sizes.keys() & settings.model.model_fields_set:
             if (asked := getattr(settings.model, name)) != sizes[name]:
-                raise ShapeError(f"model.{name}={asked}, the features have {sizes[name]}; leave the setting out")
+                raise ShapeError(
+                    f"model.{name}={asked}, the features have {sizes[name]}; leave the setting out"
+                )
         torch.manual_seed(settings.train.seed)  # of fresh weights
         return Aligner(settings.model.model_copy(update=sizes))
     network = read_aligner(start)

@@ -1,4 +1,5 @@
-"""What people and machines get of a record: JSON, WebVTT, SRT, chapters, HowTo JSON-LD, an HTML page, clips."""
+"""What people and machines get of a record: JSON, WebVTT, SRT, chapters, HowTo JSON-LD, an HTML
+page, clips."""
 
 from stepline.outputs.chapters import ChapterPlan, chapters, plan_chapters
 from stepline.outputs.clips import SUFFIX as CLIPS_SUFFIX

@@ -1,7 +1,8 @@
 """Chapters for a video's description, by YouTube's rules.
 
-The rules (YouTube Help, "Video chapters"): the first chapter starts at 0:00, there are at least three, in ascending
-order, each at least 10 seconds long. A description holds at most 5,000 characters and no angle brackets.
+The rules (YouTube Help, "Video chapters"): the first chapter starts at 0:00, there are at least
+three, in ascending order, each at least 10 seconds long. A description holds at most 5,000
+characters and no angle brackets.
 """
 
 import logging
@@ -52,31 +53,44 @@ def chapters(record: Record) -> str | None:
         log.info("%s: no chapters: %s", record.id, plan.reason)
         return None
     limit = min(LONGEST_TITLE, DESCRIPTION // len(plan.chapters) - len("00:00:00 \n"))
-    return "".join(f"{clock(chapter.start)} {shorten(chapter.title, limit)}\n" for chapter in plan.chapters)
+    return "".join(
+        f"{clock(chapter.start)} {shorten(chapter.title, limit)}\n" for chapter in plan.chapters
+    )
 
 
 def plan_chapters(record: Record) -> ChapterPlan:
-    """Return chapters of at least 10 s from the steps that are shown, each at the start of its best span.
+    """Return chapters of at least 10 s from the steps that are shown, each at the start of its best
+    span.
 
-    A step within 10 s of the chapter before it, or of the end, joins that chapter, and its title where it fits. Before
-    the first step comes an "Intro", unless that would be shorter than 10 s: then the first step's begins at 0:00.
+    A step within 10 s of the chapter before it, or of the end, joins that chapter, and its title
+    where it fits. Before the first step comes an "Intro", unless that would be shorter than 10 s:
+    then the first step's begins at 0:00.
     """
-    numbered = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
+    numbered = [
+        (number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)
+    ]
     shown = [(number, step, span) for number, step, span in numbered if span is not None]
-    starts = sorted(((int(span.start), number, step) for number, step, span in shown), key=lambda row: row[:2])
+    starts = sorted(
+        ((int(span.start), number, step) for number, step, span in shown), key=lambda row: row[:2]
+    )
     titles = [(start, _title(step) or f"Step {number}") for start, number, step in starts]
     last = max((span.end for _, _, span in shown), default=0.0)
     end = int(last if record.video.duration is None else record.video.duration)
     if end < FEWEST * SHORTEST:
-        return ChapterPlan((), f"{end} s of video; {FEWEST} chapters of {SHORTEST} s need {FEWEST * SHORTEST} s")
+        return ChapterPlan(
+            (), f"{end} s of video; {FEWEST} chapters of {SHORTEST} s need {FEWEST * SHORTEST} s"
+        )
     joined = _join(titles, end)
     if len(joined) < FEWEST:
-        return ChapterPlan((), f"only {len(joined)} chapters of at least {SHORTEST} s; {FEWEST} are needed")
+        return ChapterPlan(
+            (), f"only {len(joined)} chapters of at least {SHORTEST} s; {FEWEST} are needed"
+        )
     return ChapterPlan(tuple(joined))
 
 
 def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
-    """Walk the steps in time, opening a chapter where the rules allow one; the earliest start first gives the most."""
+    """Walk the steps in time, opening a chapter where the rules allow one; the earliest start first
+    gives the most."""
     joined: list[Chapter] = []
     if titles and titles[0][0] >= SHORTEST:
         joined.append(Chapter(0, INTRO))
@@ -85,7 +99,10 @@ def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
             joined.append(Chapter(0, title))
         elif start - joined[-1].start >= SHORTEST and end - start >= SHORTEST:
             joined.append(Chapter(start, title))
-        elif title not in joined[-1].title.split("; ") and len(joined[-1].title) + len(title) + 2 <= LONGEST_TITLE:
+        elif (
+            title not in joined[-1].title.split("; ")
+            and len(joined[-1].title) + len(title) + 2 <= LONGEST_TITLE
+        ):
             joined[-1] = Chapter(joined[-1].start, f"{joined[-1].title}; {title}")
     return joined
 

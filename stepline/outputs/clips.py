@@ -15,11 +15,15 @@ SUFFIX = ".clips"  # of the folder that holds a video's clips
 TITLE = 40  # characters of a step's text in its clip's name
 
 
-def write_clips(record: Record, path: Path, folder: Path, files: FileSet | None = None) -> list[Path]:
-    """Cut the best span of every shown step out of the video at `path` and return the clips, in the steps' order.
+def write_clips(
+    record: Record, path: Path, folder: Path, files: FileSet | None = None
+) -> list[Path]:
+    """Cut the best span of every shown step out of the video at `path` and return the clips, in the
+    steps' order.
 
-    They are named `<folder>/<id>.clips/03-fold-the-strip.mp4`; those of an earlier result go. files: a set of other
-    files with which they appear. Raises MediaError where the video cannot be cut.
+    They are named `<folder>/<id>.clips/03-fold-the-strip.mp4`; those of an earlier result go.
+    files: a set of other files with which they appear. Raises MediaError where the video cannot be
+    cut.
     """
     from stepline.media import cut_clip
 
@@ -32,14 +36,20 @@ def write_clips(record: Record, path: Path, folder: Path, files: FileSet | None 
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
-    """Return the path of each shown step's clip, whether it is cut or not, and the seconds it shows."""
+    """Return the path of each shown step's clip, whether it is cut or not, and the seconds it
+    shows."""
     home = _home(record, folder)
     best = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
-    return {home / step_file_name(number, step, ".mp4"): span for number, step, span in best if span is not None}
+    return {
+        home / step_file_name(number, step, ".mp4"): span
+        for number, step, span in best
+        if span is not None
+    }
 
 
 def remove_clips(record: Record, folder: Path, files: FileSet) -> None:
-    """Have the clips that an earlier run cut removed with the change: their seconds are those of other spans."""
+    """Have the clips that an earlier run cut removed with the change: their seconds are those of
+    other spans."""
     for clip in _home(record, folder).glob("[0-9][0-9]*-*.mp4"):
         files.remove(clip)
 
@@ -62,7 +72,8 @@ ANIMATION_WIDTH = 320  # pixels
 
 
 def animations(record: Record, video: Path, suffix: str) -> dict[str, Callable[[Path], None]]:
-    """Return what writes an animated picture of every shown step, by its file name; suffix: .webp or .gif.
+    """Return what writes an animated picture of every shown step, by its file name; suffix: .webp
+    or .gif.
 
     The writers raise MediaError where the video cannot be read.
     """
@@ -81,9 +92,13 @@ def _animate(video: Path, span: Span, path: Path) -> None:
 
     count = max(1, round(min(span.duration, ANIMATION_LONGEST) * ANIMATION_RATE))
     times = [span.start + number / ANIMATION_RATE for number in range(count)]
-    pictures = [Image.fromarray(still.image) for still in read_frames_at(video, times, ANIMATION_WIDTH)]
+    pictures = [
+        Image.fromarray(still.image) for still in read_frames_at(video, times, ANIMATION_WIDTH)
+    ]
     if not pictures:
-        raise MediaError(f"{video}: no picture between {span.start:g} and {span.end:g} s; leave --format webp, gif out")
+        raise MediaError(
+            f"{video}: no picture between {span.start:g} and {span.end:g} s; leave --format webp, gif out"
+        )
     form = path.suffix.removeprefix(".").upper()
     length = 1000 // ANIMATION_RATE  # ms
     pictures[0].save(path, form, save_all=True, append_images=pictures[1:], duration=length, loop=0)

@@ -1,4 +1,5 @@
-"""Documents of a record that people edit and print: Markdown, Word (docx) and PDF, a picture a step."""
+"""Documents of a record that people edit and print: Markdown, Word (docx) and PDF, a picture a
+step."""
 
 import io
 import re
@@ -15,19 +16,38 @@ from stepline.outputs.html import media_link
 from stepline.outputs.text import shown_span, step_line, step_time, title
 from stepline.records import Record
 
-MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~$&=^%])")  # what CommonMark, GitHub or Obsidian could read as markup
+# what CommonMark, GitHub or Obsidian could read as markup
+MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~$&=^%])")
 PICTURE_WIDTH = 100.0  # mm, of 170 between the margins of a page
-WRITTEN = datetime(1980, 1, 1, tzinfo=UTC)  # in every document, so that the same record gives the same bytes
-FONTS = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf", "Arial Unicode.ttf", "arial.ttf",
-         "NotoSansCJK-Regular.ttc", "msyh.ttc", "PingFang.ttc")  # fmt: skip
-FONT_FOLDERS = ("/usr/share/fonts", "~/.local/share/fonts", "~/.fonts", "/Library/Fonts", "/System/Library/Fonts",
-                "~/Library/Fonts", "C:/Windows/Fonts")  # fmt: skip
+# in every document, so that the same record gives the same bytes
+WRITTEN = datetime(1980, 1, 1, tzinfo=UTC)
+FONTS = (
+    "DejaVuSans.ttf",
+    "NotoSans-Regular.ttf",
+    "LiberationSans-Regular.ttf",
+    "Arial Unicode.ttf",
+    "arial.ttf",
+    "NotoSansCJK-Regular.ttc",
+    "msyh.ttc",
+    "PingFang.ttc",
+)
+FONT_FOLDERS = (
+    "/usr/share/fonts",
+    "~/.local/share/fonts",
+    "~/.fonts",
+    "/Library/Fonts",
+    "/System/Library/Fonts",
+    "~/Library/Fonts",
+    "C:/Windows/Fonts",
+)
 
 
 def markdown(record: Record, pictures: Mapping[str, str], media: str | None = None) -> str:
-    """Return a heading a step, when it is shown, and its picture, in CommonMark; every text is escaped.
+    """Return a heading a step, when it is shown, and its picture, in CommonMark; every text is
+    escaped.
 
-    pictures: the path of each step's picture as seen from the file, by the step's id; media: the video's.
+    pictures: the path of each step's picture as seen from the file, by the step's id; media: the
+    video's.
     """
     blocks = [f"# {_escape(title(record))}"]
     for number, step in enumerate(record.steps, start=1):
@@ -65,7 +85,8 @@ def docx(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
 def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     """Return a PDF of A4 pages; a step and its picture stay on one page.
 
-    Raises ModelError where fpdf2 is not installed, SettingsError where no font here holds a text's letters.
+    Raises ModelError where fpdf2 is not installed, SettingsError where no font here holds a text's
+    letters.
     """
     try:
         from fpdf import FPDF
@@ -101,7 +122,11 @@ def _escape(text: str) -> str:
 
 def _xml(text: str) -> str:
     """Return the text without the code points that XML cannot hold."""
-    return "".join(letter for letter in text if unicodedata.category(letter) != "Cs" and letter not in "\ufffe\uffff")
+    return "".join(
+        letter
+        for letter in text
+        if unicodedata.category(letter) != "Cs" and letter not in "\ufffe\uffff"
+    )
 
 
 def _lacks(package: str) -> ModelError:
@@ -111,14 +136,18 @@ def _lacks(package: str) -> ModelError:
 def _dated(archive: bytes) -> bytes:
     """Return a zip archive whose members all carry one date."""
     written = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as new:
+    with (
+        zipfile.ZipFile(io.BytesIO(archive)) as old,
+        zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as new,
+    ):
         for name in old.namelist():
             new.writestr(zipfile.ZipInfo(name), old.read(name), zipfile.ZIP_DEFLATED)
     return written.getvalue()
 
 
 def _choose_font(document: Any, text: str) -> str:
-    """Return the family in which every letter can be shown: Helvetica, else the first such font of this machine."""
+    """Return the family in which every letter can be shown: Helvetica, else the first such font of
+    this machine."""
     try:
         text.encode("latin-1")
         return "helvetica"
@@ -134,10 +163,18 @@ def _choose_font(document: Any, text: str) -> str:
             return "text"
     shown = " ".join(f"U+{letter:04X}" for letter in sorted(letters)[-3:])
     cure = "install a font that does (DejaVu Sans, Noto Sans), or write --format docx"
-    raise SettingsError(f"--format pdf: no font found here holds all letters of the steps ({shown}); {cure}")
+    raise SettingsError(
+        f"--format pdf: no font found here holds all letters of the steps ({shown}); {cure}"
+    )
 
 
 def _font_files() -> list[Path]:
-    folders = [Path(folder).expanduser() for folder in FONT_FOLDERS] + [Path(sys.prefix, "share", "fonts")]
-    known = [path for folder in folders if folder.is_dir() for path in sorted(folder.rglob("*.tt[fc]"))]
-    return sorted((path for path in known if path.name in FONTS), key=lambda path: FONTS.index(path.name))
+    folders = [Path(folder).expanduser() for folder in FONT_FOLDERS] + [
+        Path(sys.prefix, "share", "fonts")
+    ]
+    known = [
+        path for folder in folders if folder.is_dir() for path in sorted(folder.rglob("*.tt[fc]"))
+    ]
+    return sorted(
+        (path for path in known if path.name in FONTS), key=lambda path: FONTS.index(path.name)
+    )

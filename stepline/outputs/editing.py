@@ -1,4 +1,5 @@
-"""What video editors, players and annotation tools take of a record: chapters, OpenTimelineIO, EDL, Label Studio.
+"""What video editors, players and annotation tools take of a record: chapters, OpenTimelineIO, EDL,
+Label Studio.
 
 FFmpeg metadata     https://ffmpeg.org/ffmpeg-formats.html#Metadata-2
 OpenTimelineIO      https://opentimelineio.readthedocs.io, schemas Timeline.1, Clip.2, Marker.2
@@ -25,7 +26,8 @@ TIME_BASE = 1000  # a second in FFmpeg's metadata; OpenTimelineIO's times have t
 
 
 def file_chapters(record: Record) -> list[tuple[Span, str]]:
-    """Return the chapters of a media file: from the start of each shown step to the next, with an intro before them.
+    """Return the chapters of a media file: from the start of each shown step to the next, with an
+    intro before them.
 
     Unlike YouTube's there may be few and short ones.
     """
@@ -38,14 +40,19 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
     if not starts:
         return []
     if starts[0][0] > 0.0:
-        starts = [(0.0, INTRO), *starts] if starts[0][0] >= SHORTEST else [(0.0, starts[0][1]), *starts[1:]]
+        starts = (
+            [(0.0, INTRO), *starts]
+            if starts[0][0] >= SHORTEST
+            else [(0.0, starts[0][1]), *starts[1:]]
+        )
     end = max(span.end for span, _ in _shown(record))
     ends = [*(start for start, _ in starts[1:]), max(end, record.video.duration or 0.0)]
     return [(Span(start, end), text) for (start, text), end in zip(starts, ends, strict=True)]
 
 
 def ffmetadata(record: Record) -> str | None:
-    """Return the chapters as FFmpeg's metadata (`ffmpeg -i v.mp4 -i FILE -map_chapters 1 -c copy out.mp4`)."""
+    """Return the chapters as FFmpeg's metadata (`ffmpeg -i v.mp4 -i FILE -map_chapters 1 -c copy
+    out.mp4`)."""
     chapters = file_chapters(record)
     if not chapters:
         return None
@@ -57,29 +64,52 @@ def ffmetadata(record: Record) -> str | None:
 
 
 def opentimelineio(record: Record, media: str | None = None) -> str:
-    """Return a timeline of the whole video with a marker a shown step, as OpenTimelineIO's JSON. media: its link."""
+    """Return a timeline of the whole video with a marker a shown step, as OpenTimelineIO's JSON.
+    media: its link."""
     ends = [span.end for span, _ in _shown(record)]
     whole = _range(Span(0.0, max([record.video.duration or 0.0, *ends, 1 / TIME_BASE])))
-    reference: dict[str, JsonValue] = {"OTIO_SCHEMA": "MissingReference.1", "available_range": whole}
+    reference: dict[str, JsonValue] = {
+        "OTIO_SCHEMA": "MissingReference.1",
+        "available_range": whole,
+    }
     if media is not None:
         reference |= {"OTIO_SCHEMA": "ExternalReference.1", "target_url": media}
     markers: list[JsonValue] = [
-        {"OTIO_SCHEMA": "Marker.2", "name": step_line(step), "color": "GREEN", "marked_range": _range(span),
-         "metadata": {"stepline": {"id": step.id}}}
+        {
+            "OTIO_SCHEMA": "Marker.2",
+            "name": step_line(step),
+            "color": "GREEN",
+            "marked_range": _range(span),
+            "metadata": {"stepline": {"id": step.id}},
+        }
         for span, step in _shown(record)
-    ]  # fmt: skip
+    ]
     clip: dict[str, JsonValue] = {
-        "OTIO_SCHEMA": "Clip.2", "name": title(record), "source_range": whole, "markers": markers,
-        "media_references": {"DEFAULT_MEDIA": reference}, "active_media_reference_key": "DEFAULT_MEDIA",
-    }  # fmt: skip
-    track: dict[str, JsonValue] = {"OTIO_SCHEMA": "Track.1", "name": "V1", "kind": "Video", "children": [clip]}
+        "OTIO_SCHEMA": "Clip.2",
+        "name": title(record),
+        "source_range": whole,
+        "markers": markers,
+        "media_references": {"DEFAULT_MEDIA": reference},
+        "active_media_reference_key": "DEFAULT_MEDIA",
+    }
+    track: dict[str, JsonValue] = {
+        "OTIO_SCHEMA": "Track.1",
+        "name": "V1",
+        "kind": "Video",
+        "children": [clip],
+    }
     stack: dict[str, JsonValue] = {"OTIO_SCHEMA": "Stack.1", "name": "tracks", "children": [track]}
-    timeline: dict[str, JsonValue] = {"OTIO_SCHEMA": "Timeline.1", "name": title(record), "tracks": stack}
+    timeline: dict[str, JsonValue] = {
+        "OTIO_SCHEMA": "Timeline.1",
+        "name": title(record),
+        "tracks": stack,
+    }
     return _json(timeline)
 
 
 def edl(record: Record) -> str | None:
-    """Return the shown steps, cut one after the other, as a CMX 3600 edit decision list; None beyond 999 cuts."""
+    """Return the shown steps, cut one after the other, as a CMX 3600 edit decision list; None
+    beyond 999 cuts."""
     cuts = sorted(_shown(record), key=lambda row: row[0].start)
     if not cuts or len(cuts) > 999:  # CMX 3600 has three digits for the number of a cut
         return None
@@ -95,25 +125,51 @@ def edl(record: Record) -> str | None:
 
 
 def label_studio(record: Record, media: str | None = None) -> str:
-    """Return a task with the steps as predictions, one region a shown span; `stepline datasets label-studio` reads it.
+    """Return a task with the steps as predictions, one region a shown span; `stepline datasets
+    label-studio` reads it.
 
-    media: the video's link. The label of a region is its step's status, "shown" or "unclear"; a text area holds the
-    step's text.
+    media: the video's link. The label of a region is its step's status, "shown" or "unclear"; a
+    text area holds the step's text.
     """
     result: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
         for rank, span in enumerate(step.spans if shown_span(step) is not None else ()):
             times = {"start": round(span.start, 3), "end": round(span.end, 3), "channel": 0}
-            region: dict[str, JsonValue] = {"id": f"{number}.{rank}", "to_name": "audio", "original_length": None}
+            region: dict[str, JsonValue] = {
+                "id": f"{number}.{rank}",
+                "to_name": "audio",
+                "original_length": None,
+            }
             region["original_length"] = record.video.duration
             labels: list[JsonValue] = [step.status or "shown"]
-            result.append({**region, "from_name": "status", "type": "labels", "value": {**times, "labels": labels}})
+            result.append(
+                {
+                    **region,
+                    "from_name": "status",
+                    "type": "labels",
+                    "value": {**times, "labels": labels},
+                }
+            )
             if step.kind == "avoid":
-                region["meta"] = {"text": [WARNING.strip()]}  # the text itself is read back as it is
+                # the text itself is read back as it is
+                region["meta"] = {"text": [WARNING.strip()]}
             text: list[JsonValue] = [sentence_case(one_line(step.text))]
-            result.append({**region, "from_name": "text", "type": "textarea", "value": {**times, "text": text}})
-    data: dict[str, JsonValue] = {"id": record.id, "video": media or record.video.path or record.video.id}
-    prediction: dict[str, JsonValue] = {"model_version": f"stepline {__version__}", "result": result}
+            result.append(
+                {
+                    **region,
+                    "from_name": "text",
+                    "type": "textarea",
+                    "value": {**times, "text": text},
+                }
+            )
+    data: dict[str, JsonValue] = {
+        "id": record.id,
+        "video": media or record.video.path or record.video.id,
+    }
+    prediction: dict[str, JsonValue] = {
+        "model_version": f"stepline {__version__}",
+        "result": result,
+    }
     return _json([{"data": data, "predictions": [prediction]}])
 
 
@@ -136,7 +192,9 @@ def _ticks(second: float) -> int:
 
 def _range(span: Span) -> dict[str, JsonValue]:
     start, length = (
-        dict[str, JsonValue](OTIO_SCHEMA="RationalTime.1", rate=float(TIME_BASE), value=float(_ticks(value)))
+        dict[str, JsonValue](
+            OTIO_SCHEMA="RationalTime.1", rate=float(TIME_BASE), value=float(_ticks(value))
+        )
         for value in (span.start, span.duration)
     )
     return {"OTIO_SCHEMA": "TimeRange.1", "start_time": start, "duration": length}

@@ -1,4 +1,5 @@
-"""Pages that are one file each: templates that escape all they are given, and a policy that names what may run."""
+"""Pages that are one file each: templates that escape all they are given, and a policy that names
+what may run."""
 
 import base64
 import functools
@@ -11,12 +12,15 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from jinja2 import Template
 
-PAGE_MARK = '<meta name="generator" content="Stepline">'  # in every page, by which it is known again
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # C0 but tab and line feed, DEL, C1: no HTML may hold them
+# in every page, by which it is known again
+PAGE_MARK = '<meta name="generator" content="Stepline">'
+# C0 but tab and line feed, DEL, C1: no HTML may hold them
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def policy(style: str, script: str | None = None, *, answers: bool = False) -> str:
-    """Return a Content-Security-Policy: this script, this style, pictures inside the page, the video beside it.
+    """Return a Content-Security-Policy: this script, this style, pictures inside the page, the
+    video beside it.
 
     answers: the script may send to the server that gave the page, and to nobody else.
     """
@@ -40,18 +44,24 @@ def picture_link(jpeg: bytes) -> str:
 
 @functools.cache
 def template(text: str) -> "Template":
-    """Return a template that escapes everything, drops control characters and refuses unknown names."""
+    """Return a template that escapes everything, drops control characters and refuses unknown
+    names."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
         finalize=_without_controls,
-    )  # fmt: skip
+    )
     return environment.from_string(text)
 
 
 def _without_controls(value: object) -> object:
-    return CONTROLS.sub("", value) if type(value) is str else value  # not Markup, which is Stepline's own
+    # not Markup, which is Stepline's own
+    return CONTROLS.sub("", value) if type(value) is str else value
 
 
 def _hash(text: str) -> str:

@@ -1,4 +1,5 @@
-"""A schema.org HowTo or Recipe as JSON-LD, with a Clip of the video for every step that is shown."""
+"""A schema.org HowTo or Recipe as JSON-LD, with a Clip of the video for every step that is
+shown."""
 
 import json
 from collections.abc import Mapping
@@ -9,23 +10,35 @@ from stepline.outputs.html import media_link
 from stepline.outputs.text import shown_span, step_line, title
 from stepline.records import Record
 
-UNSAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}  # JSON says the same, HTML cannot be left
+# JSON says the same, HTML cannot be left
+UNSAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
 def jsonld(record: Record) -> str:
     """Return the HowTo as JSON, safe inside a `<script type="application/ld+json">`.
 
-    Offsets are seconds. A step that is not shown carries no clip, and no file path leaves the machine.
+    Offsets are seconds. A step that is not shown carries no clip, and no file path leaves the
+    machine.
     """
     name = title(record)
-    video: dict[str, JsonValue] = {"@type": "VideoObject", "name": name, "identifier": record.video.id}
+    video: dict[str, JsonValue] = {
+        "@type": "VideoObject",
+        "name": name,
+        "identifier": record.video.id,
+    }
     if record.video.duration is not None:
-        video["duration"] = f"PT{record.video.duration:.3f}".rstrip("0").rstrip(".") + "S"  # ISO 8601
+        # ISO 8601
+        video["duration"] = f"PT{record.video.duration:.3f}".rstrip("0").rstrip(".") + "S"
     clips: list[JsonValue] = []
     steps: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
         text, span, address = step_line(step), shown_span(step), f"#step-{number}"  # as in the page
-        entry: dict[str, JsonValue] = {"@type": "HowToStep", "position": number, "name": text, "text": text}
+        entry: dict[str, JsonValue] = {
+            "@type": "HowToStep",
+            "position": number,
+            "name": text,
+            "text": text,
+        }
         if step.kind == "avoid":  # schema.org: a tip may say "what should not be done"
             entry["itemListElement"] = [{"@type": "HowToTip", "text": text}]
         if span is not None:
@@ -42,25 +55,41 @@ def jsonld(record: Record) -> str:
 
 
 def recipe_jsonld(record: Record, pictures: Mapping[str, str], media: str | None = None) -> str:
-    """Return a schema.org Recipe, as recipe managers import it: an image and a clip of the video for each step.
+    """Return a schema.org Recipe, as recipe managers import it: an image and a clip of the video
+    for each step.
 
-    pictures: the link of each step's picture, by the step's id; media: the video's. What the recipe takes and makes
-    is not known, so no ingredient and no yield is claimed.
+    pictures: the link of each step's picture, by the step's id; media: the video's. What the recipe
+    takes and makes is not known, so no ingredient and no yield is claimed.
     """
     name, steps = title(record), []
     for number, step in enumerate(record.steps, start=1):
         text, span = step_line(step), shown_span(step)
-        entry: dict[str, JsonValue] = {"@type": "HowToStep", "position": number, "name": text, "text": text}
+        entry: dict[str, JsonValue] = {
+            "@type": "HowToStep",
+            "position": number,
+            "name": text,
+            "text": text,
+        }
         if step.id in pictures:
             entry["image"] = media_link(pictures[step.id])
         if span is not None:
             start, end = round(span.start, 3), round(span.end, 3)
-            clip: dict[str, JsonValue] = {"@type": "Clip", "name": text, "startOffset": start, "endOffset": end}
-            entry["video"] = clip if media is None else {**clip, "url": f"{media_link(media)}#t={start:g},{end:g}"}
+            clip: dict[str, JsonValue] = {
+                "@type": "Clip",
+                "name": text,
+                "startOffset": start,
+                "endOffset": end,
+            }
+            entry["video"] = (
+                clip
+                if media is None
+                else {**clip, "url": f"{media_link(media)}#t={start:g},{end:g}"}
+            )
         steps.append(entry)
     tree: dict[str, JsonValue] = {"@context": "https://schema.org", "@type": "Recipe", "name": name}
     if pictures:
-        tree["image"] = media_link(list(pictures.values())[-1])  # the last step's comes nearest to the dish
+        # the last step's comes nearest to the dish
+        tree["image"] = media_link(list(pictures.values())[-1])
     if media is not None:
         tree["video"] = {"@type": "VideoObject", "name": name, "contentUrl": media_link(media)}
     tree |= {"recipeIngredient": [], "recipeInstructions": list[JsonValue](steps)}

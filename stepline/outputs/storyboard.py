@@ -1,4 +1,5 @@
-"""The storyboard of a summary: a picture, the steps and the seconds of every segment that was kept, on one page."""
+"""The storyboard of a summary: a picture, the steps and the seconds of every segment that was kept,
+on one page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ SUMMARY_SUFFIX = ".summary.mp4"  # of the film beside which a storyboard lies
 
 @dataclass(frozen=True)
 class _Panel:
-    """One segment: where it stands in the video and in the summary, and its steps, each with its picture."""
+    """One segment: where it stands in the video and in the summary, and its steps, each with its
+    picture."""
 
     number: int
     there: str
@@ -33,11 +35,15 @@ def storyboard(
     film: str | None = None,
     media: str | None = None,
 ) -> str:
-    """Return the page as HTML. keyframes: a JPEG for a step's id. film, media: paths of summary and video from here."""
+    """Return the page as HTML. keyframes: a JPEG for a step's id. film, media: paths of summary and
+    video from here."""
     kept = sum(segment.span.duration for segment in segments)
     whole = record.video.duration
     count = sum(len(segment.steps) for segment in segments)
-    facts = [f"{clock(kept)} of {clock(whole)}" if whole else clock(kept), f"{count} step{'' if count == 1 else 's'}"]
+    facts = [
+        f"{clock(kept)} of {clock(whole)}" if whole else clock(kept),
+        f"{count} step{'' if count == 1 else 's'}",
+    ]
     style = files(__package__).joinpath("storyboard.css").read_text(encoding="utf-8")
     page = files(__package__).joinpath("storyboard.html").read_text(encoding="utf-8")
     panels, offset = [], 0.0

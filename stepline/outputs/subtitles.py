@@ -12,7 +12,8 @@ WORD_JOINER = "\u2060"  # invisible and without width: breaks up what a player w
 
 @dataclass(frozen=True)
 class Subtitle:
-    """One subtitle: the number of its step or sentence in the record, from 1, milliseconds, one-line text."""
+    """One subtitle: the number of its step or sentence in the record, from 1, milliseconds,
+    one-line text."""
 
     number: int
     start: int
@@ -23,7 +24,8 @@ class Subtitle:
 def webvtt(record: Record, *, said: bool = True) -> str:
     """Return the steps as WebVTT, ordered by time; the cue identifier is the step's number.
 
-    said: also cue the steps that are only said, where they are said and marked so; False leaves them out.
+    said: also cue the steps that are only said, where they are said and marked so; False leaves
+    them out.
     """
     return _vtt(_cues(record, said))
 
@@ -31,7 +33,8 @@ def webvtt(record: Record, *, said: bool = True) -> str:
 def srt(record: Record, *, said: bool = True) -> str:
     """Return the steps as SubRip, numbered by time.
 
-    SubRip has no escapes: an invisible word joiner breaks up `-->`, tags and `{\\` so that players show them as text.
+    SubRip has no escapes: an invisible word joiner breaks up `-->`, tags and `{\\` so that players
+    show them as text.
     """
     return _srt(_cues(record, said))
 
@@ -47,18 +50,25 @@ def spoken_srt(record: Record) -> str:
 
 
 def _vtt(cues: list[Subtitle]) -> str:
-    blocks = [f"{cue.number}\n{_times(cue, '.')}\n{html.escape(cue.text, quote=False)}\n" for cue in cues]
+    blocks = [
+        f"{cue.number}\n{_times(cue, '.')}\n{html.escape(cue.text, quote=False)}\n" for cue in cues
+    ]
     return "\n".join(["WEBVTT\n", *blocks])
 
 
 def _srt(cues: list[Subtitle]) -> str:
     numbered = enumerate(cues, start=1)
-    return "\n".join(f"{index}\n{_times(cue, ',')}\n{_escape_srt(cue.text)}\n" for index, cue in numbered)
+    return "\n".join(
+        f"{index}\n{_times(cue, ',')}\n{_escape_srt(cue.text)}\n" for index, cue in numbered
+    )
 
 
 def _spoken(record: Record) -> list[Subtitle]:
     sentences = record.sentences
-    return [_cue(number, said.span, one_line(said.text) or "…") for number, said in enumerate(sentences, start=1)]
+    return [
+        _cue(number, said.span, one_line(said.text) or "…")
+        for number, said in enumerate(sentences, start=1)
+    ]
 
 
 def _cues(record: Record, said: bool) -> list[Subtitle]:
@@ -75,7 +85,8 @@ def _cues(record: Record, said: bool) -> list[Subtitle]:
 
 def _cue(number: int, span: Span, text: str) -> Subtitle:
     start = round(span.start * 1000)
-    return Subtitle(number, start, max(start + 1, round(span.end * 1000)), text)  # a cue must not be empty
+    # a cue must not be empty
+    return Subtitle(number, start, max(start + 1, round(span.end * 1000)), text)
 
 
 def _times(cue: Subtitle, point: str) -> str:

@@ -9,12 +9,15 @@ from stepline.storage import to_json
 
 MARKS = {"shown": "●", "unclear": "◐", "said": "○", "not found": "×", None: "·"}
 
-LEGEND = "● shown  ◐ placed by its words, the pictures do not tell  ○ said, but not shown  × not found"
+LEGEND = (
+    "● shown  ◐ placed by its words, the pictures do not tell  ○ said, but not shown  × not found"
+)
 SEEN = "● told by a network, with its confidence, which is not calibrated"
 
 
 def step_table(record: Record) -> str:
-    """Return one line a step: mark, when it is shown, how sure, what to do; a legend; what else there is to know."""
+    """Return one line a step: mark, when it is shown, how sure, what to do; a legend; what else
+    there is to know."""
     if not record.steps:
         return f"{record.id}: no step found in {_basis(record)}\n"
     shown = sum(step.status == "shown" for step in record.steps)

@@ -1,4 +1,5 @@
-"""What all outputs share: texts and times as people read them, safe file names, which span of a step is shown."""
+"""What all outputs share: texts and times as people read them, safe file names, which span of a
+step is shown."""
 
 import hashlib
 import re
@@ -8,14 +9,17 @@ from stepline.records import Record, Span, Step
 
 ELLIPSIS = "…"
 WARNING = "[warning] "  # stands before what is not to be done
-SAFE = re.compile(r"[\w-][\w.-]*")  # letters and digits of any script; no separators, no hidden files
-LONGEST = 120  # bytes, which leaves room for the longest suffix under the 255 that file systems allow
+# letters and digits of any script; no separators, no hidden files
+SAFE = re.compile(r"[\w-][\w.-]*")
+# bytes, which leaves room for the longest suffix under the 255 that file systems allow
+LONGEST = 120
 MARK = "~"  # not in SAFE: a name with a digest can never be some other id's plain name
 DIGEST = 10  # hex digits of the id's sha256
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line: every run of white space becomes a space, control characters vanish."""
+    """Return the text on one line: every run of white space becomes a space, control characters
+    vanish."""
     kept = (letter for letter in text if letter.isspace() or unicodedata.category(letter) != "Cc")
     return " ".join("".join(kept).split())
 
@@ -26,13 +30,15 @@ def sentence_case(text: str) -> str:
 
 
 def step_line(step: Step) -> str:
-    """Return a step's text on one line, in sentence case, with a mark before what is not to be done."""
+    """Return a step's text on one line, in sentence case, with a mark before what is not to be
+    done."""
     text = sentence_case(one_line(step.text))
     return WARNING + text if step.kind == "avoid" and text else text
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return at most `limit` characters, cut at a word where one ends in the last third, with an ellipsis."""
+    """Return at most `limit` characters, cut at a word where one ends in the last third, with an
+    ellipsis."""
     if len(text) <= limit:
         return text
     head = text[: limit - 1]
@@ -53,8 +59,13 @@ def percent_text(probability: float) -> str:
 
 
 def safe_stem(name: str) -> str:
-    """Return `name` itself where it is safe as a file name, else what is safe of it, `~` and a digest of all of it."""
-    if SAFE.fullmatch(name) and unicodedata.normalize("NFC", name) == name and len(name.encode()) <= LONGEST:
+    """Return `name` itself where it is safe as a file name, else what is safe of it, `~` and a
+    digest of all of it."""
+    if (
+        SAFE.fullmatch(name)
+        and unicodedata.normalize("NFC", name) == name
+        and len(name.encode()) <= LONGEST
+    ):
         return name
     digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:DIGEST]
     kept = re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFC", name)).strip("-.")
@@ -63,7 +74,8 @@ def safe_stem(name: str) -> str:
 
 
 def shown_span(step: Step) -> Span | None:
-    """Return the best span of a step that is shown, or by its words would be, the pictures being unclear.
+    """Return the best span of a step that is shown, or by its words would be, the pictures being
+    unclear.
 
     None for one that is not, whatever candidates it carries.
     """
@@ -84,6 +96,7 @@ def title(record: Record) -> str:
 
 
 def from_pictures(record: Record) -> bool:
-    """Tell whether a network told the steps from the pictures: then a score is its confidence, not calibrated."""
+    """Tell whether a network told the steps from the pictures: then a score is its confidence, not
+    calibrated."""
     described = bool(record.models.get("describer")) and not record.captions
     return described and not any(step.said is not None or step.sources for step in record.steps)

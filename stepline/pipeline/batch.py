@@ -1,6 +1,8 @@
-"""One video to a record, or to all its files; and many: which files, under which ids, what is done already.
+"""One video to a record, or to all its files; and many: which files, under which ids, what is done
+already.
 
-`steps` and `transcribe` are Stepline's public functions; `run_video` is what `stepline steps` does with each video.
+`steps` and `transcribe` are Stepline's public functions; `run_video` is what `stepline steps` does
+with each video.
 """
 
 import logging
@@ -18,11 +20,24 @@ from stepline.limits import LINES, TEXTS, LimitError, read_limited
 from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.sources import find_sources, is_taken, name_sources, open_only_source, open_source, source_label
+from stepline.pipeline.sources import (
+    find_sources,
+    is_taken,
+    name_sources,
+    open_only_source,
+    open_source,
+    source_label,
+)
 from stepline.pipeline.understand import StepsResult, recognise_speech, understand
 from stepline.progress import Progress
 from stepline.records import Record, Span, Video
-from stepline.storage import atomic_files, check_writable, lock_output, read_record, remove_partial_files
+from stepline.storage import (
+    atomic_files,
+    check_writable,
+    lock_output,
+    read_record,
+    remove_partial_files,
+)
 from stepline.version import __version__
 from stepline.weights import sha256
 
@@ -32,7 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NO_SPEECH = "no speech to write steps from"  # begins the warning of a record without any
-PROVISIONAL = "provisional"  # in a warning: a deadline or a silent server made this result, so it is done again
+# in a warning: a deadline or a silent server made this result, so it is done again
+PROVISIONAL = "provisional"
 
 KEYFRAME_WIDTH = 480  # pixels; sharp on a phone, about 20 kB a step
 SMALL_WIDTH = 320  # pixels; about 9 kB, where a page has very many
@@ -43,7 +59,8 @@ MANY_STEPS = 60  # from which key frames are small, so that the page of an hour 
 class OutputOptions:
     """What to write for each video. formats: keys of `outputs.OUTPUTS`.
 
-    force: also where an earlier run has; overwrite: also in the place of files that no earlier run wrote.
+    force: also where an earlier run has; overwrite: also in the place of files that no earlier run
+    wrote.
     """
 
     out: Path
@@ -85,11 +102,14 @@ def steps(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Record:
-    """Return the steps of a video, a file or an address of http(s): what to do, and the seconds in which it is shown.
+    """Return the steps of a video, a file or an address of http(s): what to do, and the seconds in
+    which it is shown.
 
-    texts: your own lines to look for, instead of steps written from the speech. captions: a file that stands for
-    speech recognition. out: a folder for all that `stepline steps` writes; its result of an earlier run is taken.
-    part: the seconds of the video that are heard and looked at alone; times are of the whole all the same.
+    texts: your own lines to look for, instead of steps written from the speech. captions: a file
+    that stands for speech recognition. out: a folder for all that `stepline steps` writes; its
+    result of an earlier run is taken.
+    part: the seconds of the video that are heard and looked at alone; times are of the whole all
+    the same.
     device: where networks run from now on in this process: auto, cpu, cuda, cuda:N or mps.
     progress: called with the stage's name, the second reached and the video's seconds.
     Raises MediaError, CaptionError, ModelError or SettingsError, each with its cure.
@@ -106,12 +126,15 @@ def steps(
             return _advised(request, record, settings)
         from stepline.outputs import USUAL
 
-        return run_video(request, settings, OutputOptions(place, USUAL), networks=networks, progress=progress).record
+        return run_video(
+            request, settings, OutputOptions(place, USUAL), networks=networks, progress=progress
+        ).record
 
 
 @dataclass(frozen=True)
 class BatchResult:
-    """One video of `batch`: its record, or the error that ended it. number: its place among `total`, from 1."""
+    """One video of `batch`: its record, or the error that ended it. number: its place among
+    `total`, from 1."""
 
     path: Path
     record: Record | None
@@ -130,11 +153,12 @@ def batch(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[BatchResult]:
-    """Yield the result of each video: files, folders and links, as of `stepline steps`; networks are loaded once.
+    """Yield the result of each video: files, folders and links, as of `stepline steps`; networks
+    are loaded once.
 
-    out, formats: as --out and --format; what an earlier run has made there is taken. The other arguments as of `steps`.
-    A video that cannot be read ends itself, no other. Raises MediaError for a folder without videos, SettingsError and
-    ModelError for what concerns all of them.
+    out, formats: as --out and --format; what an earlier run has made there is taken. The other
+    arguments as of `steps`. A video that cannot be read ends itself, no other. Raises MediaError
+    for a folder without videos, SettingsError and ModelError for what concerns all of them.
     """
     from stepline.outputs import USUAL
 
@@ -147,9 +171,13 @@ def batch(
     for number, (source, identity) in enumerate(named, start=1):
         record, fault, path = None, None, Path(source_label(source))
         try:
-            with open_source(source, options.out, settings, id=identity, texts=tuple(texts)) as request:
+            with open_source(
+                source, options.out, settings, id=identity, texts=tuple(texts)
+            ) as request:
                 path = request.path
-                record = run_video(request, settings, options, networks=networks, progress=progress).record
+                record = run_video(
+                    request, settings, options, networks=networks, progress=progress
+                ).record
         except SteplineError as error:
             fault = error
         yield BatchResult(path, record, fault, number, len(named))
@@ -163,14 +191,17 @@ def transcribe(
     part: Span | None = None,
     progress: Progress | None = None,
 ) -> Record:
-    """Return a record that holds only what is said in a video, by the recogniser or as given captions say it.
+    """Return a record that holds only what is said in a video, by the recogniser or as given
+    captions say it.
 
     part: as of `steps`. Raises MediaError or CaptionError where a file cannot be read.
     """
     from stepline.media import probe
 
     settings = settings or StepsSettings()
-    with open_only_source(video, settings, None, None if captions is None else Path(captions), part=part) as request:
+    with open_only_source(
+        video, settings, None, None if captions is None else Path(captions), part=part
+    ) as request:
         path = request.path
         _refuse_odd_name(path)
         whole = probe(path, settings.media)
@@ -202,8 +233,8 @@ def run_video(
 ) -> VideoResult:
     """Understand one video and write its files, the JSON last; or return what an earlier run wrote.
 
-    networks: of the same settings, where several videos share them. Another process that works on a video of this name
-    in the same folder is waited for; where it has made the same, that is taken.
+    networks: of the same settings, where several videos share them. Another process that works on a
+    video of this name in the same folder is waited for; where it has made the same, that is taken.
     Raises a SteplineError; nothing is left half-written.
     """
     from stepline.media import Thumbnails
@@ -220,19 +251,24 @@ def run_video(
     with lock_video(request.id, options.out):
         if is_taken(request.path, options.out) and not taken:
             where = options.out / stem
-            raise SettingsError(f"{where}: another process wrote a video of that name there meanwhile; run again")
+            raise SettingsError(
+                f"{where}: another process wrote a video of that name there meanwhile; run again"
+            )
         if (earlier := _earlier_result(request, settings, options, networks)) is not None:
             return earlier
         for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
             remove_partial_files(folder)
         thumbnails = Thumbnails(KEYFRAME_WIDTH) if options.pictured else None
-        result = understand(request, settings, networks=networks, progress=progress, thumbnails=thumbnails)
+        result = understand(
+            request, settings, networks=networks, progress=progress, thumbnails=thumbnails
+        )
         result = replace(result, record=_advised(request, result.record, settings))
         return VideoResult(result.record, write_files(request, result, options, thumbnails), False)
 
 
 def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
-    """Return what holds the outputs of a video in a folder for this process; another's end is waited for."""
+    """Return what holds the outputs of a video in a folder for this process; another's end is
+    waited for."""
     from stepline.outputs import safe_stem
 
     return lock_output(out / f".{safe_stem(id)}.lock", out / safe_stem(id), wait=True)
@@ -246,7 +282,9 @@ def _earlier_result(
 
     if options.force:
         return None
-    record = _finished_record(request, settings, networks, options.out / f"{safe_stem(request.id)}.json")
+    record = _finished_record(
+        request, settings, networks, options.out / f"{safe_stem(request.id)}.json"
+    )
     if record is None or missing_outputs(record, options.out, options.formats):
         return None
     clips = clip_spans(record, options.out) if options.clips else ()
@@ -257,50 +295,83 @@ def _refuse_odd_name(path: Path) -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise MediaError(f"{str(path)!a}: its name is not UTF-8, which no JSON can hold; rename the file") from error
+        raise MediaError(
+            f"{str(path)!a}: its name is not UTF-8, which no JSON can hold; rename the file"
+        ) from error
 
 
 def refuse_overwriting(request: Request, options: OutputOptions) -> None:
     """Raise SettingsError where an output would take the place of a file that is the user's own.
 
-    That is one that was given, whatever the options, and one that no earlier run wrote, or that was changed since.
+    That is one that was given, whatever the options, and one that no earlier run wrote, or that was
+    changed since.
     """
     from stepline.outputs import OUTPUTS, foreign_outputs, safe_stem
 
     stem = safe_stem(request.id)
-    given = {Path(os.path.realpath(path)) for path in (request.path, request.captions) if path is not None}
-    for path in given & {Path(os.path.realpath(options.out / f"{stem}{row.suffix}")) for row in OUTPUTS.values()}:
-        raise SettingsError(f"{path}: an output would be written over this file; give another folder with --out")
-    for path in foreign_outputs(request.id, options.out, options.formats) if not options.overwrite else ():
+    given = {
+        Path(os.path.realpath(path))
+        for path in (request.path, request.captions)
+        if path is not None
+    }
+    for path in given & {
+        Path(os.path.realpath(options.out / f"{stem}{row.suffix}")) for row in OUTPUTS.values()
+    }:
+        raise SettingsError(
+            f"{path}: an output would be written over this file; give another folder with --out"
+        )
+    for path in (
+        foreign_outputs(request.id, options.out, options.formats) if not options.overwrite else ()
+    ):
         cure = "give another --out, or --overwrite to lose it"
-        raise SettingsError(f"{path}: an output would be written over this file, which no earlier run left so; {cure}")
+        raise SettingsError(
+            f"{path}: an output would be written over this file, which no earlier run left so; {cure}"
+        )
 
 
-def _finished_record(request: Request, settings: StepsSettings, networks: Networks, path: Path) -> Record | None:
-    """Return the record of a run with the same video, settings and version, if there is a final one."""
+def _finished_record(
+    request: Request, settings: StepsSettings, networks: Networks, path: Path
+) -> Record | None:
+    """Return the record of a run with the same video, settings and version, if there is a final
+    one."""
     try:
         record = read_record(path)
     except StoreError:
         return None
-    same = record.settings == fingerprint(request, settings, networks) and record.models.get("stepline") == __version__
+    same = (
+        record.settings == fingerprint(request, settings, networks)
+        and record.models.get("stepline") == __version__
+    )
     if not same or any(PROVISIONAL in warning for warning in record.warnings):
         return None
-    return record if request.path.is_file() and record.video.sha256 == sha256(request.path) else None
+    return (
+        record if request.path.is_file() and record.video.sha256 == sha256(request.path) else None
+    )
 
 
 def _advised(request: Request, record: Record, settings: StepsSettings) -> Record:
-    """Return the record, with a warning that says what would help where nothing in the video could become a step.
+    """Return the record, with a warning that says what would help where nothing in the video could
+    become a step.
 
-    Raises CaptionError where the captions given hold no sentence, MediaError where pictures are asked for and none is.
+    Raises CaptionError where the captions given hold no sentence, MediaError where pictures are
+    asked for and none is.
     """
-    if request.texts or (record.transcript and record.transcript.sentences) or record.models.get("describer"):
+    if (
+        request.texts
+        or (record.transcript and record.transcript.sentences)
+        or record.models.get("describer")
+    ):
         return record
     if settings.procx.when == "alone":
-        raise MediaError(f"{request.path}: no picture in it can be seen, so nothing can be described; give another")
+        raise MediaError(
+            f"{request.path}: no picture in it can be seen, so nothing can be described; give another"
+        )
     count = sum(item.what == "sentence" for item in record.dropped)
     left_out = f" ({count} doubtful sentence{'' if count == 1 else 's'} left out)" if count else ""
     if request.captions is not None:
-        raise CaptionError(f"{request.captions}: holds no sentence to write steps from{left_out}; give other captions")
+        raise CaptionError(
+            f"{request.captions}: holds no sentence to write steps from{left_out}; give other captions"
+        )
     from stepline.asr.hallucinations import is_unsure
 
     language = record.transcript.language if record.transcript else None
@@ -312,10 +383,20 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
 
 
 def write_files(
-    request: Request, result: StepsResult, options: OutputOptions, thumbnails: "Thumbnails | None" = None
+    request: Request,
+    result: StepsResult,
+    options: OutputOptions,
+    thumbnails: "Thumbnails | None" = None,
 ) -> tuple[Path, ...]:
-    """Write every file that is asked for of one video, all or none, and return their paths. thumbnails: of it."""
-    from stepline.outputs import missing_outputs, output_places, remove_clips, write_clips, write_outputs
+    """Write every file that is asked for of one video, all or none, and return their paths.
+    thumbnails: of it."""
+    from stepline.outputs import (
+        missing_outputs,
+        output_places,
+        remove_clips,
+        write_clips,
+        write_outputs,
+    )
 
     record, start = result.record, request.part.start if request.part is not None else 0.0
     with atomic_files() as files:
@@ -326,13 +407,16 @@ def write_files(
             record,
             options.out,
             alignment=result.alignment,
-            keyframes=keyframes(record, request.path, thumbnails, start) if options.pictured else {},
+            keyframes=keyframes(record, request.path, thumbnails, start)
+            if options.pictured
+            else {},
             media=request.path,
             linked=request.kept,
             formats=options.formats,
             files=files,
         )
-    for name in options.formats:  # of a run that was killed; until now they told whose the files in place are
+    # of a run that was killed; until now they told whose the files in place are
+    for name in options.formats:
         for place in output_places(record, options.out, name):
             if place.is_dir():
                 remove_partial_files(place)
@@ -346,9 +430,10 @@ def keyframes(
 ) -> dict[str, bytes]:
     """Return a JPEG of every step that is shown, by step id: of its most likely second.
 
-    Steps that share that second and their span get pictures of their own, spread evenly over it, one a second at most.
-    thumbnails: pictures kept while the video was looked at, of which none is decoded again. start: second of the video
-    from which they count.
+    Steps that share that second and their span get pictures of their own, spread evenly over it,
+    one a second at most.
+    thumbnails: pictures kept while the video was looked at, of which none is decoded again. start:
+    second of the video from which they count.
     """
     from stepline.media import encode_jpeg, read_frames_at
     from stepline.outputs.text import shown_span
@@ -360,14 +445,25 @@ def keyframes(
     at: dict[str, float] = {}
     for (second, span), ids in alike.items():
         count = min(len(ids), max(1, int(span.duration)))
-        spread = [second] if count == 1 else [span.start + (n + 0.5) / count * span.duration for n in range(count)]
+        spread = (
+            [second]
+            if count == 1
+            else [span.start + (n + 0.5) / count * span.duration for n in range(count)]
+        )
         at |= {identity: spread[place * count // len(ids)] for place, identity in enumerate(ids)}
     width = KEYFRAME_WIDTH if len(at) < MANY_STEPS else SMALL_WIDTH
-    kept = {second: thumbnails.at(second - start, width) for second in at.values()} if thumbnails is not None else {}
+    kept = (
+        {second: thumbnails.at(second - start, width) for second in at.values()}
+        if thumbnails is not None
+        else {}
+    )
     pictures = {second: picture for second, picture in kept.items() if picture is not None}
     try:
         if missing := [second for second in at.values() if second not in pictures]:
-            pictures |= {still.time: encode_jpeg(still.image) for still in read_frames_at(path, missing, width)}
+            pictures |= {
+                still.time: encode_jpeg(still.image)
+                for still in read_frames_at(path, missing, width)
+            }
     except SteplineError as error:  # the page is still worth having; the reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
@@ -391,5 +487,7 @@ def read_texts(path: Path) -> tuple[str, ...]:
     if not kept:
         raise SettingsError(f"--texts {path}: holds no line of text; write one line a step")
     if len(kept) > TEXTS:
-        raise SettingsError(f"--texts {path}: {len(kept)} lines are more than {TEXTS}; give those of this video")
+        raise SettingsError(
+            f"--texts {path}: {len(kept)} lines are more than {TEXTS}; give those of this video"
+        )
     return kept

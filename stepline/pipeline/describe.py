@@ -1,4 +1,5 @@
-"""Steps described from the pictures by a trained network, where speech tells none; and those of ready features."""
+"""Steps described from the pictures by a trained network, where speech tells none; and those of
+ready features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,16 @@ from stepline.outputs.text import one_line
 from stepline.pipeline.networks import Networks, fingerprint, load_describer
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.procx.settings import DescribeSettings
-from stepline.records import Alignment, FeatureSequence, Record, Rejected, Span, Step, Transcript, Video
+from stepline.records import (
+    Alignment,
+    FeatureSequence,
+    Record,
+    Rejected,
+    Span,
+    Step,
+    Transcript,
+    Video,
+)
 from stepline.vision.settings import WitnessSettings
 
 if TYPE_CHECKING:
@@ -25,7 +35,8 @@ FROM_WITNESS = "nobody speaks; the steps are told from the pictures, by a vision
 
 @dataclass(frozen=True)
 class Descriptions:
-    """What a network describes. steps: those of the record; captions: beside steps that speech tells.
+    """What a network describes. steps: those of the record; captions: beside steps that speech
+    tells.
 
     network: its digest and whether it read speech, None where none described anything.
     """
@@ -45,9 +56,11 @@ def describe_pictures(
     settings: DescribeSettings,
     duration: float,
 ) -> Descriptions:
-    """Return the steps that the pictures of a video show; none where there is no network, no picture, or no need.
+    """Return the steps that the pictures of a video show; none where there is no network, no
+    picture, or no need.
 
-    written: the steps that speech tells. Raises ModelError where the features are not the network's.
+    written: the steps that speech tells. Raises ModelError where the features are not the
+    network's.
     """
     if describer is None or features is None or (written and settings.when == "speechless"):
         return Descriptions()
@@ -78,11 +91,12 @@ def with_seen_steps(
     duration: float,
     settings: WitnessSettings,
 ) -> tuple[tuple[Step, ...], Alignment | None]:
-    """Return all written steps in their order, and their alignment: those that nobody says in the place they were seen.
+    """Return all written steps in their order, and their alignment: those that nobody says in the
+    place they were seen.
 
-    written: of these `placed` are placed already, row by row of the alignment. The others hold the second of the
-    picture that they rest on as `at`; they are shown in the place around it, as surely as a model is reliable by the
-    settings.
+    written: of these `placed` are placed already, row by row of the alignment. The others hold the
+    second of the picture that they rest on as `at`; they are shown in the place around it, as
+    surely as a model is reliable by the settings.
     """
     from stepline.visual_questions.places import video_places
 
@@ -97,26 +111,39 @@ def with_seen_steps(
         at = min(step.at or 0.0, duration)
         place = next((place for place in places if place.start <= at < place.stop), places[-1])
         span = Span(float(place.start), min(float(place.stop), duration))
-        steps.append(step.model_copy(update={"spans": (span,), "at": at, "status": "shown", "score": score}))
+        steps.append(
+            step.model_copy(update={"spans": (span,), "at": at, "status": "shown", "score": score})
+        )
         if alignment is not None:
             seconds = (np.arange(alignment.scores.shape[1]) + 0.5) / alignment.rate
-            rows.append(np.where((seconds >= span.start) & (seconds < span.end), score, 0.0).astype(np.float32))
+            rows.append(
+                np.where((seconds >= span.start) & (seconds < span.end), score, 0.0).astype(
+                    np.float32
+                )
+            )
     if alignment is None:
         return tuple(steps), None
     scores = np.stack([row for row in rows if row is not None])
-    return tuple(steps), Alignment(tuple(step.text for step in steps), scores, alignment.rate, alignment.kind)
+    return tuple(steps), Alignment(
+        tuple(step.text for step in steps), scores, alignment.rate, alignment.kind
+    )
 
 
-READ_NEAR = 1.0  # s from a picture within which a line on screen counts as read in it; lines are read once a second
+# s from a picture within which a line on screen counts as read in it; lines are read once a second
+READ_NEAR = 1.0
 UNREAD = "against: nobody says the amount {}, and it is not read in the picture: the model's claim"
 READ = "for: the amount {} stands on screen: {}"
 
 
-def check_amounts(step: Step, transcript: Transcript, lines: "Sequence[ScreenText]", start: float = 0.0) -> Step:
-    """Return the step with a remark on each amount in it that a model took from a picture: read there too, or not.
+def check_amounts(
+    step: Step, transcript: Transcript, lines: "Sequence[ScreenText]", start: float = 0.0
+) -> Step:
+    """Return the step with a remark on each amount in it that a model took from a picture: read
+    there too, or not.
 
-    Amounts that a sentence of its sources says need none. lines: text on screen, by an own reader that misses small
-    letters. start: second of the whole video at which the part begins in which the lines stand.
+    Amounts that a sentence of its sources says need none. lines: text on screen, by an own reader
+    that misses small letters. start: second of the whole video at which the part begins in which
+    the lines stand.
     """
     from stepline.visual_questions.describe import SEEN
     from stepline.writing.llm.writer import named_seconds
@@ -127,40 +154,59 @@ def check_amounts(step: Step, transcript: Transcript, lines: "Sequence[ScreenTex
     seen += step.spans if SEEN in step.seen else ()
     if not seen:
         return step
-    said = [amount for index in step.sources for amount in quantities(transcript.sentences[index].text)]
+    said = [
+        amount for index in step.sources for amount in quantities(transcript.sentences[index].text)
+    ]
     standing = [line for line in lines if any(line.span.overlap(span) > 0 for span in seen)]
     remarks = []
     for amount in quantities(step.text):
         if any(amount.is_same(other) for other in said):
             continue
-        read = [line.text for line in standing if any(amount.is_same(other) for other in quantities(line.text))]
+        read = [
+            line.text
+            for line in standing
+            if any(amount.is_same(other) for other in quantities(line.text))
+        ]
         remarks.append(READ.format(amount, one_line(read[0])) if read else UNREAD.format(amount))
     return step.model_copy(update={"seen": (*step.seen, *dict.fromkeys(remarks))})
 
 
 def describe_features(request: Request, settings: StepsSettings) -> Record:
-    """Return a record with the steps that a file of ready features shows; captions stand for what is said.
+    """Return a record with the steps that a file of ready features shows; captions stand for what
+    is said.
 
-    Rows are scaled to length 1 only for a network that learned from such. Raises ModelError where they are not the
-    network's, StoreError or ShapeError where they cannot be read.
+    Rows are scaled to length 1 only for a network that learned from such. Raises ModelError where
+    they are not the network's, StoreError or ShapeError where they cannot be read.
     """
     from stepline.features.files import read_feature_file
 
-    vision = settings.vision.model_copy(update={"backbone": "precomputed", "path": request.path, "unit": False})
+    vision = settings.vision.model_copy(
+        update={"backbone": "precomputed", "path": request.path, "unit": False}
+    )
     describer = load_describer(settings.procx, vision)
     if describer is None:
-        raise SettingsError("procx.path is not set; give a network that `stepline train procx` wrote, with --model")
-    settings = settings.model_copy(update={"vision": vision.model_copy(update={"unit": describer.trained.unit})})
+        raise SettingsError(
+            "procx.path is not set; give a network that `stepline train procx` wrote, with --model"
+        )
+    settings = settings.model_copy(
+        update={"vision": vision.model_copy(update={"unit": describer.trained.unit})}
+    )
     features = read_feature_file(request.path, rate=settings.vision.rate, unit=settings.vision.unit)
     transcript = Transcript()
     if request.captions is not None and settings.procx.speech:
         from stepline.asr import read_captions
 
-        transcript = read_captions(request.captions, video_id=request.id, settings=settings.asr).transcript
-    found = describe_pictures(describer, features, transcript, (), settings.procx, features.duration)
+        transcript = read_captions(
+            request.captions, video_id=request.id, settings=settings.asr
+        ).transcript
+    found = describe_pictures(
+        describer, features, transcript, (), settings.procx, features.duration
+    )
     return Record(
         id=request.id,
-        video=Video(id=request.id, path=str(request.path.absolute()), duration=round(features.duration, 3)),
+        video=Video(
+            id=request.id, path=str(request.path.absolute()), duration=round(features.duration, 3)
+        ),
         transcript=transcript,
         steps=found.steps,
         dropped=found.dropped,

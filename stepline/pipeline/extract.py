@@ -1,4 +1,5 @@
-"""Videos to a feature store: the features of each by the function of the main job, one video after another.
+"""Videos to a feature store: the features of each by the function of the main job, one video after
+another.
 
 run.json                        what decides the features (another run does not go on in this folder), counts, versions
 omitted.jsonl                   videos without features, each with its reason
@@ -45,7 +46,8 @@ OF_NO_EFFECT |= {"faces", "hands", "screen_text"}  # seen beside the rows
 
 @dataclass(frozen=True)
 class ExtractionReport:
-    """What an extraction did. added: ids of this run; rows: of them; already: videos that the store held before."""
+    """What an extraction did. added: ids of this run; rows: of them; already: videos that the store
+    held before."""
 
     added: tuple[str, ...]
     rows: int
@@ -62,22 +64,28 @@ def extract_to_store(
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda line: None,  # noqa: ARG005
 ) -> ExtractionReport:
-    """Add the features of all videos to the store in `folder`; one that cannot be read is listed, and the rest go on.
+    """Add the features of all videos to the store in `folder`; one that cannot be read is listed,
+    and the rest go on.
 
-    sources: videos, and folders of them. settings: of `media` and `vision`. say: called with a line a video.
-    Raises MediaError without any video, SettingsError where the folder holds features of another backbone or rate.
+    sources: videos, and folders of them. settings: of `media` and `vision`. say: called with a line
+    a video.
+    Raises MediaError without any video, SettingsError where the folder holds features of another
+    backbone or rate.
     """
     from stepline.vision import PrecomputedBackbone, load_backbone
 
     videos = sorted(name_videos(find_videos(sources), folder).items())
     backbone = load_backbone(settings.vision)
     if isinstance(backbone, PrecomputedBackbone):
-        raise SettingsError("vision.backbone=precomputed sees no video; `stepline features import` stores ready files")
+        raise SettingsError(
+            "vision.backbone=precomputed sees no video; `stepline features import` stores ready files"
+        )
     run = {"features": what_decides_features(settings)}
     facts = {"versions": versions(), "device": current_device().label}
     claim_run_folder(folder, run, facts)
     remove_partial_files(folder / ROWS)
-    # Not as a context, which on an error would write a shard that is not full: later runs would end with other bytes.
+    # Not as a context, which on an error would write a shard that is not full: later runs would end
+    # with other bytes.
     writer = FeatureWriter(folder, shard_bytes=shard_bytes)
     added: dict[str, int] = {}
     omitted: list[Rejected] = []
@@ -89,12 +97,16 @@ def extract_to_store(
             continue
         stored = folder / ROWS / _rows_name(id, path)
         try:
-            features = _read_or_extract(Request(path, id), settings, backbone, writer, stored, progress)
+            features = _read_or_extract(
+                Request(path, id), settings, backbone, writer, stored, progress
+            )
         except (MediaError, ShapeError) as error:
             features = Rejected("video", UNREADABLE, id=id, value=str(error))
         if isinstance(features, Rejected):
             omitted.append(features)
-            say(f"{number} of {len(videos)}, {id}: left out, {features.reason} {features.value}".rstrip())
+            say(
+                f"{number} of {len(videos)}, {id}: left out, {features.reason} {features.value}".rstrip()
+            )
             continue
         writer.add(id, features.values, rate=features.rate, backbone=features.backbone)
         added[id] = len(features.values)
@@ -106,7 +118,9 @@ def extract_to_store(
     writer.flush()
     _remove(held)
     shutil.rmtree(folder / ROWS, ignore_errors=True)
-    write_omitted(folder, ({"video": row.id, "reason": row.reason, "value": row.value} for row in omitted))
+    write_omitted(
+        folder, ({"video": row.id, "reason": row.reason, "value": row.value} for row in omitted)
+    )
     counts = {"videos": len(added) + already, "omitted": count_reasons(omitted)}
     claim_run_folder(folder, run, facts | {"counts": counts})
     return ExtractionReport(tuple(added), sum(added.values()), already, tuple(omitted))
@@ -131,13 +145,15 @@ def _read_or_extract(
     stored: Path,
     progress: Progress | None,
 ) -> FeatureSequence | Rejected:
-    """Return the rows that a killed run left in `stored`, else those of the video, kept there; or why there are none.
+    """Return the rows that a killed run left in `stored`, else those of the video, kept there; or
+    why there are none.
 
     Raises MediaError or ShapeError for a video that cannot be read.
     """
     from stepline.media import probe
 
-    flaw = writer.rejection_reason(request.id, np.zeros((1, backbone.dim), np.float32))  # a bad id names no file
+    # a bad id names no file
+    flaw = writer.rejection_reason(request.id, np.zeros((1, backbone.dim), np.float32))
     if flaw is None and stored.exists():
         return read_feature_file(stored, unit=False)
     features = None
@@ -145,8 +161,12 @@ def _read_or_extract(
         info = probe(request.path, settings.media)
         features = extract_features(
             request, info, settings, backbone=backbone, motion=False, progress=progress
-        ).features  # fmt: skip
-        flaw = (NO_PICTURE, "") if features is None else writer.rejection_reason(request.id, features.values)
+        ).features
+        flaw = (
+            (NO_PICTURE, "")
+            if features is None
+            else writer.rejection_reason(request.id, features.values)
+        )
     if features is None or flaw is not None:
         reason, value = flaw or (NO_PICTURE, "")
         return Rejected("video", reason, id=request.id, value=value)
@@ -155,7 +175,8 @@ def _read_or_extract(
 
 
 def _rows_name(id: str, path: Path) -> str:
-    """Return the name of a video's rows while its shard is not written, another for a file that was replaced meanwhile.
+    """Return the name of a video's rows while its shard is not written, another for a file that was
+    replaced meanwhile.
 
     It tells ids apart also on disks that take V and v for one, and is short whatever the id.
     """

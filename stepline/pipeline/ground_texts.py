@@ -27,11 +27,14 @@ def ground_texts(
     vectors: Path | None = None,
     before: "Array | None" = None,
 ) -> Record:
-    """Return a record whose steps are the texts, with the seconds in which they are shown, by a trained network.
+    """Return a record whose steps are the texts, with the seconds in which they are shown, by a
+    trained network.
 
-    source: a video, or a file of ready features. vectors: a file of the texts' features; without one the encoder
-    that the network was trained with makes them. before: (K, K) P(text i comes before text j).
-    Raises ModelError, SettingsError, ShapeError or MediaError where something is missing or does not fit.
+    source: a video, or a file of ready features. vectors: a file of the texts' features; without
+    one the encoder that the network was trained with makes them. before: (K, K) P(text i comes
+    before text j).
+    Raises ModelError, SettingsError, ShapeError or MediaError where something is missing or does
+    not fit.
     """
     from stepline.nasva.predict import ground_by_aligner
 
@@ -41,7 +44,9 @@ def ground_texts(
     request = Request(source, source.name.split(".")[0], texts=tuple(texts))
     if ready:
         # Rows are read as they are: a network either wants that or scales them itself.
-        vision = settings.vision.model_copy(update={"backbone": "precomputed", "path": source, "unit": False})
+        vision = settings.vision.model_copy(
+            update={"backbone": "precomputed", "path": source, "unit": False}
+        )
         settings = settings.model_copy(update={"vision": vision})
     aligner = load_aligner(settings)
     if aligner is None:
@@ -52,9 +57,18 @@ def ground_texts(
     else:
         features, duration = _extract_features(request, settings)
     rows = text_vectors(texts, aligner, vectors, settings)
-    steps = [Step(id=str(number), text=text, kind=instruction_kind(text)) for number, text in enumerate(texts, start=1)]
+    steps = [
+        Step(id=str(number), text=text, kind=instruction_kind(text))
+        for number, text in enumerate(texts, start=1)
+    ]
     grounding = ground_by_aligner(
-        steps, aligner, features, rows, settings=settings.nasva.aligner, duration=duration, before=before
+        steps,
+        aligner,
+        features,
+        rows,
+        settings=settings.nasva.aligner,
+        duration=duration,
+        before=before,
     )
     return Record(
         id=request.id,
@@ -67,8 +81,11 @@ def ground_texts(
     )
 
 
-def text_vectors(texts: Sequence[str], aligner: "LoadedAligner", file: Path | None, settings: StepsSettings) -> Matrix:
-    """Return (K, C) vectors of the texts: from a file, else by the encoder that the network was trained with.
+def text_vectors(
+    texts: Sequence[str], aligner: "LoadedAligner", file: Path | None, settings: StepsSettings
+) -> Matrix:
+    """Return (K, C) vectors of the texts: from a file, else by the encoder that the network was
+    trained with.
 
     Raises ModelError where that encoder is not to be had, StoreError where the file lacks a text.
     """
@@ -76,7 +93,9 @@ def text_vectors(texts: Sequence[str], aligner: "LoadedAligner", file: Path | No
     from stepline.vision import PrecomputedBackbone, load_backbone
 
     if file is not None:
-        return PrecomputedBackbone(file, rate=1.0, texts=file, unit=settings.vision.unit).encode_texts(texts)
+        return PrecomputedBackbone(
+            file, rate=1.0, texts=file, unit=settings.vision.unit
+        ).encode_texts(texts)
     own = aligner.space is not None and aligner.space.text == settings.vision.text_space
     if own and settings.vision.backbone != "precomputed":
         return load_backbone(settings.vision).encode_texts(texts)
@@ -84,24 +103,32 @@ def text_vectors(texts: Sequence[str], aligner: "LoadedAligner", file: Path | No
 
 
 def read_order(path: Path, lines: int) -> "Array":
-    """Return (K, K) P(line i comes before line j) from a JSON list of lists; null, or 0.5, where it is not known."""
+    """Return (K, K) P(line i comes before line j) from a JSON list of lists; null, or 0.5, where it
+    is not known."""
     from stepline.datasets.files import read_json
 
     try:
         rows = [[0.5 if cell is None else float(cell) for cell in row] for row in read_json(path)]
         matrix = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ShapeError(f"{path}: not a table of chances ({error}); give a list of {lines} lists") from error
+        raise ShapeError(
+            f"{path}: not a table of chances ({error}); give a list of {lines} lists"
+        ) from error
     if matrix.shape != (lines, lines):
-        raise ShapeError(f"{path}: a table of {matrix.shape} for {lines} lines; give one row and column a line")
+        raise ShapeError(
+            f"{path}: a table of {matrix.shape} for {lines} lines; give one row and column a line"
+        )
     return matrix
 
 
 def _extract_features(request: Request, settings: StepsSettings) -> tuple[FeatureSequence, float]:
-    """Return what a video shows, and its seconds. Raises SettingsError for a video without a picture."""
+    """Return what a video shows, and its seconds. Raises SettingsError for a video without a
+    picture."""
     from stepline.media import probe
 
     visual = extract_features(request, probe(request.path, settings.media), settings)
     if visual.features is None:
-        raise SettingsError(f"{request.path}: no picture in it can be seen, so no line is found; give another")
+        raise SettingsError(
+            f"{request.path}: no picture in it can be seen, so no line is found; give another"
+        )
     return visual.features, min(visual.end or visual.features.duration, visual.features.duration)

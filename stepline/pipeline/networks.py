@@ -1,4 +1,5 @@
-"""The trained networks that the settings name: each is found, checked and read once, before minutes of other work.
+"""The trained networks that the settings name: each is found, checked and read once, before minutes
+of other work.
 
 Their digests, with those of every other file that the user gives, say what a result was made from.
 """
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 class Networks:
     """The trained networks of the main job, ready to infer; None where the settings name none.
 
-    aligner: places steps (NaSVA). detector: tells whether the picture shows what is said (WYS2). describer: finds and
-    describes steps without speech (ProcX). recognisers: Whisper's models, as `shared_recognisers` keeps them;
-    None: each goes with its video, before the memory is needed for something else.
+    aligner: places steps (NaSVA). detector: tells whether the picture shows what is said (WYS2).
+    describer: finds and describes steps without speech (ProcX). recognisers: Whisper's models, as
+    `shared_recognisers` keeps them; None: each goes with its video, before the memory is needed for
+    something else.
     """
 
     aligner: "LoadedAligner | None" = None
@@ -49,11 +51,17 @@ class Networks:
         if self.aligner is not None:
             from stepline.nasva import calibration
 
-            digests["aligner"] = [self.aligner.sha256, _digest(calibration.calibration_path(self.aligner.path))]
+            digests["aligner"] = [
+                self.aligner.sha256,
+                _digest(calibration.calibration_path(self.aligner.path)),
+            ]
         if self.detector is not None:
             from stepline.wys2 import predict
 
-            digests["detector"] = [self.detector.sha256, _digest(predict.calibration_path(self.detector.path))]
+            digests["detector"] = [
+                self.detector.sha256,
+                _digest(predict.calibration_path(self.detector.path)),
+            ]
         if self.describer is not None:
             digests["describer"] = self.describer.sha256
         return digests
@@ -61,15 +69,18 @@ class Networks:
 
 @lru_cache(maxsize=1)
 def shared_recognisers(settings: AsrSettings, device: Device) -> "Models":  # noqa: ARG001
-    """Return Whisper's models that stay loaded from one video to the next; those of other settings take their place."""
+    """Return Whisper's models that stay loaded from one video to the next; those of other settings
+    take their place."""
     return {}
 
 
 def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks:
-    """Return every trained network that the settings name. several: whether more than one video is to share them.
+    """Return every trained network that the settings name. several: whether more than one video is
+    to share them.
 
-    Raises ModelError where one cannot be read, ModelError or SettingsError where it was trained on other features than
-    the settings make, SettingsError for a language model's prompt that is none, before any video is heard.
+    Raises ModelError where one cannot be read, ModelError or SettingsError where it was trained on
+    other features than the settings make, SettingsError for a language model's prompt that is none,
+    before any video is heard.
     """
     if settings.writing.writer == "llm":
         from stepline.writing.llm.prompts import chosen_prompt
@@ -85,12 +96,15 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
 
 
 def check_witness(settings: StepsSettings) -> None:
-    """Raise what is wrong with the vision-language model that the settings name, before any video is looked at."""
+    """Raise what is wrong with the vision-language model that the settings name, before any video
+    is looked at."""
     if settings.vision.witness.named:
         from stepline.chat.servers import open_server
 
         if settings.vision.rate != 1.0:
-            raise SettingsError(f"vision.rate={settings.vision.rate}: vision.witness needs a row a second; set it to 1")
+            raise SettingsError(
+                f"vision.rate={settings.vision.rate}: vision.witness needs a row a second; set it to 1"
+            )
         open_server(settings.vision.witness).close()
 
 
@@ -100,13 +114,17 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
     if path is None:
         if vision.backbone == "s3d-mixed5c" and settings.procx.when != "alone":
             cure = "use s3d, or give a network that was trained on them"
-            raise SettingsError(f"vision.backbone={vision.backbone}: its rows share no space with texts; {cure}")
+            raise SettingsError(
+                f"vision.backbone={vision.backbone}: its rows share no space with texts; {cure}"
+            )
         return None
     from stepline.nasva.checkpoint import load_aligner
 
     loaded = load_aligner(path)
     if vision.backbone == "none":
-        raise SettingsError(f"{path}: a trained network needs pictures; take out vision.backbone=none")
+        raise SettingsError(
+            f"{path}: a trained network needs pictures; take out vision.backbone=none"
+        )
     loaded.check_space(vision.backbone, vision.text_space, rate=vision.rate)
     loaded.check_scale(unit=vision.unit_rows)
     return loaded
@@ -127,13 +145,17 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
     """Return the network that describes, None where the settings name none and none is needed."""
     if settings.path is None:
         if settings.when == "alone":
-            raise SettingsError("procx.path is not set; give a network that `stepline train procx` wrote")
+            raise SettingsError(
+                "procx.path is not set; give a network that `stepline train procx` wrote"
+            )
         return None
     from stepline.procx.checkpoint import load_model
 
     loaded = load_model(settings.path)
     if vision.backbone == "none":
-        raise SettingsError(f"{settings.path}: a network that describes needs pictures; take out vision.backbone=none")
+        raise SettingsError(
+            f"{settings.path}: a network that describes needs pictures; take out vision.backbone=none"
+        )
     loaded.check_space(vision.backbone, vision.rate)
     loaded.check_scale(unit=vision.unit_rows)
     if settings.speech:
@@ -144,7 +166,8 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
 def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
     """Return a trained summarizer, from its file or its run's folder.
 
-    Raises ModelError for any other file, SettingsError where it was trained on another backbone's features.
+    Raises ModelError for any other file, SettingsError where it was trained on another backbone's
+    features.
     """
     from stepline.wys2.predict import check_backbone
     from stepline.wys2.summarizer import read_summarizer
@@ -154,7 +177,9 @@ def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
     return loaded
 
 
-def fingerprint(request: Request, settings: StepsSettings, networks: Networks) -> dict[str, JsonValue]:
+def fingerprint(
+    request: Request, settings: StepsSettings, networks: Networks
+) -> dict[str, JsonValue]:
     """Return everything that decides the result beside the video's own bytes, as plain values."""
     vision = settings.vision
     features: JsonValue = None
@@ -172,18 +197,25 @@ def fingerprint(request: Request, settings: StepsSettings, networks: Networks) -
         given["prompt"] = _digest(settings.writing.llm.prompt_file)
     if request.part is not None:
         given["part"] = [request.part.start, request.part.end]
-    named: dict[Kind, str] = {"recognisers": settings.asr.recogniser, "writers": settings.writing.writer}
+    named: dict[Kind, str] = {
+        "recognisers": settings.asr.recogniser,
+        "writers": settings.writing.writer,
+    }
     plugins = plugin_identities({**named, "backbones": vision.backbone})
     identities: dict[str, JsonValue] = {"plugins": {**plugins}} if plugins else {}
-    made_from = settings.model_dump(mode="json", exclude={"links"})  # how a video came decides nothing
+    # how a video came decides nothing
+    made_from = settings.model_dump(mode="json", exclude={"links"})
     return {**made_from, "inputs": {**given, **identities, **networks.digests}}
 
 
 def _digest(file: Path | None) -> str | None:
-    """Return the sha256 of a file that the user gave; None where it is not there, which its reader will tell."""
+    """Return the sha256 of a file that the user gave; None where it is not there, which its reader
+    will tell."""
     if file is None or not file.is_file():
         return None
     try:
         return sha256(file)
     except OSError as error:
-        raise SettingsError(f"{file}: cannot be read ({error.strerror}); give a file that can") from error
+        raise SettingsError(
+            f"{file}: cannot be read ({error.strerror}); give a file that can"
+        ) from error

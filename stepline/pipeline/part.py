@@ -1,4 +1,5 @@
-"""A part of a video: only its seconds are heard and looked at, on a clock of its own; results have the whole video's.
+"""A part of a video: only its seconds are heard and looked at, on a clock of its own; results have
+the whole video's.
 
     part_info(info, part)                  what the file holds, as long as the part; part: None where it is all of it
     transcript_within(transcript, part)    captions of the whole video -> those of the part
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 
 
 def part_info(info: "MediaInfo", part: Span | None) -> "MediaInfo":
-    """Return what a file holds, as long as the part of it. Raises SettingsError where that begins behind its end."""
+    """Return what a file holds, as long as the part of it. Raises SettingsError where that begins
+    behind its end."""
     if part is None:
         return info
     if part.start >= info.duration:
         lasts = f"the video lasts {info.duration:.1f} s"
-        raise SettingsError(f"{info.path}: --from {part.start:g} s: {lasts}; give an earlier second")
+        raise SettingsError(
+            f"{info.path}: --from {part.start:g} s: {lasts}; give an earlier second"
+        )
     return replace(info, duration=min(part.end, info.duration) - part.start)
 
 
@@ -47,11 +51,16 @@ def features_within(features: FeatureSequence, part: Span | None) -> FeatureSequ
     return replace(features, values=features.values[first:end])
 
 
-def in_whole_video(record: Record, alignment: Alignment | None, start: float) -> tuple[Record, Alignment | None]:
-    """Return what was found in a part with the times of the whole video. start: second at which the part begins."""
+def in_whole_video(
+    record: Record, alignment: Alignment | None, start: float
+) -> tuple[Record, Alignment | None]:
+    """Return what was found in a part with the times of the whole video. start: second at which the
+    part begins."""
     moved = record.model_copy(
         update={
-            "transcript": moved_transcript(record.transcript, start) if record.transcript is not None else None,
+            "transcript": moved_transcript(record.transcript, start)
+            if record.transcript is not None
+            else None,
             "steps": tuple(_moved_step(step, start) for step in record.steps),
             "captions": tuple(_moved_step(step, start) for step in record.captions),
         }
@@ -67,16 +76,21 @@ def moved_transcript(transcript: Transcript, seconds: float) -> Transcript:
 
     def moved(sentence: Sentence) -> Sentence:
         words = tuple(
-            word.model_copy(update={"span": moved_span(word.span, seconds) if word.span is not None else None})
+            word.model_copy(
+                update={"span": moved_span(word.span, seconds) if word.span is not None else None}
+            )
             for word in sentence.words
         )
-        return sentence.model_copy(update={"span": moved_span(sentence.span, seconds), "words": words})
+        return sentence.model_copy(
+            update={"span": moved_span(sentence.span, seconds), "words": words}
+        )
 
     return transcript.model_copy(update={"sentences": tuple(map(moved, transcript.sentences))})
 
 
 def moved_span(span: Span, seconds: float) -> Span:
-    """Return the span so many seconds later, rounded to the microsecond; what would lie before 0 is cut off."""
+    """Return the span so many seconds later, rounded to the microsecond; what would lie before 0 is
+    cut off."""
     start = max(0.0, round(span.start + seconds, 6))
     return Span(start, max(round(span.end + seconds, 6), start + 1e-3))
 

@@ -1,4 +1,5 @@
-"""What the main job is asked: the settings of every stage, and one video with what the user gives beside it."""
+"""What the main job is asked: the settings of every stage, and one video with what the user gives
+beside it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +32,10 @@ class StepsSettings(Settings):
 class Request:
     """One video and what the user gives with it.
 
-    id: keys the outputs. captions: a file that stands for recognition. texts: the user's own lines to ground,
-    instead of steps written from the speech. origin: of a video that was fetched. kept: whether the file stays, so that
-    outputs may name it. part: the seconds that are heard and looked at alone.
+    id: keys the outputs. captions: a file that stands for recognition. texts: the user's own lines
+    to ground, instead of steps written from the speech. origin: of a video that was fetched. kept:
+    whether the file stays, so that outputs may name it. part: the seconds that are heard and looked
+    at alone.
     """
 
     path: Path

@@ -39,12 +39,16 @@ class Summary:
 
 
 def write_summary(
-    record: Record, path: Path, out: Path, settings: SummarySettings, importance: Importance | None = None
+    record: Record,
+    path: Path,
+    out: Path,
+    settings: SummarySettings,
+    importance: Importance | None = None,
 ) -> Summary:
     """Cut the summary of the video at `path` and write its storyboard, both or neither.
 
-    Raises SettingsError where another file stands in their place, MediaError where no step is shown or nothing can be
-    cut, StoreError where `out` cannot be written.
+    Raises SettingsError where another file stands in their place, MediaError where no step is shown
+    or nothing can be cut, StoreError where `out` cannot be written.
     """
     from stepline.media import join_clips
     from stepline.outputs import SUMMARY_SUFFIX, safe_stem, storyboard
@@ -52,18 +56,24 @@ def write_summary(
     segments = summarize(record, settings, importance)
     film, board = (out / f"{safe_stem(record.id)}{suffix}" for suffix in (SUMMARY_SUFFIX, BOARD))
     if os.path.realpath(film) == os.path.realpath(path):
-        raise MediaError(f"{path}: the summary would be written over this video; give another folder with --out")
+        raise MediaError(
+            f"{path}: the summary would be written over this video; give another folder with --out"
+        )
     for place in (
         board,
         film,
     ):  # a film is known by the storyboard beside it, or by one that a kill kept from its place
         if place.exists() and not any(_is_board(file) for file in (board, *partial_files(board))):
             cure = "give another folder with --out"
-            raise SettingsError(f"{place}: the summary would be written over this file, which is none; {cure}")
+            raise SettingsError(
+                f"{place}: the summary would be written over this file, which is none; {cure}"
+            )
     with atomic_files() as files:
         join_clips(path, [segment.span for segment in segments], files.partial(film))
         media = os.path.relpath(path, out)
-        shown = storyboard(record, segments, keyframes=keyframes(record, path), film=film.name, media=media)
+        shown = storyboard(
+            record, segments, keyframes=keyframes(record, path), film=film.name, media=media
+        )
         files.partial(board).write_text(shown, encoding="utf-8")
     remove_partial_files(out, of=board)
     summary = Summary(segments, (film, board))
@@ -82,7 +92,8 @@ def score_seconds(
     summarizer: "LoadedSummarizer",
     progress: Progress | None = None,
 ) -> Importance:
-    """Return how much each second of a video matters, (T,), by a trained summarizer; the pictures are seen anew.
+    """Return how much each second of a video matters, (T,), by a trained summarizer; the pictures
+    are seen anew.
 
     Raises SettingsError without pictures, ShapeError where the features are of another width.
     """
@@ -90,11 +101,19 @@ def score_seconds(
     from stepline.wys2.predict import encode_texts
     from stepline.wys2.summarizer import predict_importance, segment_video
 
-    visual = extract_features(request, probe(request.path, settings.media), settings, progress=progress)
+    visual = extract_features(
+        request, probe(request.path, settings.media), settings, progress=progress
+    )
     if visual.features is None or visual.backbone is None:
         lack = "this video has none, or none are looked at"
         raise SettingsError(f"{summarizer.path}: a summarizer needs pictures; {lack}")
     said = [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
     network = summarizer.network
-    vectors = encode_texts(summarizer.text, visual.backbone, said) if network.settings.text_width > 0 else None
-    return predict_importance(network, segment_video(record, visual.features, vectors, network.settings))
+    vectors = (
+        encode_texts(summarizer.text, visual.backbone, said)
+        if network.settings.text_width > 0
+        else None
+    )
+    return predict_importance(
+        network, segment_video(record, visual.features, vectors, network.settings)
+    )

@@ -1,9 +1,10 @@
-"""Videos with their steps as the network and its losses take them: padded, resized, in the order of time.
+"""Videos with their steps as the network and its losses take them: padded, resized, in the order of
+time.
 
-Features of any length are brought to the fixed length that the network takes (ProcX section 6.3: 256 rows): row i of L
-stands at i (T - 1) / (L - 1) of the T rows, so that the first and the last row are kept. Source: PDVC, as released.
-Letters: B videos, T feature rows, L rows after resizing, C width of a feature row, S steps of all videos, A tokens of
-what is said, O further wordings.
+Features of any length are brought to the fixed length that the network takes (ProcX section 6.3:
+256 rows): row i of L stands at i (T - 1) / (L - 1) of the T rows, so that the first and the last
+row are kept. Source: PDVC, as released. Letters: B videos, T feature rows, L rows after resizing, C
+width of a feature row, S steps of all videos, A tokens of what is said, O further wordings.
 """
 
 from collections.abc import Sequence
@@ -31,34 +32,41 @@ def resize_rows(values: Matrix, size: int, method: ResizeMethod = "nearest") -> 
     Raises ShapeError when there is no row, or `size` is not positive.
     """
     if values.ndim != 2 or not len(values):
-        raise ShapeError(f"features must be (rows, width) with a row at least, not {values.shape}; extract them again")
+        raise ShapeError(
+            f"features must be (rows, width) with a row at least, not {values.shape}; extract them again"
+        )
     if method == "nearest":
         return np.asarray(values[nearest_rows(len(values), size)], dtype=np.float32)
     position = np.arange(size) * (len(values) - 1) / max(1, size - 1)  # (L,)
     low = np.minimum(position.astype(np.int64), max(0, len(values) - 2))
     fraction = (position - low)[:, None]
     high = np.minimum(low + 1, len(values) - 1)
-    return np.asarray(values[low] * (1 - fraction) + values[high] * fraction, dtype=np.float32)  # (L, C)
+    # (L, C)
+    return np.asarray(values[low] * (1 - fraction) + values[high] * fraction, dtype=np.float32)
 
 
 def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
-    """Return which of `length` rows stands nearest to each of `size` positions, (size,); a half rounds down.
+    """Return which of `length` rows stands nearest to each of `size` positions, (size,); a half
+    rounds down.
 
     In whole numbers, so that a half is one. Raises ShapeError when either is not positive.
     """
     if length < 1 or size < 1:
         raise ShapeError(f"{length} rows cannot be resized to {size}; both must be at least 1")
     apart = max(1, size - 1)
-    doubled = 2 * np.arange(size, dtype=np.int64) * (length - 1) - apart  # 2 (place - 1/2), times `apart`
+    # 2 (place - 1/2), times `apart`
+    doubled = 2 * np.arange(size, dtype=np.int64) * (length - 1) - apart
     return np.maximum(0, -(-doubled // (2 * apart)))
 
 
 @dataclass(frozen=True)
 class StepSample:
-    """One video with its steps. values: (T, C) float32, T may be 0; spans in seconds, each with its sentence.
+    """One video with its steps. values: (T, C) float32, T may be 0; spans in seconds, each with its
+    sentence.
 
-    speech: what is said around each step, None where it is not read. alternatives: further wordings of each step, ()
-    where there are none; a batch is made of `sentences` alone. The steps may stand in any order.
+    speech: what is said around each step, None where it is not read. alternatives: further wordings
+    of each step, () where there are none; a batch is made of `sentences` alone. The steps may stand
+    in any order.
     Raises ShapeError when the parts do not fit together.
     """
 
@@ -72,14 +80,18 @@ class StepSample:
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or not np.isfinite(self.values).all():
-            raise ShapeError(f"{self.id}: features must be finite, (rows, width), not {self.values.shape}")
+            raise ShapeError(
+                f"{self.id}: features must be finite, (rows, width), not {self.values.shape}"
+            )
         for name, texts in (
             ("sentences", self.sentences),
             ("texts of speech", self.speech),
             ("alternatives", self.alternatives or None),
         ):
             if texts is not None and len(texts) != len(self.spans):
-                raise ShapeError(f"{self.id}: {len(self.spans)} spans need as many {name}, not {len(texts)}")
+                raise ShapeError(
+                    f"{self.id}: {len(self.spans)} spans need as many {name}, not {len(texts)}"
+                )
 
     @property
     def order(self) -> list[int]:
@@ -89,7 +101,8 @@ class StepSample:
 
 @dataclass(frozen=True)
 class Videos(TensorRecord):
-    """What the network looks at. values: (B, R, C); durations: (B,) seconds; empty: (B,), True where no row is known.
+    """What the network looks at. values: (B, R, C); durations: (B,) seconds; empty: (B,), True
+    where no row is known.
 
     empty is None when every video has rows.
     """
@@ -101,7 +114,8 @@ class Videos(TensorRecord):
 
 @dataclass(frozen=True)
 class AlternativeCaptions(TensorRecord):
-    """Further wordings of steps: O sentences, each of step (O,) of video (O,), which are numbers in the targets."""
+    """Further wordings of steps: O sentences, each of step (O,) of video (O,), which are numbers in
+    the targets."""
 
     sentences: CaptionTokens
     video: Tensor
@@ -112,9 +126,9 @@ class AlternativeCaptions(TensorRecord):
 class StepBatch(TensorRecord):
     """Videos, and what should be said of them.
 
-    captions: S sentences, video by video in the order of the targets' steps, which is that of time. speech: (S, A)
-    tokens spoken around each step, and speech_pad; both None where no video has any. alternatives: None where no step
-    has any.
+    captions: S sentences, video by video in the order of the targets' steps, which is that of time.
+    speech: (S, A) tokens spoken around each step, and speech_pad; both None where no video has any.
+    alternatives: None where no step has any.
     """
 
     ids: tuple[str, ...]
@@ -131,25 +145,36 @@ class StepBatch(TensorRecord):
         return (counts.cumsum(0) - counts)[video] + step
 
 
-def stack_videos(values: Sequence[Matrix], durations: Sequence[float], rows: int, width: int | None = None) -> Videos:
+def stack_videos(
+    values: Sequence[Matrix], durations: Sequence[float], rows: int, width: int | None = None
+) -> Videos:
     """Return features (T, C) of several videos, resized; one without rows is zeros, and so marked.
 
-    width: C, needed only where every video is empty. Raises ShapeError when widths differ or there is no video.
+    width: C, needed only where every video is empty. Raises ShapeError when widths differ or there
+    is no video.
     """
-    widths = {matrix.shape[1] for matrix in values if len(matrix)} | (set() if width is None else {width})
+    widths = {matrix.shape[1] for matrix in values if len(matrix)} | (
+        set() if width is None else {width}
+    )
     if len(widths) != 1 or len(values) != len(durations):
-        raise ShapeError(f"features of one batch must have one width, not {sorted(widths)}; use one backbone")
+        raise ShapeError(
+            f"features of one batch must have one width, not {sorted(widths)}; use one backbone"
+        )
     blank = np.zeros((rows, widths.pop()), dtype=np.float32)
-    stacked = np.stack([resize_rows(matrix, rows) if len(matrix) else blank for matrix in values])  # (B, R, C)
+    # (B, R, C)
+    stacked = np.stack([resize_rows(matrix, rows) if len(matrix) else blank for matrix in values])
     empty = torch.tensor([not len(matrix) for matrix in values])
     seconds = torch.tensor(list(durations), dtype=torch.float32)
     return Videos(torch.from_numpy(stacked), seconds, empty if bool(empty.any()) else None)
 
 
-def collate(samples: Sequence[StepSample], vocabulary: Vocabulary, settings: ModelSettings) -> StepBatch:
+def collate(
+    samples: Sequence[StepSample], vocabulary: Vocabulary, settings: ModelSettings
+) -> StepBatch:
     """Return the samples as one batch; all steps of all videos are kept, in the order of time.
 
-    Raises ShapeError when there is no sample, widths do not fit, or a span is reversed or outside its video.
+    Raises ShapeError when there is no sample, widths do not fit, or a span is reversed or outside
+    its video.
     """
     if not samples:
         raise ShapeError("a batch needs at least one video, not 0")
@@ -160,12 +185,20 @@ def collate(samples: Sequence[StepSample], vocabulary: Vocabulary, settings: Mod
     if any(sample.speech is not None for sample in samples if sample.spans):
         longest = settings.captioner.longest_transcript
         said = [sample.speech[step] if sample.speech else None for sample, step in ordered]
-        speech, speech_pad = pad_tokens([[] if text is None else vocabulary.encode(text)[:longest] for text in said])
+        speech, speech_pad = pad_tokens(
+            [[] if text is None else vocabulary.encode(text)[:longest] for text in said]
+        )
     return StepBatch(
         tuple(sample.id for sample in samples),
         stack_videos(values, durations, settings.rows, settings.features),
-        build_targets([[sample.spans[step] for step in sample.order] for sample in samples], durations),
-        tokenize([sample.sentences[step] for sample, step in ordered], vocabulary, settings.captioner.longest),
+        build_targets(
+            [[sample.spans[step] for step in sample.order] for sample in samples], durations
+        ),
+        tokenize(
+            [sample.sentences[step] for sample, step in ordered],
+            vocabulary,
+            settings.captioner.longest,
+        ),
         speech,
         speech_pad,
         _alternative_captions(samples, vocabulary, settings.captioner.longest),
@@ -185,4 +218,6 @@ def _alternative_captions(
     if not texts:
         return None
     numbers = torch.tensor([row[:2] for row in texts])  # (O, 2)
-    return AlternativeCaptions(tokenize([row[2] for row in texts], vocabulary, longest), numbers[:, 0], numbers[:, 1])
+    return AlternativeCaptions(
+        tokenize([row[2] for row in texts], vocabulary, longest), numbers[:, 0], numbers[:, 1]
+    )

@@ -1,4 +1,5 @@
-"""Captions from a captioner: the likeliest token each time, or a beam of hypotheses ranked by their length.
+"""Captions from a captioner: the likeliest token each time, or a beam of hypotheses ranked by their
+length.
 
 Letters: M captions, k hypotheses a caption, V vocabulary, W tokens said so far.
 """
@@ -41,7 +42,8 @@ class StepwiseDecoder(Protocol[State]):
 
 @dataclass(frozen=True)
 class Caption:
-    """A caption: its tokens without marks, its log P with the end mark, and whether it came to its end."""
+    """A caption: its tokens without marks, its log P with the end mark, and whether it came to its
+    end."""
 
     tokens: tuple[int, ...]
     log_probability: float
@@ -52,9 +54,11 @@ class Caption:
 def generate(
     decoder: StepwiseDecoder[State], context: CaptionContext, settings: SearchSettings | None = None
 ) -> list[Caption]:
-    """Return a caption for each of the context's M queries; one that reaches the most tokens is cut there.
+    """Return a caption for each of the context's M queries; one that reaches the most tokens is cut
+    there.
 
-    Other captions of the batch never change one. The decoder should be at rest (eval), or dropout speaks too.
+    Other captions of the batch never change one. The decoder should be at rest (eval), or dropout
+    speaks too.
     """
     settings = settings or SearchSettings()
     if not len(context.queries):
@@ -70,10 +74,14 @@ def greedy_search(
     """Return captions of the likeliest next tokens."""
     state = decoder.begin(context)
     last = torch.full((len(context.queries),), BEGIN, device=context.queries.device)  # (M,)
-    total, done = context.queries.new_zeros(len(last), dtype=torch.float32), torch.zeros_like(last, dtype=torch.bool)
+    total, done = (
+        context.queries.new_zeros(len(last), dtype=torch.float32),
+        torch.zeros_like(last, dtype=torch.bool),
+    )
     said: list[Tensor] = []
     for length in range(longest):
-        best, last = _log_probability(decoder.step(last, state), length, settings).max(dim=1)  # (M,) each
+        # (M,) each
+        best, last = _log_probability(decoder.step(last, state), length, settings).max(dim=1)
         total = torch.where(done, total, total + best)
         last = torch.where(done, PAD, last)
         said.append(last)
@@ -86,10 +94,12 @@ def greedy_search(
 def beam_search(
     decoder: StepwiseDecoder[State], context: CaptionContext, longest: int, settings: SearchSettings
 ) -> list[Caption]:
-    """Return the captions that rank best by log P / tokens^penalty, one that is cut for its length among them.
+    """Return the captions that rank best by log P / tokens^penalty, one that is cut for its length
+    among them.
 
-    Each step keeps the k likeliest hypotheses that go on; one that ends is remembered if it is among the k likeliest
-    of all and beats the best before it. The search stops when no hypothesis can rank above those, however it goes on.
+    Each step keeps the k likeliest hypotheses that go on; one that ends is remembered if it is
+    among the k likeliest of all and beats the best before it. The search stops when no hypothesis
+    can rank above those, however it goes on.
     """
     captions, k, device = len(context.queries), settings.beam, context.queries.device
     state = decoder.begin(context)
@@ -102,19 +112,30 @@ def beam_search(
     for length in range(longest):
         tokens = last[:, 0] if length == 0 else last.flatten()
         scores = _log_probability(decoder.step(tokens, state), length, settings)  # (M or M k, V)
-        scores = scores.view(captions, -1, scores.shape[-1]) + total[:, : 1 if length == 0 else k, None]
-        top, index = scores.flatten(1).topk(min(2 * k, scores[0].numel()), dim=1)  # (M, 2 k), of which k go on
+        scores = (
+            scores.view(captions, -1, scores.shape[-1]) + total[:, : 1 if length == 0 else k, None]
+        )
+        # (M, 2 k), of which k go on
+        top, index = scores.flatten(1).topk(min(2 * k, scores[0].numel()), dim=1)
         parent, token = index // scores.shape[2], index % scores.shape[2]
         ends = token == END
         best.offer(
-            top[:, :k].masked_fill(~ends[:, :k], IMPOSSIBLE), said, parent[:, :k], length, settings.length_penalty
+            top[:, :k].masked_fill(~ends[:, :k], IMPOSSIBLE),
+            said,
+            parent[:, :k],
+            length,
+            settings.length_penalty,
         )
-        going = ends.int().argsort(dim=1, stable=True)[:, :k]  # those that go on first, in their order
+        # those that go on first, in their order
+        going = ends.int().argsort(dim=1, stable=True)[:, :k]
         total = top.masked_fill(ends, IMPOSSIBLE).gather(1, going)
         parent, last = parent.gather(1, going), token.gather(1, going)  # (M, k) each
         # a vocabulary may have fewer tokens than the beam
         fills = ((total, IMPOSSIBLE), (parent, 0), (last, PAD))
-        total, parent, last = (F.pad(part, (0, k - part.shape[1]), value=fill) for part, fill in fills)  # (M, k) each
+        # (M, k) each
+        total, parent, last = (
+            F.pad(part, (0, k - part.shape[1]), value=fill) for part, fill in fills
+        )
         said = said[first, parent]
         said[:, :, length] = last
         state.take((first * (1 if length == 0 else k) + parent).flatten())
@@ -138,20 +159,27 @@ class _BestEnded:
         never = torch.full((captions,), IMPOSSIBLE, device=device)
         return _BestEnded(never, never.clone(), torch.full((captions, longest), PAD, device=device))
 
-    def offer(self, total: Tensor, said: Tensor, parent: Tensor, length: int, penalty: float) -> None:
-        """Take hypotheses that end here where they rank higher. total: (M, k), NEVER for those that do not end."""
+    def offer(
+        self, total: Tensor, said: Tensor, parent: Tensor, length: int, penalty: float
+    ) -> None:
+        """Take hypotheses that end here where they rank higher. total: (M, k), NEVER for those that
+        do not end."""
         value, which = total.max(dim=1)  # all are of one length
         rank = value / (length + 1) ** penalty
         better = rank > self.rank
         rows = torch.arange(len(rank), device=rank.device)
         ended = said[rows, parent[rows, which]]
         ended[:, length] = END
-        self.rank, self.total = torch.where(better, rank, self.rank), torch.where(better, value, self.total)
+        self.rank, self.total = (
+            torch.where(better, rank, self.rank),
+            torch.where(better, value, self.total),
+        )
         self.said = torch.where(better[:, None], ended, self.said)
 
 
 def _log_probability(logits: Tensor, length: int, settings: SearchSettings) -> Tensor:
-    """Return log P of each next token, (R, V) float32; marks other than the end are never said, nor it too soon."""
+    """Return log P of each next token, (R, V) float32; marks other than the end are never said, nor
+    it too soon."""
     scores = logits.float().log_softmax(dim=-1)
     scores[:, [PAD, BEGIN]] = IMPOSSIBLE
     if length < settings.shortest:

@@ -1,4 +1,5 @@
-"""A dense-captioning benchmark answered with a trained network, in the official form that `evaluate` reads."""
+"""A dense-captioning benchmark answered with a trained network, in the official form that
+`evaluate` reads."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,8 @@ class FeatureReader(Protocol):
 
 @dataclass(frozen=True)
 class BenchmarkVideos:
-    """The ids that a benchmark asks for, in its order, and by id why others of its files are not asked."""
+    """The ids that a benchmark asks for, in its order, and by id why others of its files are not
+    asked."""
 
     ids: tuple[str, ...]
     skipped: Mapping[str, str]
@@ -37,7 +39,8 @@ class BenchmarkVideos:
 
 @dataclass(frozen=True)
 class PredictionSummary:
-    """How many videos and steps a file of predictions holds, and why the other videos are not in it, by id."""
+    """How many videos and steps a file of predictions holds, and why the other videos are not in
+    it, by id."""
 
     videos: int
     steps: int
@@ -45,7 +48,8 @@ class PredictionSummary:
 
 
 def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> BenchmarkVideos:
-    """Return the videos of a benchmark. Raises DatasetError where its file cannot be read or holds none."""
+    """Return the videos of a benchmark. Raises DatasetError where its file cannot be read or holds
+    none."""
     reading = read(name, reference, subset=subset)
     if not reading.records:
         raise DatasetError(
@@ -64,23 +68,30 @@ def write_predictions(
     *,
     speech: Mapping[str, Transcript] | None = None,
 ) -> PredictionSummary:
-    """Write the steps of the asked videos as densevid_eval's results, and return what is in it and what is not.
+    """Write the steps of the asked videos as densevid_eval's results, and return what is in it and
+    what is not.
 
     speech: what is said, by id, for a network that reads it; a video without is read in silence.
     Raises DatasetError when no video at all can be answered.
     """
     if settings.speech:
         loaded.check_speech()
-    describer = StepDescriber(loaded.model, loaded.vocabulary, settings, loaded.trained.around or 0.0)
+    describer = StepDescriber(
+        loaded.model, loaded.vocabulary, settings, loaded.trained.around or 0.0
+    )
     missing: dict[str, str] = {}
     records: list[Record] = []
     for first in range(0, len(asked), settings.batch):
-        videos = _readable_videos(asked[first : first + settings.batch], loaded, features, speech or {}, missing)
+        videos = _readable_videos(
+            asked[first : first + settings.batch], loaded, features, speech or {}, missing
+        )
         for id, described in zip(videos, describer.describe(list(videos.values())), strict=True):
             records.append(Record(id=id, video=Video(id=id), steps=described.steps))
     if not records:
         id, reason = next(iter(missing.items()))
-        raise DatasetError(f"none of {len(asked)} videos can be answered, the first, {id}, since: {reason}")
+        raise DatasetError(
+            f"none of {len(asked)} videos can be answered, the first, {id}, since: {reason}"
+        )
     write_densevid(segments(records), out)
     return PredictionSummary(len(records), sum(len(record.steps) for record in records), missing)
 

@@ -1,14 +1,16 @@
-"""The text decoder: from what a query saw to a sentence, in CoCa's form, half on words alone, half on words and query.
+"""The text decoder: from what a query saw to a sentence, in CoCa's form, half on words alone, half
+on words and query.
 
     u = text layers(words, CLS)                  words see earlier words, CLS sees all of them
     h = joint layers(u, [query; features; transcript])
     P(next word) = softmax(norm(h) E^T + b)      E: the embedding of the words
     v_text = unit(W_t norm(u_CLS)), v_query = unit(W_q query)   for the contrastive loss
 
-Source: ProcX section 5 and appendix D; Yu et al. 2022 (CoCa). Differs: the features beside the query, and a transcript,
-are options. Attributes that are modules or parameters are keys of the weights on disk, so their names stay.
-Letters: M captions of B videos, K captions of the video with most, R rows written at a time (M times the beam),
-W tokens, T feature rows, A transcript tokens, S keys, H heads, D width, V vocabulary, d projection.
+Source: ProcX section 5 and appendix D; Yu et al. 2022 (CoCa). Differs: the features beside the
+query, and a transcript, are options. Attributes that are modules or parameters are keys of the
+weights on disk, so their names stay. Letters: M captions of B videos, K captions of the video with
+most, R rows written at a time (M times the beam), W tokens, T feature rows, A transcript tokens, S
+keys, H heads, D width, V vocabulary, d projection.
 """
 
 from collections.abc import Sequence
@@ -27,7 +29,8 @@ EMBEDDING_STD = 0.02  # standard deviation of fresh embeddings; GPT-2
 
 
 class Attendable(Protocol):
-    """Keys and values in some form: a cache of each caption's own, or those that a video's captions share."""
+    """Keys and values in some form: a cache of each caption's own, or those that a video's captions
+    share."""
 
     def __len__(self) -> int:
         """Return of how many captions it is, M."""
@@ -38,7 +41,8 @@ class Attendable(Protocol):
 
 @dataclass(frozen=True)
 class KeyValueCache:
-    """Keys and values (M, H, S, D/H) of what may be attended to; keep (M, 1, 1, S), None: all of it."""
+    """Keys and values (M, H, S, D/H) of what may be attended to; keep (M, 1, 1, S), None: all of
+    it."""
 
     keys: Tensor
     values: Tensor
@@ -48,21 +52,31 @@ class KeyValueCache:
         return len(self.keys)
 
     def attend(self, query: Tensor, keep: Tensor | None = None, *, causal: bool = False) -> Tensor:
-        """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H). keep: (M, 1, W, S) in place of its own."""
+        """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H). keep: (M, 1, W, S) in place
+        of its own."""
         keep = self.keep if keep is None else keep
-        mixed: Tensor = F.scaled_dot_product_attention(query, self.keys, self.values, keep, is_causal=causal)
+        mixed: Tensor = F.scaled_dot_product_attention(
+            query, self.keys, self.values, keep, is_causal=causal
+        )
         return mixed
 
     def concat(self, later: "KeyValueCache") -> "KeyValueCache":
         """Return the cache with what comes after it, (M, H, S + S', D/H)."""
-        keys, values = torch.cat((self.keys, later.keys), dim=2), torch.cat((self.values, later.values), dim=2)
+        keys, values = (
+            torch.cat((self.keys, later.keys), dim=2),
+            torch.cat((self.values, later.values), dim=2),
+        )
         if self.keep is None and later.keep is None:
             return KeyValueCache(keys, values)
-        return KeyValueCache(keys, values, torch.cat((self._full_keep(), later._full_keep()), dim=3))
+        return KeyValueCache(
+            keys, values, torch.cat((self._full_keep(), later._full_keep()), dim=3)
+        )
 
     def take(self, rows: Tensor) -> "KeyValueCache":
         """Return the keys and values of these captions, (R,) indices."""
-        return KeyValueCache(self.keys[rows], self.values[rows], None if self.keep is None else self.keep[rows])
+        return KeyValueCache(
+            self.keys[rows], self.values[rows], None if self.keep is None else self.keep[rows]
+        )
 
     def _full_keep(self) -> Tensor:
         """Return the mask, (M, 1, 1, S), also where everything is kept."""
@@ -74,7 +88,8 @@ class KeyValueCache:
 
 @dataclass(frozen=True)
 class VideoSlots:
-    """Where each caption stands in a table of (B, K), the captions by video: video and slot (M,) each."""
+    """Where each caption stands in a table of (B, K), the captions by video: video and slot (M,)
+    each."""
 
     video: Tensor
     slot: Tensor
@@ -102,8 +117,8 @@ class VideoSlots:
 class VideoKeyValues:
     """What captions attend to, without a copy of a video's rows for each of its captions.
 
-    shared: (B, H, T, D/H), rows of the videos, which all captions of a video see; own: (M, H, 1, D/H), of each
-    caption's query, which it alone sees. Equal to `own.concat(shared.take(video))`.
+    shared: (B, H, T, D/H), rows of the videos, which all captions of a video see; own: (M, H, 1,
+    D/H), of each caption's query, which it alone sees. Equal to `own.concat(shared.take(video))`.
     """
 
     shared: KeyValueCache
@@ -118,17 +133,27 @@ class VideoKeyValues:
         table = self.slots.scatter(query).transpose(1, 2)  # (B, H, K, W, D/H)
         keys, values = (
             torch.cat((rows, self.slots.scatter(own[:, :, 0]).transpose(1, 2)), dim=2)
-            for rows, own in ((self.shared.keys, self.own.keys), (self.shared.values, self.own.values))
+            for rows, own in (
+                (self.shared.keys, self.own.keys),
+                (self.shared.values, self.own.values),
+            )
         )  # (B, H, T + K, D/H)
-        mixed = F.scaled_dot_product_attention(table.flatten(2, 3), keys, values, self._keep(query))  # (B, H, K W, D/H)
+        # (B, H, K W, D/H)
+        mixed = F.scaled_dot_product_attention(table.flatten(2, 3), keys, values, self._keep(query))
         return self.slots.gather(mixed.view(table.shape).transpose(1, 2))
 
     def _keep(self, query: Tensor) -> Tensor:
-        """Return the attention mask, (B or 1, 1, K W, T + K): a word sees the video's rows and its own query."""
+        """Return the attention mask, (B or 1, 1, K W, T + K): a word sees the video's rows and its
+        own query."""
         slots, rows = self.slots.slots, self.shared.keys.shape[2]
-        itself = torch.eye(slots, dtype=torch.bool, device=query.device).repeat_interleave(query.shape[2], dim=0)
-        real = itself.new_ones(1, 1, 1, rows) if self.shared.keep is None else self.shared.keep  # (B or 1, 1, 1, T)
-        return torch.cat((real.expand(-1, -1, len(itself), -1), itself.expand(len(real), 1, -1, -1)), dim=3)
+        itself = torch.eye(slots, dtype=torch.bool, device=query.device).repeat_interleave(
+            query.shape[2], dim=0
+        )
+        # (B or 1, 1, 1, T)
+        real = itself.new_ones(1, 1, 1, rows) if self.shared.keep is None else self.shared.keep
+        return torch.cat(
+            (real.expand(-1, -1, len(itself), -1), itself.expand(len(real), 1, -1, -1)), dim=3
+        )
 
 
 class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -147,14 +172,19 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return KeyValueCache(self._split_heads(keys), self._split_heads(values), keep)
 
     def forward(self, rows: Tensor, context: Attendable) -> Tensor:
-        """Return rows (R, W, D) attended to what M captions see; R may be a multiple of M, caption by caption."""
+        """Return rows (R, W, D) attended to what M captions see; R may be a multiple of M, caption
+        by caption."""
         beam = len(rows) // len(context) if len(context) else 1  # R/M
-        by_caption = rows.reshape(len(context), beam * rows.shape[1], rows.shape[2])  # (M, R/M W, D)
+        # (M, R/M W, D)
+        by_caption = rows.reshape(len(context), beam * rows.shape[1], rows.shape[2])
         mixed = context.attend(self._split_heads(self.query(by_caption)))  # (M, H, R/M W, D/H)
         return self.out(mixed.transpose(1, 2).reshape(rows.shape))
 
-    def self_attend(self, rows: Tensor, *, keep: Tensor | None = None, causal: bool = False) -> Tensor:
-        """Return rows (M, W, D) attended to each other. keep: (M, 1, W, W); causal: row w attends up to w alone."""
+    def self_attend(
+        self, rows: Tensor, *, keep: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        """Return rows (M, W, D) attended to each other. keep: (M, 1, W, W); causal: row w attends
+        up to w alone."""
         query = self._split_heads(self.query(rows))  # (M, H, W, D/H)
         mixed = self.key_values(rows).attend(query, keep, causal=causal)  # (M, H, W, D/H)
         return self.out(mixed.transpose(1, 2).reshape(rows.shape))
@@ -165,27 +195,41 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
 
 class CaptionerLayer(nn.Module):  # type: ignore[misc]
-    """Words attend to words, then to a context if the layer has one, then a feed-forward; each normalised first."""
+    """Words attend to words, then to a context if the layer has one, then a feed-forward; each
+    normalised first."""
 
-    def __init__(self, width: int, heads: int, inner: int, dropout: float, *, crosses: bool) -> None:
+    def __init__(
+        self, width: int, heads: int, inner: int, dropout: float, *, crosses: bool
+    ) -> None:
         super().__init__()
         self.within, self.within_norm = Attention(width, heads), nn.LayerNorm(width)
         self.across = Attention(width, heads) if crosses else None
         self.across_norm = nn.LayerNorm(width) if crosses else None
-        self.feed = nn.Sequential(Linear(width, inner), nn.GELU(), Dropout(dropout), Linear(inner, width))
+        self.feed = nn.Sequential(
+            Linear(width, inner), nn.GELU(), Dropout(dropout), Linear(inner, width)
+        )
         self.feed_norm, self.drop = nn.LayerNorm(width), Dropout(dropout)
 
     def forward(
-        self, rows: Tensor, context: Attendable | None = None, *, keep: Tensor | None = None, causal: bool = False
+        self,
+        rows: Tensor,
+        context: Attendable | None = None,
+        *,
+        keep: Tensor | None = None,
+        causal: bool = False,
     ) -> Tensor:
-        """Return rows (M, W, D) after the layer; keep and causal as in `Attention.self_attend`, of the words."""
-        rows = rows + self.drop(self.within.self_attend(self.within_norm(rows), keep=keep, causal=causal))
+        """Return rows (M, W, D) after the layer; keep and causal as in `Attention.self_attend`, of
+        the words."""
+        rows = rows + self.drop(
+            self.within.self_attend(self.within_norm(rows), keep=keep, causal=causal)
+        )
         return self._cross_and_feed(rows, context)
 
     def step(
         self, rows: Tensor, past: KeyValueCache | None, context: KeyValueCache | None
     ) -> tuple[Tensor, KeyValueCache]:
-        """Return the next word's row (R, 1, D) after the layer, and the past (R, H, S, D/H) with that word in it."""
+        """Return the next word's row (R, 1, D) after the layer, and the past (R, H, S, D/H) with
+        that word in it."""
         normed = self.within_norm(rows)
         here = self.within.key_values(normed)
         past = here if past is None else past.concat(here)
@@ -202,10 +246,11 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
 class CaptionContext:
     """What M captions are about.
 
-    queries: (M, D). features: (B, T, D) fused rows of the videos, or None; video: (M,) whose each caption is;
-    feature_pad: (B, T). transcript: (M, A) tokens of what is said around each, or None; transcript_pad: (M, A).
-    For the LSTM alone: levels (B, P, D), `lengths` positions of each one after the other, feature_pad (B, P) then, and
-    boxes (M, 2), the center and length of each caption's step.
+    queries: (M, D). features: (B, T, D) fused rows of the videos, or None; video: (M,) whose each
+    caption is; feature_pad: (B, T). transcript: (M, A) tokens of what is said around each, or None;
+    transcript_pad: (M, A). For the LSTM alone: levels (B, P, D), `lengths` positions of each one
+    after the other, feature_pad (B, P) then, and boxes (M, 2), the center and length of each
+    caption's step.
     """
 
     queries: Tensor
@@ -221,7 +266,8 @@ class CaptionContext:
 
 @dataclass(frozen=True)
 class CaptionerOutput:
-    """logits (M, W, V) of each next token; text_vectors (M, d), unit vectors of the sentences, None without any."""
+    """logits (M, W, V) of each next token; text_vectors (M, d), unit vectors of the sentences, None
+    without any."""
 
     logits: Tensor
     text_vectors: Tensor | None
@@ -229,14 +275,16 @@ class CaptionerOutput:
 
 @dataclass
 class DecoderState:
-    """Captions under way: each joint layer's keys and values of the context (M), each layer's of the words (R)."""
+    """Captions under way: each joint layer's keys and values of the context (M), each layer's of
+    the words (R)."""
 
     contexts: list[KeyValueCache]
     pasts: list[KeyValueCache | None] = field(default_factory=list)
     length: int = 0
 
     def take(self, rows: Tensor) -> None:
-        """Go on with these rows, (R,) indices into the present ones; those of a caption stand together."""
+        """Go on with these rows, (R,) indices into the present ones; those of a caption stand
+        together."""
         self.pasts = [None if past is None else past.take(rows) for past in self.pasts]
 
 
@@ -249,26 +297,37 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         width = settings.width
         self.words = nn.Embedding(vocabulary, width)
         self.places = nn.Embedding(settings.longest, width)
-        self.whole = nn.Parameter(torch.randn(width) * EMBEDDING_STD)  # CLS: stands after the words, has no position
-        self.text_layers = nn.ModuleList(_layer(settings, crosses=False) for _ in range(settings.text_layers))
-        self.joint_layers = nn.ModuleList(_layer(settings, crosses=True) for _ in range(settings.joint_layers))
+        # CLS: stands after the words, has no position
+        self.whole = nn.Parameter(torch.randn(width) * EMBEDDING_STD)
+        self.text_layers = nn.ModuleList(
+            _layer(settings, crosses=False) for _ in range(settings.text_layers)
+        )
+        self.joint_layers = nn.ModuleList(
+            _layer(settings, crosses=True) for _ in range(settings.joint_layers)
+        )
         self.norm, self.text_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.text_out, self.query_out = (nn.Linear(width, settings.projection, bias=False) for _ in range(2))
+        self.text_out, self.query_out = (
+            nn.Linear(width, settings.projection, bias=False) for _ in range(2)
+        )
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         self.transcript_places = nn.Embedding(settings.longest_transcript, width)
         self.transcript_layers = nn.ModuleList(
             _layer(settings, crosses=False) for _ in range(settings.transcript_layers)
         )
-        self.kinds = nn.Parameter(torch.randn(3, width) * EMBEDDING_STD)  # added to query, features, transcript
+        # added to query, features, transcript
+        self.kinds = nn.Parameter(torch.randn(3, width) * EMBEDDING_STD)
         self.drop = Dropout(settings.dropout)
         for table in (self.words, self.places, self.transcript_places):
             nn.init.normal_(table.weight, std=EMBEDDING_STD)
 
-    def forward(self, tokens: Tensor, token_pad: Tensor, context: CaptionContext) -> CaptionerOutput:
-        """Return logits of what comes after each token, and the sentences' vectors. tokens, token_pad: (M, W), padded
-        at the end.
+    def forward(
+        self, tokens: Tensor, token_pad: Tensor, context: CaptionContext
+    ) -> CaptionerOutput:
+        """Return logits of what comes after each token, and the sentences' vectors. tokens,
+        token_pad: (M, W), padded at the end.
 
-        Raises ShapeError when there are more tokens than positions, or the context is of other captions.
+        Raises ShapeError when there are more tokens than positions, or the context is of other
+        captions.
         """
         self._check(tokens, context)
         rows, text = self._encode_words(tokens, token_pad)  # (M, W, D), (M, d)
@@ -291,7 +350,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return DecoderState(self._context_caches(context), [None] * layers)
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Return the logits (R, V) of what comes after the last tokens (R,); `state` then holds them."""
+        """Return the logits (R, V) of what comes after the last tokens (R,); `state` then holds
+        them."""
         rows = self.words(tokens)[:, None] + self.places.weight[state.length]  # (R, 1, D)
         contexts: list[KeyValueCache | None] = [None] * len(self.text_layers) + list(state.contexts)
         for index, layer in enumerate((*self.text_layers, *self.joint_layers)):
@@ -300,7 +360,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return self._logits(rows)[:, 0]
 
     def _encode_words(self, tokens: Tensor, token_pad: Tensor) -> tuple[Tensor, Tensor]:
-        """Return each word's row (M, W, D) after the layers on words alone, and the sentences' unit vectors (M, d)."""
+        """Return each word's row (M, W, D) after the layers on words alone, and the sentences' unit
+        vectors (M, d)."""
         captions, width = tokens.shape
         rows = self.drop(self.words(tokens) + self.places.weight[:width])  # (M, W, D)
         rows = torch.cat((rows, self.whole.expand(captions, 1, -1)), dim=1)  # (M, W + 1, D)
@@ -318,7 +379,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return linear(self.norm(rows), self.words.weight, self.bias)
 
     def _training_context(self, context: CaptionContext) -> Sequence[Attendable]:
-        """Return what each joint layer's captions attend to, by video where they can share its rows."""
+        """Return what each joint layer's captions attend to, by video where they can share its
+        rows."""
         if (
             context.features is None
             or context.video is None
@@ -338,30 +400,41 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         ]
 
     def _context_caches(self, context: CaptionContext) -> list[KeyValueCache]:
-        """Return each joint layer's keys and values of the context, M of each; features' are made once a video."""
+        """Return each joint layer's keys and values of the context, M of each; features' are made
+        once a video."""
         transcript = self._encode_transcript(context)
         caches = []
         for layer in self.joint_layers:
             attention: Attention = layer.across
-            cache = attention.key_values((context.queries + self.kinds[0])[:, None])  # (M, H, 1, D/H)
+            # (M, H, 1, D/H)
+            cache = attention.key_values((context.queries + self.kinds[0])[:, None])
             if context.features is not None and context.video is not None:
-                features = attention.key_values(context.features + self.kinds[1], context.feature_pad)
+                features = attention.key_values(
+                    context.features + self.kinds[1], context.feature_pad
+                )
                 cache = cache.concat(features.take(context.video))  # (M, H, 1 + T, D/H)
             if transcript is not None:
-                cache = cache.concat(attention.key_values(transcript + self.kinds[2], context.transcript_pad))
+                cache = cache.concat(
+                    attention.key_values(transcript + self.kinds[2], context.transcript_pad)
+                )
             caches.append(cache)
         return caches
 
     def _encode_transcript(self, context: CaptionContext) -> Tensor | None:
-        """Return the transcript's words as rows (M, A, D), after layers in which they see each other."""
+        """Return the transcript's words as rows (M, A, D), after layers in which they see each
+        other."""
         if context.transcript is None or not context.transcript.shape[1]:
             return None
         tokens, pad = context.transcript, context.transcript_pad
-        rows = self.drop(self.words(tokens) + self.transcript_places.weight[: tokens.shape[1]])  # (M, A, D)
+        # (M, A, D)
+        rows = self.drop(self.words(tokens) + self.transcript_places.weight[: tokens.shape[1]])
         keep = None
         if pad is not None:
             # every word sees itself, so that a row of padding alone has no NaN
-            keep = ~pad[:, None, None] | torch.eye(pad.shape[1], dtype=torch.bool, device=pad.device)  # (M, 1, A, A)
+            # (M, 1, A, A)
+            keep = ~pad[:, None, None] | torch.eye(
+                pad.shape[1], dtype=torch.bool, device=pad.device
+            )
         for layer in self.transcript_layers:
             rows = layer(rows, keep=keep)
         return rows
@@ -374,15 +447,23 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             )
         if context.queries.shape[1:] != (self.settings.width,):
             shape = tuple(context.queries.shape)
-            raise ShapeError(f"queries must be (captions, {self.settings.width}), not {shape}; set captioner.width")
+            raise ShapeError(
+                f"queries must be (captions, {self.settings.width}), not {shape}; set captioner.width"
+            )
         if (context.features is None) != (context.video is None):
-            raise ShapeError("features need the video of each caption, and it them; give both or neither")
+            raise ShapeError(
+                "features need the video of each caption, and it them; give both or neither"
+            )
         transcript = context.transcript
         most = self.settings.longest_transcript
         if transcript is not None and (len(transcript) != captions or transcript.shape[1] > most):
             shape = tuple(transcript.shape)
-            raise ShapeError(f"a transcript must be ({captions}, at most {most}), captions by tokens, not {shape}")
+            raise ShapeError(
+                f"a transcript must be ({captions}, at most {most}), captions by tokens, not {shape}"
+            )
 
 
 def _layer(settings: CaptionerSettings, *, crosses: bool) -> CaptionerLayer:
-    return CaptionerLayer(settings.width, settings.heads, settings.feed_forward, settings.dropout, crosses=crosses)
+    return CaptionerLayer(
+        settings.width, settings.heads, settings.feed_forward, settings.dropout, crosses=crosses
+    )

@@ -1,4 +1,5 @@
-"""ProcX on disk: one safetensors file with weights, settings and vocabulary, so that none of them goes alone."""
+"""ProcX on disk: one safetensors file with weights, settings and vocabulary, so that none of them
+goes alone."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -25,7 +26,8 @@ FILE = NetworkFile(
 class TrainingFeatures:
     """What a network was trained on: the backbone of its features, and rows a second.
 
-    unit: its feature rows had length 1. around: seconds before and after a step whose speech it reads, None for none.
+    unit: its feature rows had length 1. around: seconds before and after a step whose speech it
+    reads, None for none.
     """
 
     backbone: str
@@ -50,13 +52,17 @@ class LoadedProcx:
         self._trained_on.check_width(self.model.settings.features, features)
 
     def check_space(self, backbone: str, rate: float) -> None:
-        """Raise ModelError where the backbone, or the rows a second, are not those of its training."""
+        """Raise ModelError where the backbone, or the rows a second, are not those of its
+        training."""
         self._trained_on.check_source("features", self.trained.backbone, backbone)
         self._trained_on.check_rate(self.trained.rate, rate)
 
     def check_scale(self, *, unit: bool) -> None:
-        """Raise ModelError where rows were scaled to length 1 for a network that takes them as they are."""
-        self._trained_on.check_scale(unit=unit, any_length=self.trained.unit or self.model.settings.standardise)
+        """Raise ModelError where rows were scaled to length 1 for a network that takes them as they
+        are."""
+        self._trained_on.check_scale(
+            unit=unit, any_length=self.trained.unit or self.model.settings.standardise
+        )
 
     def check_speech(self) -> None:
         """Raise ModelError where it never read what is said."""
@@ -70,7 +76,9 @@ class LoadedProcx:
         return TrainedOn(self.path, cure)
 
 
-def write_model(model: ProcX, vocabulary: Vocabulary, path: Path, trained: TrainingFeatures) -> None:
+def write_model(
+    model: ProcX, vocabulary: Vocabulary, path: Path, trained: TrainingFeatures
+) -> None:
     """Write a network, float32, whole or not at all. Raises StoreError when the disk refuses."""
     header = {
         "settings": model.settings.model_dump(mode="json"),
@@ -81,7 +89,8 @@ def write_model(model: ProcX, vocabulary: Vocabulary, path: Path, trained: Train
 
 
 def load_model(path: Path) -> LoadedProcx:
-    """Return the network in a file or a run's folder, ready to infer. Raises ModelError, naming what does not fit."""
+    """Return the network in a file or a run's folder, ready to infer. Raises ModelError, naming
+    what does not fit."""
     file = FILE.find(path)
     header, model = FILE.load(file, _parse, lambda parsed: ProcX(parsed[0], len(parsed[1])))
     return LoadedProcx(model, *header[1:], file, sha256(file))
@@ -92,4 +101,8 @@ def _parse(header: Header) -> tuple[ModelSettings, Vocabulary, TrainingFeatures]
     tokens = tuple(header["vocabulary"]["tokens"])
     if tokens[: len(MARKS)] != MARKS or not all(isinstance(token, str) for token in tokens):
         raise ValueError("its vocabulary is none")
-    return settings, Vocabulary(tokens, bool(header["vocabulary"]["lower"])), TrainingFeatures(**header["trained"])
+    return (
+        settings,
+        Vocabulary(tokens, bool(header["vocabulary"]["lower"])),
+        TrainingFeatures(**header["trained"]),
+    )

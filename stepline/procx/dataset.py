@@ -1,7 +1,9 @@
-"""Videos with the steps that are to be found in them, from records or a public dataset and features.
+"""Videos with the steps that are to be found in them, from records or a public dataset and
+features.
 
-A video's features are read when its sample is looked at, resized when a batch is made; its texts lie in memory, packed
-until then. A step lies at a fraction of the seconds that the features cover, since nothing else is seen.
+A video's features are read when its sample is looked at, resized when a batch is made; its texts
+lie in memory, packed until then. A step lies at a fraction of the seconds that the features cover,
+since nothing else is seen.
 """
 
 import json
@@ -18,7 +20,14 @@ from stepline.procx.batch import StepSample
 from stepline.procx.settings import DataSettings, StepSource
 from stepline.records import FeatureSequence, Record, Rejected, Sentence, Step, count_reasons
 from stepline.training.batches import LazySamples
-from stepline.training.gather import FeatureJoin, Features, FeatureSpec, feature_spec, is_held_out, reasons_in_words
+from stepline.training.gather import (
+    FeatureJoin,
+    Features,
+    FeatureSpec,
+    feature_spec,
+    is_held_out,
+    reasons_in_words,
+)
 from stepline.training.sources import dataset_of
 
 
@@ -32,9 +41,11 @@ class Event:
 
 
 def record_events(record: Record, settings: DataSettings) -> Iterator[Event]:
-    """Yield what is to be found, in the record's order: as many events as a step of people has spans.
+    """Yield what is to be found, in the record's order: as many events as a step of people has
+    spans.
 
-    A step that Stepline wrote or swapped has one, the best where it is shown, else where it is said.
+    A step that Stepline wrote or swapped has one, the best where it is shown, else where it is
+    said.
     """
     target = settings.target or "steps"
     if target == "narration":
@@ -63,8 +74,11 @@ def timed_texts(sentences: Iterable[Sentence]) -> list[TimedText]:
 
 
 def speech_window(said: Iterable[TimedText], around: float, start: float, end: float) -> str:
-    """Return what is said from `around` seconds before the start until as many after the end, as one text."""
-    return " ".join(text for first, last, text in said if last > start - around and first < end + around)
+    """Return what is said from `around` seconds before the start until as many after the end, as
+    one text."""
+    return " ".join(
+        text for first, last, text in said if last > start - around and first < end + around
+    )
 
 
 NO_STEP = "it has no step with a place and a text"
@@ -74,9 +88,11 @@ NO_TEXT = "the step has no text"
 
 @dataclass(frozen=True, slots=True)
 class _PendingSample:
-    """A sample that is not read yet. count: its events; packed: they and what is said, as compressed JSON.
+    """A sample that is not read yet. count: its events; packed: they and what is said, as
+    compressed JSON.
 
-    As objects the sentences of a video take twenty times the bytes, and NaSVA's 340,000 videos have 34 million.
+    As objects the sentences of a video take twenty times the bytes, and NaSVA's 340,000 videos have
+    34 million.
     """
 
     video: str
@@ -84,7 +100,9 @@ class _PendingSample:
     packed: bytes
 
     @classmethod
-    def pack(cls, video: str, events: Sequence[Event], said: Sequence[TimedText]) -> "_PendingSample":
+    def pack(
+        cls, video: str, events: Sequence[Event], said: Sequence[TimedText]
+    ) -> "_PendingSample":
         plain = [[(event.start, event.end, event.texts) for event in events], said]
         return cls(video, len(events), zlib.compress(json.dumps(plain).encode()))
 
@@ -94,9 +112,11 @@ class _PendingSample:
 
 
 class StepDataset(LazySamples[StepSample]):
-    """Samples that are read when they are asked for. omitted: what is no sample, or not asked for, and why.
+    """Samples that are read when they are asked for. omitted: what is no sample, or not asked for,
+    and why.
 
-    spec: what the features of all of them are of; lengths: 1 each, since features are resized to one length.
+    spec: what the features of all of them are of; lengths: 1 each, since features are resized to
+    one length.
     """
 
     def __init__(
@@ -107,7 +127,11 @@ class StepDataset(LazySamples[StepSample]):
         spec: FeatureSpec | None,
         omitted: Sequence[Rejected] = (),
     ) -> None:
-        shards = [features[part.video].shard for part in parts] if isinstance(features, FeatureStore) else ()
+        shards = (
+            [features[part.video].shard for part in parts]
+            if isinstance(features, FeatureStore)
+            else ()
+        )
         super().__init__(self._read, [1] * len(parts), shards)
         self._parts, self._features, self._settings, self._spec = parts, features, settings, spec
         self.omitted = tuple(omitted)
@@ -134,7 +158,9 @@ class StepDataset(LazySamples[StepSample]):
     def spec(self) -> FeatureSpec:
         """What the features are of. Raises ShapeError without any sample."""
         if self._spec is None or not self._parts:
-            raise ShapeError(f"no video is left to train on: {reasons_in_words(self.omitted)}; mend the sources")
+            raise ShapeError(
+                f"no video is left to train on: {reasons_in_words(self.omitted)}; mend the sources"
+            )
         return self._spec
 
     def reasons(self) -> dict[str, int]:
@@ -142,7 +168,8 @@ class StepDataset(LazySamples[StepSample]):
         return count_reasons(self.omitted)
 
     def texts(self) -> Iterator[str]:
-        """Yield all that a vocabulary should hold: the steps' wordings, and what is said where that is read."""
+        """Yield all that a vocabulary should hold: the steps' wordings, and what is said where that
+        is read."""
         for part in self._parts:
             events, said = part.unpack()
             for event in events:
@@ -150,12 +177,16 @@ class StepDataset(LazySamples[StepSample]):
             yield from (text for _, _, text in said)
 
     def split(self, fraction: float) -> tuple["StepDataset", "StepDataset"]:
-        """Return the samples to train on and those held out: a fraction of the videos, chosen by their ids alone."""
+        """Return the samples to train on and those held out: a fraction of the videos, chosen by
+        their ids alone."""
         kept, out = (
-            [part for part in self._parts if is_held_out(part.video, fraction) is side] for side in (False, True)
+            [part for part in self._parts if is_held_out(part.video, fraction) is side]
+            for side in (False, True)
         )
         given = (self._features, self._settings, self._spec)
-        return StepDataset(kept, *given, self.omitted), StepDataset(out[: self._settings.held_out_most], *given)
+        return StepDataset(kept, *given, self.omitted), StepDataset(
+            out[: self._settings.held_out_most], *given
+        )
 
 
 def gather_samples(
@@ -165,10 +196,11 @@ def gather_samples(
     *,
     excluded: ExcludedVideos | frozenset[str] = frozenset(),
 ) -> StepDataset:
-    """Return what can be trained on, one sample a video. `settings.target` says what its steps are; None: `steps`.
+    """Return what can be trained on, one sample a video. `settings.target` says what its steps are;
+    None: `steps`.
 
-    features: a store, or the features themselves, by the videos' ids. excluded: ids of videos that are left out (a
-    benchmark's own). Nothing is read but the store's index.
+    features: a store, or the features themselves, by the videos' ids. excluded: ids of videos that
+    are left out (a benchmark's own). Nothing is read but the store's index.
     """
     settings = settings or DataSettings()
     join = FeatureJoin(features, slack=settings.slack, excluded=excluded, one_rate=True)
@@ -197,14 +229,20 @@ def gather_samples(
 
 
 def read_features(features: Features, video: str) -> FeatureSequence:
-    """Return the features of a video. Raises StoreError where there are none, ShapeError for NaN."""
+    """Return the features of a video. Raises StoreError where there are none, ShapeError for
+    NaN."""
     return features.read(video) if isinstance(features, FeatureStore) else features[video]
 
 
-GIVES: dict[str, StepSource] = {"reference": "reference", "steps": "steps", "transcript": "narration"}
+GIVES: dict[str, StepSource] = {
+    "reference": "reference",
+    "steps": "steps",
+    "transcript": "narration",
+}
 
 
 def steps_given_by(source: str) -> StepSource:
-    """Return what of a source's records are the steps, where nobody says it: what people annotated, else its steps."""
+    """Return what of a source's records are the steps, where nobody says it: what people annotated,
+    else its steps."""
     dataset = dataset_of(source)
     return "steps" if dataset is None else GIVES[DATASETS[dataset[0]].gives]

@@ -1,17 +1,20 @@
 """Multi-scale deformable attention over time, in plain PyTorch: ProcX section 5, equations 9 to 12.
 
-Each query reads a few points of every temporal level, near a reference. Vanilla attention (equation 10; Deformable
-DETR) weighs them by the query alone; key-aware attention (equation 12; Lite-DETR) by the keys at these points:
+Each query reads a few points of every temporal level, near a reference. Vanilla attention (equation
+10; Deformable DETR) weighs them by the query alone; key-aware attention (equation 12; Lite-DETR) by
+the keys at these points:
 
-    output[b, n, h] = sum_p weight[b, n, h, p] value(location p),  value(x): linear between two neighbouring rows
+    output[b, n, h] = sum_p weight[b, n, h, p] value(location p),  value(x): linear between two
+    neighbouring rows
 
-Two functions with hand-made gradients carry it, since linear interpolation commutes with sum and dot product:
-`weighted_gather` sums the rows beside each point without sampling a value (an embedding bag; so is every gradient of a
-table, over the points in the order of the rows that they read), `gather_dot_products` reads the products of queries and
-sampled keys from one dense product. Each has the formula that it equals in its docstring.
-Letters: B videos, N queries, M positions of all levels one after the other, H heads, L levels, P points a level,
-K = 2 L P rows read by a query and head: those on the left of its points, then those on the right; D width of a head,
-C width. A table is (B, M, H, D), and its row of (b, m, h) has the number (b M + m) H + h.
+Two functions with hand-made gradients carry it, since linear interpolation commutes with sum and
+dot product: `weighted_gather` sums the rows beside each point without sampling a value (an
+embedding bag; so is every gradient of a table, over the points in the order of the rows that they
+read), `gather_dot_products` reads the products of queries and sampled keys from one dense product.
+Each has the formula that it equals in its docstring. Letters: B videos, N queries, M positions of
+all levels one after the other, H heads, L levels, P points a level, K = 2 L P rows read by a query
+and head: those on the left of its points, then those on the right; D width of a head, C width. A
+table is (B, M, H, D), and its row of (b, m, h) has the number (b M + m) H + h.
 """
 
 import math
@@ -33,11 +36,12 @@ from stepline.training.layers import Linear
 class SamplingPoints:
     """Where every query and head reads: two neighbouring rows a point, and the weight of each.
 
-    left_weight, right_weight: (B, N, H, L P), of the rows on the left and on the right; gradients reach the locations
-    through them. position: (B, N, H, K) int32 in [0, M), lefts then rights; row: as numbers of table rows.
-    reader, order, start: the same by the row that is read, for gradients of a table. Row r is read by the entries
-    order[start[r]:start[r + 1]] of the flat `row`, which belong to the rows `reader` of a table (B, N, H, D) of
-    queries. Empty where no gradient is wanted.
+    left_weight, right_weight: (B, N, H, L P), of the rows on the left and on the right; gradients
+    reach the locations through them. position: (B, N, H, K) int32 in [0, M), lefts then rights;
+    row: as numbers of table rows. reader, order, start: the same by the row that is read, for
+    gradients of a table. Row r is read by the entries order[start[r]:start[r + 1]] of the flat
+    `row`, which belong to the rows `reader` of a table (B, N, H, D) of queries. Empty where no
+    gradient is wanted.
     """
 
     left_weight: Tensor
@@ -49,12 +53,16 @@ class SamplingPoints:
     start: Tensor
 
 
-def sampling_points(locations: Tensor, lengths: Sequence[int], padding: Padding, *, backward: bool) -> SamplingPoints:
-    """Return the rows and weights that locations (B, N, H, L, P) read, each in [0, 1] of its level or outside.
+def sampling_points(
+    locations: Tensor, lengths: Sequence[int], padding: Padding, *, backward: bool
+) -> SamplingPoints:
+    """Return the rows and weights that locations (B, N, H, L, P) read, each in [0, 1] of its level
+    or outside.
 
-    A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two. Beyond the outermost,
-    zero padding has zeros one position farther, border padding goes on as it ends; an empty level is zero everywhere.
-    A location that is NaN has NaN for weights. backward: whether gradients of a table are wanted.
+    A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two.
+    Beyond the outermost, zero padding has zeros one position farther, border padding goes on as it
+    ends; an empty level is zero everywhere. A location that is NaN has NaN for weights. backward:
+    whether gradients of a table are wanted.
     """
     heads = locations.shape[2]
     numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)  # (L,)
@@ -63,20 +71,29 @@ def sampling_points(locations: Tensor, lengths: Sequence[int], padding: Padding,
     position = locations.flatten(2) * length - 0.5  # (B, N, H L P), in positions of its level
     if padding == "border":
         inside = (position > 0) & (position < length - 1)
-        position = torch.where(inside, position, position.detach().clamp(torch.zeros_like(length), length - 1))
+        position = torch.where(
+            inside, position, position.detach().clamp(torch.zeros_like(length), length - 1)
+        )
     floor = position.detach().floor()
     part = position - floor  # (B, N, H L P) in [0, 1)
     floor = floor.nan_to_num(0.0)
-    (left, left_exists), (right, right_exists) = _nearest_position(floor, length), _nearest_position(floor + 1, length)
+    (left, left_exists), (right, right_exists) = (
+        _nearest_position(floor, length),
+        _nearest_position(floor + 1, length),
+    )
     left_weight, right_weight = (
-        weight.unflatten(2, (heads, -1)) for weight in ((1 - part) * left_exists, part * right_exists)
+        weight.unflatten(2, (heads, -1))
+        for weight in ((1 - part) * left_exists, part * right_exists)
     )  # (B, N, H, L P)
     position, row = _table_rows(left, right, lengths, heads)
-    return SamplingPoints(left_weight, right_weight, position, row, *_readers(row, sum(lengths), backward=backward))
+    return SamplingPoints(
+        left_weight, right_weight, position, row, *_readers(row, sum(lengths), backward=backward)
+    )
 
 
 def _nearest_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the nearest positions of a level to whole numbers, and 1 where they are that number, else 0.
+    """Return the nearest positions of a level to whole numbers, and 1 where they are that number,
+    else 0.
 
     In arithmetic, which on a CPU takes a tenth of what comparing takes.
     """
@@ -84,15 +101,23 @@ def _nearest_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]
     return nearest, (1 - (position - nearest).abs()).clamp(min=0) * (length > 0).to(length.dtype)
 
 
-def _table_rows(left: Tensor, right: Tensor, lengths: Sequence[int], heads: int) -> tuple[Tensor, Tensor]:
-    """Return positions and table rows, both (B, N, H, K) int32, of whole positions (B, N, H L P) in their levels."""
+def _table_rows(
+    left: Tensor, right: Tensor, lengths: Sequence[int], heads: int
+) -> tuple[Tensor, Tensor]:
+    """Return positions and table rows, both (B, N, H, K) int32, of whole positions (B, N, H L P) in
+    their levels."""
     total = sum(lengths)
-    starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]  # an empty one needs some row
+    # an empty one needs some row
+    starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]
     points = left.shape[2] // (heads * len(lengths))
-    start = torch.tensor(starts, dtype=torch.int32, device=left.device)[:, None].expand(-1, points)  # (L, P)
+    # (L, P)
+    start = torch.tensor(starts, dtype=torch.int32, device=left.device)[:, None].expand(-1, points)
     sides = [side.int().unflatten(2, (heads, -1)) for side in (left, right)]
     position = torch.cat(sides, dim=3) + start.flatten().repeat(2)  # (B, N, H, K)
-    first = _int_range(len(left), left.device)[:, None] * (total * heads) + _int_range(heads, left.device)  # (B, H)
+    # (B, H)
+    first = _int_range(len(left), left.device)[:, None] * (total * heads) + _int_range(
+        heads, left.device
+    )
     return position, position * heads + first[:, None, :, None]
 
 
@@ -103,7 +128,9 @@ def _readers(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor
         return nothing, nothing, nothing
     videos, _, heads, count = row.shape
     ordered, order = row.flatten().sort(stable=True)
-    start = torch.searchsorted(ordered, _int_range(videos * total * heads, row.device), out_int32=True)
+    start = torch.searchsorted(
+        ordered, _int_range(videos * total * heads, row.device), out_int32=True
+    )
     return torch.div(order, count, rounding_mode="floor").int(), order, start
 
 
@@ -113,22 +140,32 @@ def _int_range(end: int, device: torch.device) -> Tensor:
 
 
 def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Tensor:
-    """Return values (B, M, H, D) at each query's points, times weight (B, N, H, L P), summed: (B, N, H, D).
+    """Return values (B, M, H, D) at each query's points, times weight (B, N, H, L P), summed: (B,
+    N, H, D).
 
-    output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h], w: weight times each side's own.
+    output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h], w: weight times each
+    side's own.
     """
-    both = torch.cat((weight * points.left_weight, weight * points.right_weight), dim=3)  # (B, N, H, K)
+    # (B, N, H, K)
+    both = torch.cat((weight * points.left_weight, weight * points.right_weight), dim=3)
     read: Tensor = _WeightedGather.apply(
-        value.contiguous(), both, points.position, points.row, points.reader, points.order, points.start
+        value.contiguous(),
+        both,
+        points.position,
+        points.row,
+        points.reader,
+        points.order,
+        points.start,
     )  # (B, N, H, D)
     return read
 
 
 def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> Tensor:
-    """Return the products of queries (B, N, H, D) with keys (B, M, H, D) at their points, (B, N, H, L P).
+    """Return the products of queries (B, N, H, D) with keys (B, M, H, D) at their points, (B, N, H,
+    L P).
 
-    output[b, n, h, p] = query[b, n, h] . key(location p), which is the products with the rows on its left and right,
-    each times that side's weight. In the dtype of these weights.
+    output[b, n, h, p] = query[b, n, h] . key(location p), which is the products with the rows on
+    its left and right, each times that side's weight. In the dtype of these weights.
     """
     query, key = query.contiguous(), key.contiguous()
     found = _GatherDotProducts.apply(
@@ -153,8 +190,12 @@ class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to m
         table, weight, position, _, reader, order, start = context.saved_tensors
         gradient = gradient.contiguous()
         wanted = context.needs_input_grad
-        to_table = _scatter_sum(gradient, weight, table, reader, order, start) if wanted[0] else None
-        to_weight = _gather_products(gradient, table, position).to(weight.dtype) if wanted[1] else None
+        to_table = (
+            _scatter_sum(gradient, weight, table, reader, order, start) if wanted[0] else None
+        )
+        to_weight = (
+            _gather_products(gradient, table, position).to(weight.dtype) if wanted[1] else None
+        )
         return to_table, to_weight, None, None, None, None, None
 
 
@@ -178,31 +219,43 @@ class _GatherDotProducts(Function):  # type: ignore[misc]
 
 
 def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
-    """Return the table's rows of these numbers (B, N, H, K), times weight (B, N, H, K), summed: (B, N, H, D)."""
+    """Return the table's rows of these numbers (B, N, H, K), times weight (B, N, H, K), summed: (B,
+    N, H, D)."""
     flat = table.view(-1, table.shape[-1])  # (B M H, D)
     weights = weight.to(table.dtype).view(-1, weight.shape[-1])  # (B N H, K)
-    bags = F.embedding_bag(row.view(-1, row.shape[-1]), flat, mode="sum", per_sample_weights=weights)
+    bags = F.embedding_bag(
+        row.view(-1, row.shape[-1]), flat, mode="sum", per_sample_weights=weights
+    )
     return bags.view(*row.shape[:3], table.shape[-1])
 
 
-def _scatter_sum(query: Tensor, weight: Tensor, table: Tensor, reader: Tensor, order: Tensor, start: Tensor) -> Tensor:
-    """Return for each row of the table the queries (B, N, H, D) that read it, times their weight, summed.
+def _scatter_sum(
+    query: Tensor, weight: Tensor, table: Tensor, reader: Tensor, order: Tensor, start: Tensor
+) -> Tensor:
+    """Return for each row of the table the queries (B, N, H, D) that read it, times their weight,
+    summed.
 
     Of the table's shape: the transpose of `_gather_sum`.
     """
     flat = query.view(-1, query.shape[-1])  # (B N H, D)
     weights = weight.view(-1).index_select(0, order).to(query.dtype)  # (B N H K,)
-    return F.embedding_bag(reader, flat, start, mode="sum", per_sample_weights=weights).view_as(table)
+    return F.embedding_bag(reader, flat, start, mode="sum", per_sample_weights=weights).view_as(
+        table
+    )
 
 
 def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
-    """Return the products of queries with the table's rows at positions, (B, N, H, K), read from dense ones.
+    """Return the products of queries with the table's rows at positions, (B, N, H, K), read from
+    dense ones.
 
     On a CPU a head at a time, whose dense products stay in the cache.
     """
     videos, count, heads, read = position.shape
     positions = table.shape[1]
-    line = torch.arange(0, count * positions, positions, dtype=torch.int32, device=position.device)[:, None]  # (N, 1)
+    # (N, 1)
+    line = torch.arange(0, count * positions, positions, dtype=torch.int32, device=position.device)[
+        :, None
+    ]
     cells = (position.transpose(1, 2) + line).flatten(2)  # (B, H, N K), of a dense (N, M)
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         dense = torch.einsum("bnhd,bmhd->bhnm", query, table).flatten(2)  # (B, H, N M)
@@ -218,36 +271,53 @@ def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
 
 
 def deformable_attention(
-    value: Tensor, locations: Tensor, weights: Tensor, lengths: Sequence[int], padding: Padding = "zero"
+    value: Tensor,
+    locations: Tensor,
+    weights: Tensor,
+    lengths: Sequence[int],
+    padding: Padding = "zero",
 ) -> Tensor:
-    """Return values (B, M, H, D) read at locations (B, N, H, L, P), times weights of that shape, summed: (B, N, H, D).
+    """Return values (B, M, H, D) read at locations (B, N, H, L, P), times weights of that shape,
+    summed: (B, N, H, D).
 
-    lengths: positions of each level, M in all; a level may be empty. locations: in [0, 1] of their level, or outside,
-    where `padding` says what is read; `sampling_points` says how. The result is of the value's dtype.
+    lengths: positions of each level, M in all; a level may be empty. locations: in [0, 1] of their
+    level, or outside, where `padding` says what is read; `sampling_points` says how. The result is
+    of the value's dtype.
     Raises ShapeError where the shapes do not fit together.
     Source: equations 9 and 10, the sum; it equals `grid_sample` with align_corners=False.
     """
     _check(value, locations, lengths)
     if weights.shape != locations.shape:
-        raise ShapeError(f"weights must be {tuple(locations.shape)}, as the locations, not {tuple(weights.shape)}")
+        raise ShapeError(
+            f"weights must be {tuple(locations.shape)}, as the locations, not {tuple(weights.shape)}"
+        )
     points = _points_of(locations, lengths, padding, value)
     return weighted_gather(value, weights.flatten(3).to(points.left_weight.dtype), points)
 
 
 def key_aware_attention(
-    query: Tensor, key: Tensor, value: Tensor, locations: Tensor, lengths: Sequence[int], padding: Padding = "zero"
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    locations: Tensor,
+    lengths: Sequence[int],
+    padding: Padding = "zero",
 ) -> Tensor:
-    """Return values (B, M, H, D) read at locations (B, N, H, L, P), weighted by the keys read there: (B, N, H, D).
+    """Return values (B, M, H, D) read at locations (B, N, H, L, P), weighted by the keys read
+    there: (B, N, H, D).
 
-    query: (B, N, H, D); key: as value. The weights are the softmax of query times key / sqrt(D) over all L P points
-    of a query and head. A point in padding has a zero key and a zero value, and takes part in the softmax.
+    query: (B, N, H, D); key: as value. The weights are the softmax of query times key / sqrt(D)
+    over all L P points of a query and head. A point in padding has a zero key and a zero value, and
+    takes part in the softmax.
     Raises ShapeError where the shapes do not fit together.
     Source: equations 11 and 12, with the scaling that the text of the paper and Lite-DETR have.
     """
     _check(value, locations, lengths)
     if key.shape != value.shape or query.shape != (*locations.shape[:3], value.shape[-1]):
         wanted = f"{(*locations.shape[:3], value.shape[-1])} and {tuple(value.shape)}"
-        raise ShapeError(f"query and key must be {wanted}, not {tuple(query.shape)} and {tuple(key.shape)}")
+        raise ShapeError(
+            f"query and key must be {wanted}, not {tuple(query.shape)} and {tuple(key.shape)}"
+        )
     points = _points_of(locations, lengths, padding, key, value)
     logits = gather_dot_products(query, key, points) / math.sqrt(query.shape[-1])  # (B, N, H, L P)
     return weighted_gather(value, logits.softmax(dim=-1), points)
@@ -256,8 +326,9 @@ def key_aware_attention(
 class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """The layer: projections, points near references, and one of the two attentions.
 
-    Vanilla attention is that of PDVC; key-aware attention has Lite-DETR's query and key projections instead of
-    learned weights. Points start as there, spread to both sides of the reference, farther with every head and point.
+    Vanilla attention is that of PDVC; key-aware attention has Lite-DETR's query and key projections
+    instead of learned weights. Points start as there, spread to both sides of the reference,
+    farther with every head and point.
     """
 
     def __init__(self, settings: AttentionSettings) -> None:
@@ -274,10 +345,13 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         self._initialise()
 
     def _initialise(self) -> None:
-        """Set weights as Deformable DETR does; with a query projection of zero all points count alike, as there."""
+        """Set weights as Deformable DETR does; with a query projection of zero all points count
+        alike, as there."""
         for name, layer in self.named_children():
             nn.init.zeros_(layer.bias)
-            if name in ("offsets", "weights") or (name == "query" and self.settings.query_start == "zero"):
+            if name in ("offsets", "weights") or (
+                name == "query" and self.settings.query_start == "zero"
+            ):
                 nn.init.zeros_(layer.weight)
             else:
                 nn.init.xavier_uniform_(layer.weight)
@@ -295,10 +369,13 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         lengths: Sequence[int],
         memory_pad: Tensor | None = None,
     ) -> Tensor:
-        """Return queries (B, N, C) attended by memory (B, M, C), the levels one after the other: (B, N, C).
+        """Return queries (B, N, C) attended by memory (B, M, C), the levels one after the other:
+        (B, N, C).
 
-        references: (B, N, L, 1), points, or (B, N, L, 2), boxes (centre, length), in [0, 1] of each level.
-        memory_pad: (B, M), True on padding, which is read as zeros. Raises ShapeError where shapes do not fit.
+        references: (B, N, L, 1), points, or (B, N, L, 2), boxes (centre, length), in [0, 1] of each
+        level.
+        memory_pad: (B, M), True on padding, which is read as zeros. Raises ShapeError where shapes
+        do not fit.
         """
         heads = self.settings.heads
         locations = self.locations(query, references, lengths)
@@ -306,24 +383,40 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         if self.settings.form == "key-aware":
             key = self._split_heads(self.key(memory), memory_pad)
             by_head = self.query(query).unflatten(-1, (heads, -1))  # (B, N, H, D)
-            read = key_aware_attention(by_head, key, value, locations, lengths, self.settings.padding)
+            read = key_aware_attention(
+                by_head, key, value, locations, lengths, self.settings.padding
+            )
         else:
-            weights = self.weights(query).to(locations.dtype).unflatten(-1, (heads, -1)).softmax(dim=-1)
-            read = deformable_attention(value, locations, weights.view_as(locations), lengths, self.settings.padding)
+            weights = (
+                self.weights(query).to(locations.dtype).unflatten(-1, (heads, -1)).softmax(dim=-1)
+            )
+            read = deformable_attention(
+                value, locations, weights.view_as(locations), lengths, self.settings.padding
+            )
         return self.out(read.flatten(2))
 
     def locations(self, query: Tensor, references: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return where each query's points lie, (B, N, H, L, P) in [0, 1] of each level or outside; equation 9.
+        """Return where each query's points lie, (B, N, H, L, P) in [0, 1] of each level or outside;
+        equation 9.
 
-        An offset of 1 is a position of its level beside a point, and 1 / P of half of its length beside a box.
+        An offset of 1 is a position of its level beside a point, and 1 / P of half of its length
+        beside a box.
         """
         shape = (*query.shape[:2], self.settings.levels)
-        if references.shape[:-1] != shape or references.shape[-1] not in (1, 2) or len(lengths) != shape[-1]:
+        if (
+            references.shape[:-1] != shape
+            or references.shape[-1] not in (1, 2)
+            or len(lengths) != shape[-1]
+        ):
             wanted = f"{(*shape, 1)} or {(*shape, 2)}, for {shape[-1]} levels"
-            raise ShapeError(f"references must be {wanted}, not {tuple(references.shape)} for {len(lengths)}")
+            raise ShapeError(
+                f"references must be {wanted}, not {tuple(references.shape)} for {len(lengths)}"
+            )
         references = _exact(references)[:, :, None, :, :, None]  # (B, N, 1, L, 1 or 2, 1)
         offsets = self.offsets(query).to(references.dtype)
-        offsets = offsets.unflatten(-1, (self.settings.heads, self.settings.levels, self.settings.points))
+        offsets = offsets.unflatten(
+            -1, (self.settings.heads, self.settings.levels, self.settings.points)
+        )
         if references.shape[4] == 2:
             unit = references[..., 1, :] * (0.5 / self.settings.points)
         else:
@@ -343,18 +436,27 @@ def _exact(positions: Tensor) -> Tensor:
     return positions if positions.dtype == torch.float64 else positions.float()
 
 
-def _points_of(locations: Tensor, lengths: Sequence[int], padding: Padding, *tables: Tensor) -> SamplingPoints:
+def _points_of(
+    locations: Tensor, lengths: Sequence[int], padding: Padding, *tables: Tensor
+) -> SamplingPoints:
     """Return the sampling points; `tables` tell whether gradients are wanted."""
     backward = torch.is_grad_enabled() and any(table.requires_grad for table in tables)
     return sampling_points(_exact(locations), lengths, padding, backward=backward)
 
 
 def _check(value: Tensor, locations: Tensor, lengths: Sequence[int]) -> None:
-    """Raise ShapeError unless value (B, M, H, D), locations (B, N, H, L, P) and lengths fit together."""
+    """Raise ShapeError unless value (B, M, H, D), locations (B, N, H, L, P) and lengths fit
+    together."""
     total = sum(lengths)
     if not total or value.ndim != 4 or value.shape[1] != total:
-        raise ShapeError(f"levels of {tuple(lengths)} positions need {total}, at least 1, not {tuple(value.shape)}")
+        raise ShapeError(
+            f"levels of {tuple(lengths)} positions need {total}, at least 1, not {tuple(value.shape)}"
+        )
     videos, _, heads, _ = value.shape
-    if locations.ndim != 5 or (*locations.shape[0::2][:2], locations.shape[3]) != (videos, heads, len(lengths)):
+    if locations.ndim != 5 or (*locations.shape[0::2][:2], locations.shape[3]) != (
+        videos,
+        heads,
+        len(lengths),
+    ):
         wanted = f"({videos}, queries, {heads}, {len(lengths)}, points)"
         raise ShapeError(f"locations must be {wanted}, not {tuple(locations.shape)}")

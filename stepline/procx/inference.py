@@ -1,10 +1,11 @@
-"""The steps of silent videos: the network's proposals, those of them that are steps, and a sentence for each.
+"""The steps of silent videos: the network's proposals, those of them that are steps, and a sentence
+for each.
 
     described = describe(model, vocabulary, features)         # one video
     described.steps                                           # in the order of time
 
-Source: ProcX section 5 and PDVC's code: the surest proposals, as many as the network counts; or, beyond the paper, the
-surest together that do not overlap, or those that together fill the video.
+Source: ProcX section 5 and PDVC's code: the surest proposals, as many as the network counts; or,
+beyond the paper, the surest together that do not overlap, or those that together fill the video.
 Letters: B videos, N queries and so proposals of a video, C counts, M captions, k steps.
 """
 
@@ -43,8 +44,10 @@ TOO_SHORT = f"it lasts less than {SHORTEST:g} s inside the video"
 class Proposals:
     """What the network says of one video of `duration` seconds.
 
-    confidence: (N,); boxes: (N, 2) start and end in seconds, inside it; counts: (C,) logits of 0 ... C - 1 steps.
-    likelihood: (N,) of each caption, to be added to the confidence; None where captions have no say.
+    confidence: (N,); boxes: (N, 2) start and end in seconds, inside it; counts: (C,) logits of 0
+    ... C - 1 steps.
+    likelihood: (N,) of each caption, to be added to the confidence; None where captions have no
+    say.
     """
 
     duration: float
@@ -65,7 +68,8 @@ class Proposals:
 
 
 def place_steps(proposals: Proposals, settings: DescribeSettings) -> tuple[list[int], Floats]:
-    """Return the numbers of the proposals that are steps, in the order of time, and where each is, (k, 2) seconds."""
+    """Return the numbers of the proposals that are steps, in the order of time, and where each is,
+    (k, 2) seconds."""
     if settings.choose == "tile":
         return tile_proposals(proposals, settings)
     queries = select_proposals(proposals, settings)
@@ -74,9 +78,11 @@ def place_steps(proposals: Proposals, settings: DescribeSettings) -> tuple[list[
 
 
 def tile_proposals(proposals: Proposals, settings: DescribeSettings) -> tuple[list[int], Floats]:
-    """Return the proposals that together fill the video best, and the segment of each, (k, 2); `tiling.py` says how.
+    """Return the proposals that together fill the video best, and the segment of each, (k, 2);
+    `tiling.py` says how.
 
-    Of a fixed count as many as there can be; else at least `settings.least`, and the count of the greatest expected F1.
+    Of a fixed count as many as there can be; else at least `settings.least`, and the count of the
+    greatest expected F1.
     """
     lengths = proposals.boxes[:, 1] - proposals.boxes[:, 0]
     usable = np.flatnonzero((lengths >= SHORTEST) & (proposals.confidence >= settings.floor))
@@ -84,13 +90,19 @@ def tile_proposals(proposals: Proposals, settings: DescribeSettings) -> tuple[li
     most = len(chances) - 1 if settings.count is None else settings.count
     expected = max(1.0, float(chances @ np.arange(len(chances))))
     found = tile(
-        proposals.boxes[usable], np.maximum(proposals.scores[usable], 0.0), proposals.duration, most=most,
+        proposals.boxes[usable],
+        np.maximum(proposals.scores[usable], 0.0),
+        proposals.duration,
+        most=most,
         cost=settings.cover * expected / proposals.duration,
-    )  # fmt: skip
+    )
     if settings.count is not None:
         best = found[-1]
     else:
-        best = max(found[min(settings.least, len(found) - 1) :], key=lambda each: expected_f1(each, chances))
+        best = max(
+            found[min(settings.least, len(found) - 1) :],
+            key=lambda each: expected_f1(each, chances),
+        )
     return [int(usable[number]) for number in best.proposals], best.spans
 
 
@@ -110,11 +122,16 @@ def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[i
     return sorted(map(int, selected), key=lambda number: (*proposals.boxes[number], number))
 
 
-def select_non_overlapping(boxes: Floats, scores: Floats, most: int, overlap: float = 0.0) -> list[int]:
-    """Return which at most `most` intervals (N, 2), no two overlapping, have the greatest sum of scores (N,).
+def select_non_overlapping(
+    boxes: Floats, scores: Floats, most: int, overlap: float = 0.0
+) -> list[int]:
+    """Return which at most `most` intervals (N, 2), no two overlapping, have the greatest sum of
+    scores (N,).
 
-    overlap: fraction of the shorter of two neighbours in which they may. None that scores 0 or less is taken.
-    Source: weighted interval scheduling (Kleinberg and Tardos 2006, section 6.1), with a limit; not in the paper.
+    overlap: fraction of the shorter of two neighbours in which they may. None that scores 0 or less
+    is taken.
+    Source: weighted interval scheduling (Kleinberg and Tardos 2006, section 6.1), with a limit; not
+    in the paper.
     """
     order = [number for number in np.lexsort((boxes[:, 0], boxes[:, 1])) if scores[number] > 0]
     most = min(most, len(order))
@@ -140,7 +157,8 @@ def select_non_overlapping(boxes: Floats, scores: Floats, most: int, overlap: fl
 
 
 def cut_overlaps(spans: Floats) -> Floats:
-    """Return spans (k, 2) in the order of time, those that overlap the next one cut in the middle of the overlap."""
+    """Return spans (k, 2) in the order of time, those that overlap the next one cut in the middle
+    of the overlap."""
     cut: Floats = spans.copy()
     for first in range(len(cut) - 1):
         if cut[first, 1] > cut[first + 1, 0]:
@@ -168,10 +186,13 @@ def propose(model: ProcX, values: Sequence[Matrix], durations: Sequence[float]) 
         output = model(batch.to(device_of(model)))
     predictions = output.predictions
     confidence = predictions.logits[-1].float().sigmoid().double().cpu().numpy()  # (B, N)
-    spans = boxes_to_spans(predictions.boxes[-1].float()).clamp(0.0, 1.0).double().cpu().numpy()  # (B, N, 2)
+    # (B, N, 2)
+    spans = boxes_to_spans(predictions.boxes[-1].float()).clamp(0.0, 1.0).double().cpu().numpy()
     counts = predictions.counts[-1].double().cpu().numpy()  # (B, C)
     rows = zip(durations, confidence, spans, counts, strict=True)
-    return ProposalBatch(output, tuple(Proposals(length, p, span * length, count) for length, p, span, count in rows))
+    return ProposalBatch(
+        output, tuple(Proposals(length, p, span * length, count) for length, p, span, count in rows)
+    )
 
 
 def generate_captions(
@@ -185,15 +206,23 @@ def generate_captions(
 ) -> list[list[Caption]]:
     """Return the captions of the asked queries of each video, in their order.
 
-    speech: what is said around each of them, with the vocabulary that reads it; None: it is not read.
+    speech: what is said around each of them, with the vocabulary that reads it; None: it is not
+    read.
     """
     pairs = [(video, query) for video, queries in enumerate(asked) for query in queries]
-    texts = None if speech is None or vocabulary is None else [text for row in speech for text in row]
+    texts = (
+        None if speech is None or vocabulary is None else [text for row in speech for text in row]
+    )
     captions: list[Caption] = []
     for first in range(0, len(pairs), CAPTIONS_AT_ONCE):
         part = slice(first, first + CAPTIONS_AT_ONCE)
         captions += _caption_part(
-            model, proposals, pairs[part], search, vocabulary, None if texts is None else texts[part]
+            model,
+            proposals,
+            pairs[part],
+            search,
+            vocabulary,
+            None if texts is None else texts[part],
         )
     rest = iter(captions)
     return [[next(rest) for _ in queries] for queries in asked]
@@ -208,16 +237,20 @@ def _caption_part(
     vocabulary: Vocabulary | None,
     texts: Sequence[str] | None,
 ) -> list[Caption]:
-    """Return the captions of (video, query) pairs, with what is said around each where that is read."""
+    """Return the captions of (video, query) pairs, with what is said around each where that is
+    read."""
     device = proposals.output.queries.device
     rows = torch.tensor(pairs, device=device)  # (M, 2)
     speech: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
     if texts is not None and vocabulary is not None:
         longest = model.settings.captioner.longest_transcript
-        tokens, pad = pad_tokens([vocabulary.encode(text)[:longest] for text in texts])  # (M, A) each
+        # (M, A) each
+        tokens, pad = pad_tokens([vocabulary.encode(text)[:longest] for text in texts])
         speech = tokens.to(device), pad.to(device)
     with current_device().autocast():
-        context = model.context(proposals.output, QueryIndex.last_layer(rows[:, 0], rows[:, 1]), *speech)
+        context = model.context(
+            proposals.output, QueryIndex.last_layer(rows[:, 0], rows[:, 1]), *speech
+        )
         captions: list[Caption] = generate(model.captioner, context, search)
     return captions
 
@@ -229,20 +262,29 @@ def with_likelihood(
     speech: Sequence[Sequence[str]] | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> ProposalBatch:
-    """Return the proposals with the likelihood of every query's greedy caption, as PDVC ranks them; untouched at 0.
+    """Return the proposals with the likelihood of every query's greedy caption, as PDVC ranks them;
+    untouched at 0.
 
-    speech: as in `generate_captions`, for all queries. Source: PDVC: weight x log P / tokens^2, added to confidence.
+    speech: as in `generate_captions`, for all queries. Source: PDVC: weight x log P / tokens^2,
+    added to confidence.
     """
     if not settings.caption_weight:
         return proposals
     everything = [range(len(video.confidence)) for video in proposals.videos]
     greedy = settings.search.model_copy(update={"beam": 1})
-    rows = generate_captions(model, proposals, everything, greedy, speech=speech, vocabulary=vocabulary)
+    rows = generate_captions(
+        model, proposals, everything, greedy, speech=speech, vocabulary=vocabulary
+    )
     videos = []
     for video, captions in zip(proposals.videos, rows, strict=True):
-        lengths = np.array([len(caption.tokens) + caption.ended for caption in captions], dtype=np.float64)
+        lengths = np.array(
+            [len(caption.tokens) + caption.ended for caption in captions], dtype=np.float64
+        )
         total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
-        likelihood = settings.caption_weight * total / np.maximum(lengths, 1.0) ** settings.caption_power  # (N,)
+        # (N,)
+        likelihood = (
+            settings.caption_weight * total / np.maximum(lengths, 1.0) ** settings.caption_power
+        )
         videos.append(replace(video, likelihood=likelihood))
     return ProposalBatch(proposals.output, tuple(videos))
 
@@ -266,7 +308,9 @@ class VideoToDescribe:
     def __post_init__(self) -> None:
         if not (self.seconds > 0 and self.end > 0) or not np.isfinite(self.values).all():
             what = f"{self.seconds} s of features for {self.end} s"
-            raise ShapeError(f"a video to describe needs finite features and a length above 0, not {what}")
+            raise ShapeError(
+                f"a video to describe needs finite features and a length above 0, not {what}"
+            )
 
 
 @dataclass(frozen=True)
@@ -287,9 +331,11 @@ def describe(
     speech: Sequence[Sentence] = (),
     around: float = 10.0,
 ) -> Description:
-    """Return the steps of one video; without a feature row none. duration: its seconds, None: as the features say.
+    """Return the steps of one video; without a feature row none. duration: its seconds, None: as
+    the features say.
 
-    speech, around: what is said, and how many seconds around a step are read; used only where `settings.speech`.
+    speech, around: what is said, and how many seconds around a step are read; used only where
+    `settings.speech`.
     """
     if not len(features.values):
         return Description()
@@ -310,10 +356,14 @@ def describe_many(
 ) -> list[Description]:
     """Return what each video shows, in their order; none changes another.
 
-    selector: which queries of a video are steps, instead of what `settings` say. The model should be at rest (eval).
-    Raises ShapeError for features of another width, SettingsError where speech is asked of a network that reads none.
+    selector: which queries of a video are steps, instead of what `settings` say. The model should
+    be at rest (eval).
+    Raises ShapeError for features of another width, SettingsError where speech is asked of a
+    network that reads none.
     """
-    return StepDescriber(model, vocabulary, settings or DescribeSettings(), around, selector).describe(videos)
+    return StepDescriber(
+        model, vocabulary, settings or DescribeSettings(), around, selector
+    ).describe(videos)
 
 
 @dataclass(frozen=True)
@@ -334,17 +384,29 @@ class StepDescriber:
         """Return what each video shows, in their order."""
         size = self.settings.batch
         firsts = range(0, len(videos), size)
-        return [each for first in firsts for each in self._describe_batch(videos[first : first + size], first)]
+        return [
+            each
+            for first in firsts
+            for each in self._describe_batch(videos[first : first + size], first)
+        ]
 
     def _describe_batch(self, videos: Sequence[VideoToDescribe], first: int) -> list[Description]:
         """Return what the videos of one batch show; the first of them is number `first`."""
-        proposals = propose(self.model, [video.values for video in videos], [video.seconds for video in videos])
+        proposals = propose(
+            self.model, [video.values for video in videos], [video.seconds for video in videos]
+        )
         if self.settings.caption_weight:
-            speech = self._speech(videos, proposals, [range(self.model.settings.queries)] * len(videos))
-            proposals = with_likelihood(self.model, proposals, self.settings, speech, self.vocabulary)
+            speech = self._speech(
+                videos, proposals, [range(self.model.settings.queries)] * len(videos)
+            )
+            proposals = with_likelihood(
+                self.model, proposals, self.settings, speech, self.vocabulary
+            )
         asked: list[list[int]] = []
         places: list[Floats] = []
-        for number, (video, proposed) in enumerate(zip(videos, proposals.videos, strict=True), start=first):
+        for number, (video, proposed) in enumerate(
+            zip(videos, proposals.videos, strict=True), start=first
+        ):
             queries, spans = [], proposed.boxes[:0]
             if len(video.values) and self.selector is not None:
                 queries = list(self.selector(number, proposed))
@@ -355,7 +417,12 @@ class StepDescriber:
             places.append(spans)
         speech = self._speech(videos, proposals, asked)
         captions = generate_captions(
-            self.model, proposals, asked, self.settings.search, speech=speech, vocabulary=self.vocabulary
+            self.model,
+            proposals,
+            asked,
+            self.settings.search,
+            speech=speech,
+            vocabulary=self.vocabulary,
         )
         rows = zip(videos, proposals.videos, asked, places, captions, strict=True)
         return [
@@ -364,23 +431,38 @@ class StepDescriber:
         ]
 
     def _speech(
-        self, videos: Sequence[VideoToDescribe], proposals: ProposalBatch, asked: Sequence[Sequence[int]]
+        self,
+        videos: Sequence[VideoToDescribe],
+        proposals: ProposalBatch,
+        asked: Sequence[Sequence[int]],
     ) -> list[list[str]] | None:
         """Return what is said around each asked query of each video; None where it is not read."""
         if not self.settings.speech:
             return None
         said = (timed_texts(video.speech) for video in videos)
-        rows = zip(said, [proposed.boxes.tolist() for proposed in proposals.videos], asked, strict=True)
-        return [[speech_window(texts, self.around, *boxes[query]) for query in row] for texts, boxes, row in rows]
+        rows = zip(
+            said, [proposed.boxes.tolist() for proposed in proposals.videos], asked, strict=True
+        )
+        return [
+            [speech_window(texts, self.around, *boxes[query]) for query in row]
+            for texts, boxes, row in rows
+        ]
 
 
 def _description(
-    video: VideoToDescribe, confidence: Floats, spans: Floats, vocabulary: Vocabulary, captions: Sequence[Caption]
+    video: VideoToDescribe,
+    confidence: Floats,
+    spans: Floats,
+    vocabulary: Vocabulary,
+    captions: Sequence[Caption],
 ) -> Description:
-    """Return the chosen proposals of a video as steps in the order of time, numbered from 1. confidence: (k,)."""
+    """Return the chosen proposals of a video as steps in the order of time, numbered from 1.
+    confidence: (k,)."""
     steps: list[Step] = []
     dropped: list[Rejected] = []
-    for (start, end), score, caption in zip(spans.tolist(), confidence.tolist(), captions, strict=True):
+    for (start, end), score, caption in zip(
+        spans.tolist(), confidence.tolist(), captions, strict=True
+    ):
         text = vocabulary.decode(caption.tokens)
         start, end = round(start, DIGITS), round(min(end, video.end), DIGITS)
         if not text or end - start < SHORTEST:
@@ -390,5 +472,7 @@ def _description(
         at = round(span.center, DIGITS)
         steps.append(Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score))
     steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
-    numbered = (step.model_copy(update={"id": str(number)}) for number, step in enumerate(steps, start=1))
+    numbered = (
+        step.model_copy(update={"id": str(number)}) for number, step in enumerate(steps, start=1)
+    )
     return Description(tuple(numbered), tuple(dropped))

@@ -6,18 +6,18 @@
     caption       a sum over real tokens     / real tokens of a layer
     contrast      a sum over matches         / matches of a layer
 
-All are summed over decoder layers, each with a matching of its own (auxiliary losses, as in PDVC), the last two over
-those that `text_layers` names. A batch without any step still learns from its queries, which should all be unsure, and
-from its counts.
+All are summed over decoder layers, each with a matching of its own (auxiliary losses, as in PDVC),
+the last two over those that `text_layers` names. A batch without any step still learns from its
+queries, which should all be unsure, and from its counts.
 
-Confidence: PDVC's focal loss, and ProcX's varifocal loss (equation 13). As printed, a query without a step gets
--alpha p^gamma log(1 - g) with g = 0, which is 0 whatever the query says; VarifocalNet, which it cites, has log(1 - p),
-and so has this file. Count: the paper calls it a cross-entropy; PDVC's code trains one binary choice a count, forgives
-counts near the true one, and weighs each by how rare it is; both are here by name. Contrast: InfoNCE of queries and
-sentences (equations 15 and 16). Equation 15 as printed is a share, which falls as learning goes wrong; its -log is what
-is lowered, as in CoCa and MIL-NCE.
-Letters: L decoder layers, B videos, N queries, C counts, M matches of a query and a step, P sentences, W tokens,
-V vocabulary, d width of the compared vectors.
+Confidence: PDVC's focal loss, and ProcX's varifocal loss (equation 13). As printed, a query without
+a step gets -alpha p^gamma log(1 - g) with g = 0, which is 0 whatever the query says; VarifocalNet,
+which it cites, has log(1 - p), and so has this file. Count: the paper calls it a cross-entropy;
+PDVC's code trains one binary choice a count, forgives counts near the true one, and weighs each by
+how rare it is; both are here by name. Contrast: InfoNCE of queries and sentences (equations 15 and
+16). Equation 15 as printed is a share, which falls as learning goes wrong; its -log is what is
+lowered, as in CoCa and MIL-NCE. Letters: L decoder layers, B videos, N queries, C counts, M matches
+of a query and a step, P sentences, W tokens, V vocabulary, d width of the compared vectors.
 """
 
 from collections.abc import Iterable
@@ -40,25 +40,35 @@ MASKED_LOGIT = -1e4  # of what is no positive; finite, so that no gradient is Na
 
 
 def training_losses(
-    model: ProcX, batch: StepBatch, settings: LossSettings | None = None, rates: Tensor | None = None
+    model: ProcX,
+    batch: StepBatch,
+    settings: LossSettings | None = None,
+    rates: Tensor | None = None,
 ) -> list[Loss]:
-    """Return the losses of a batch times their weights, as `training.fit` adds them; `batch_losses` says more."""
+    """Return the losses of a batch times their weights, as `training.fit` adds them; `batch_losses`
+    says more."""
     settings = settings or LossSettings()
     return apply_weights(batch_losses(model, batch, settings, rates), settings)
 
 
 def apply_weights(losses: dict[str, Loss], settings: LossSettings) -> list[Loss]:
-    """Return the named losses times their weights, as the training loop adds them; weight 0 leaves one out."""
+    """Return the named losses times their weights, as the training loop adds them; weight 0 leaves
+    one out."""
     weights: dict[str, float] = {name: getattr(settings, f"{name}_weight") for name in losses}
     return [loss.weighted(weights[name]) for name, loss in losses.items() if weights[name]]
 
 
 def batch_losses(
-    model: ProcX, batch: StepBatch, settings: LossSettings | None = None, rates: Tensor | None = None
+    model: ProcX,
+    batch: StepBatch,
+    settings: LossSettings | None = None,
+    rates: Tensor | None = None,
 ) -> dict[str, Loss]:
-    """Return "giou", "l1", "confidence", "count", "caption" and, from a transformer, "contrast", not yet weighted.
+    """Return "giou", "l1", "confidence", "count", "caption" and, from a transformer, "contrast",
+    not yet weighted.
 
-    rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss; None: all alike.
+    rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss; None:
+    all alike.
     """
     settings = settings or LossSettings()
     output = model(batch.videos)
@@ -74,36 +84,55 @@ def _text_losses(
     """Return the losses "caption" and "contrast" of the matches' sentences."""
     rows = batch.rows(matches.video, matches.step)  # (M,)
     captions = batch.captions.take(rows)
-    speech, speech_pad = (None if part is None else part[rows] for part in (batch.speech, batch.speech_pad))
+    speech, speech_pad = (
+        None if part is None else part[rows] for part in (batch.speech, batch.speech_pad)
+    )
     context = model.context(output, matches, speech, speech_pad)
     decoded = model.captioner(captions.tokens, captions.token_pad, context)
     layers = len(output.queries) if settings.text_layers == "every" else 1
     caption = caption_loss(
-        decoded.logits, captions.targets, captions.token_pad, settings.label_smoothing, layers=layers
+        decoded.logits,
+        captions.targets,
+        captions.token_pad,
+        settings.label_smoothing,
+        layers=layers,
     )
-    if decoded.text_vectors is None or not isinstance(model.captioner, Captioner) or not settings.contrast_weight:
+    if (
+        decoded.text_vectors is None
+        or not isinstance(model.captioner, Captioner)
+        or not settings.contrast_weight
+    ):
         return {"caption": caption}
     queries, further = model.captioner.query_vectors(context.queries), None  # (M, d)
     if batch.alternatives is not None and settings.contrast == "multiple":
         more = batch.alternatives
-        sentences = model.captioner.sentence_vectors(more.sentences.tokens, more.sentences.token_pad)  # (O, d)
+        # (O, d)
+        sentences = model.captioner.sentence_vectors(
+            more.sentences.tokens, more.sentences.token_pad
+        )
         further = AlternativeTexts(sentences, more.video, more.step)
-    contrast = contrastive_loss(queries, decoded.text_vectors, matches, model.temperature(), settings, further)
+    contrast = contrastive_loss(
+        queries, decoded.text_vectors, matches, model.temperature(), settings, further
+    )
     return {"caption": caption, "contrast": contrast}
 
 
 def localization_losses(
-    predictions: Predictions, targets: Targets, settings: LossSettings | None = None, rates: Tensor | None = None
+    predictions: Predictions,
+    targets: Targets,
+    settings: LossSettings | None = None,
+    rates: Tensor | None = None,
 ) -> tuple[dict[str, Loss], Matches]:
     """Return the losses "giou", "l1", "confidence" and "count", not yet weighted, and the matching.
 
-    rates: (C,) fractions of counts in the training data, for the count loss of PDVC's form. Raises ShapeError for
-    shapes that do not fit, or NaN.
+    rates: (C,) fractions of counts in the training data, for the count loss of PDVC's form. Raises
+    ShapeError for shapes that do not fit, or NaN.
     """
     settings = settings or LossSettings()
     matches = hungarian_match(predictions.logits, predictions.boxes, targets, settings.match)
     steps = targets.counts.sum()
-    found, true = matches.of_queries(predictions.boxes).float(), matches.of_steps(targets.boxes)  # (M, 2) each
+    # (M, 2) each
+    found, true = matches.of_queries(predictions.boxes).float(), matches.of_steps(targets.boxes)
     agreement = giou(boxes_to_spans(found), boxes_to_spans(true))  # (M,)
     counted = count_loss(
         predictions.counts,
@@ -123,31 +152,43 @@ def localization_losses(
     }, matches
 
 
-def _confidence_loss(logits: Tensor, matches: Matches, agreement: Tensor, settings: LossSettings) -> Tensor:
-    """Return the loss of each query's confidence, (L, B, N). agreement: gIoU of each match, (M,)."""
+def _confidence_loss(
+    logits: Tensor, matches: Matches, agreement: Tensor, settings: LossSettings
+) -> Tensor:
+    """Return the loss of each query's confidence, (L, B, N). agreement: gIoU of each match,
+    (M,)."""
     index = (matches.layer, matches.video, matches.query)
     if settings.confidence == "focal":
-        matched = torch.zeros_like(logits, dtype=torch.bool).index_put_(index, torch.tensor(True, device=logits.device))
+        matched = torch.zeros_like(logits, dtype=torch.bool).index_put_(
+            index, torch.tensor(True, device=logits.device)
+        )
         return focal_loss(logits, matched, alpha=settings.focal_alpha, gamma=settings.focal_gamma)
-    quality = torch.zeros_like(logits, dtype=torch.float32).index_put_(index, 0.5 * (1 + agreement.detach()))
-    return varifocal_loss(logits, quality, alpha=settings.varifocal_alpha, gamma=settings.varifocal_gamma)
+    quality = torch.zeros_like(logits, dtype=torch.float32).index_put_(
+        index, 0.5 * (1 + agreement.detach())
+    )
+    return varifocal_loss(
+        logits, quality, alpha=settings.varifocal_alpha, gamma=settings.varifocal_gamma
+    )
 
 
 def focal_loss(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -> Tensor:
-    """Return the focal loss of each query, (..., N) float32. matched: (..., N) bool, the query was given a step.
+    """Return the focal loss of each query, (..., N) float32. matched: (..., N) bool, the query was
+    given a step.
 
     Source: Lin et al. 2017; PDVC has alpha 0.25, gamma 2.
     """
     correct = torch.where(matched, logits.float(), -logits.float())  # logit of what is right
-    modulation = (gamma * F.logsigmoid(-correct)).exp()  # (1 - p_right)^gamma, whose gradient is finite everywhere
+    # (1 - p_right)^gamma, whose gradient is finite everywhere
+    modulation = (gamma * F.logsigmoid(-correct)).exp()
     return torch.where(matched, alpha, 1 - alpha) * modulation * -F.logsigmoid(correct)
 
 
 def varifocal_loss(logits: Tensor, quality: Tensor, *, alpha: float, gamma: float) -> Tensor:
     """Return the gIoU-guided varifocal loss of each query, (..., N) float32.
 
-    quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query without one; it is a target and
-    passes no gradient. Source: ProcX equation 13, mended; VarifocalNet (Zhang et al. 2021), alpha 0.75, gamma 2.
+    quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query without
+    one; it is a target and passes no gradient. Source: ProcX equation 13, mended; VarifocalNet
+    (Zhang et al. 2021), alpha 0.75, gamma 2.
     """
     logits, quality = logits.float(), quality.detach().float()
     cross_entropy = F.binary_cross_entropy_with_logits(logits, quality, reduction="none")
@@ -164,30 +205,41 @@ def count_loss(
     spread: float = 2.0,
     beta: float = 1.0,
 ) -> Tensor:
-    """Return the loss of each video, (..., B) float32. logits: (..., B, C); counts: (B,), those past C - 1 count as it.
+    """Return the loss of each video, (..., B) float32. logits: (..., B, C); counts: (B,), those
+    past C - 1 count as it.
 
-    rates: (C,) the fraction of training videos with each count, by which "pdvc" weighs counts down; None: all alike.
-    beta: power of 1 - exp(-d^2 / 2 spread^2), the weight of a wrong count d away; 0: all wrong ones weigh 1.
+    rates: (C,) the fraction of training videos with each count, by which "pdvc" weighs counts down;
+    None: all alike.
+    beta: power of 1 - exp(-d^2 / 2 spread^2), the weight of a wrong count d away; 0: all wrong ones
+    weigh 1.
     """
     classes = logits.shape[-1]
     if rates is not None and rates.shape != (classes,):
-        raise ShapeError(f"rates of counts must be ({classes},), one a count, not {tuple(rates.shape)}")
+        raise ShapeError(
+            f"rates of counts must be ({classes},), one a count, not {tuple(rates.shape)}"
+        )
     logits, true = logits.float(), counts.clamp(max=classes - 1)
     if form == "cross_entropy":
-        return -logits.log_softmax(dim=-1).gather(-1, true.expand(logits.shape[:-1])[..., None]).squeeze(-1)
+        return (
+            -logits.log_softmax(dim=-1)
+            .gather(-1, true.expand(logits.shape[:-1])[..., None])
+            .squeeze(-1)
+        )
     right = F.one_hot(true, classes).to(logits)  # (B, C)
     away = torch.arange(classes, device=logits.device) - true[:, None]  # (B, C)
     wrong = (1 - (-away.square() / (2 * spread**2)).exp()) ** beta
     weight = torch.where(right > 0, 1.0, wrong) * (1.0 if rates is None else 1 - rates)
     target = right.expand(logits.shape)
-    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none") * weight  # (..., B, C)
+    # (..., B, C)
+    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none") * weight
     return losses.mean(dim=-1)
 
 
 def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
     """Return the fraction of videos with each count, (classes,): of the training data itself.
 
-    PDVC trains YouCook2 with the fractions of ActivityNet. Raises ShapeError when there is no video.
+    PDVC trains YouCook2 with the fractions of ActivityNet. Raises ShapeError when there is no
+    video.
     """
     number = torch.tensor(list(counts), dtype=torch.int64)
     if not len(number):
@@ -196,36 +248,50 @@ def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
 
 
 def caption_matches(matches: Matches, settings: LossSettings, layers: int) -> Matches:
-    """Return the matches whose queries are captioned and contrasted: of the last of `layers` layers, or of all."""
+    """Return the matches whose queries are captioned and contrasted: of the last of `layers`
+    layers, or of all."""
     return matches if settings.text_layers == "every" else matches.of_layer(layers - 1)
 
 
-def caption_loss(logits: Tensor, tokens: Tensor, token_pad: Tensor, smoothing: float = 0.2, *, layers: int = 1) -> Loss:
-    """Return the cross-entropy of the next token. logits: (M, W, V); tokens (M, W) are the ones to be said.
+def caption_loss(
+    logits: Tensor, tokens: Tensor, token_pad: Tensor, smoothing: float = 0.2, *, layers: int = 1
+) -> Loss:
+    """Return the cross-entropy of the next token. logits: (M, W, V); tokens (M, W) are the ones to
+    be said.
 
-    smoothing: fraction of the target that is spread over all V tokens. A padded token (True in token_pad) adds nothing.
-    layers: how many decoder layers the captions are of. Raises ShapeError for shapes that do not fit.
+    smoothing: fraction of the target that is spread over all V tokens. A padded token (True in
+    token_pad) adds nothing.
+    layers: how many decoder layers the captions are of. Raises ShapeError for shapes that do not
+    fit.
     """
     if logits.shape[:2] != tokens.shape or tokens.shape != token_pad.shape:
         shapes = f"{tuple(logits.shape)}, {tuple(tokens.shape)} and {tuple(token_pad.shape)}"
-        raise ShapeError(f"logits must be (captions, tokens, vocabulary), tokens and mask the first two, not {shapes}")
+        raise ShapeError(
+            f"logits must be (captions, tokens, vocabulary), tokens and mask the first two, not {shapes}"
+        )
     wanted = tokens.masked_fill(token_pad, IGNORED).flatten()  # (M W,)
     total = F.cross_entropy(
-        logits.float().flatten(0, 1), wanted, ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing
+        logits.float().flatten(0, 1),
+        wanted,
+        ignore_index=IGNORED,
+        reduction="sum",
+        label_smoothing=smoothing,
     )
     return Loss(total * layers, (~token_pad).sum())
 
 
 @dataclass(frozen=True)
 class AlternativeTexts:
-    """Further sentences that are right for steps: unit vectors (O, d), each of step (O,) of video (O,)."""
+    """Further sentences that are right for steps: unit vectors (O, d), each of step (O,) of video
+    (O,)."""
 
     vectors: Tensor
     video: Tensor
     step: Tensor
 
     def positives(self, matches: Matches, neighbours: int = 0) -> Tensor:
-        """Return which of them are right for which matches' queries, (M, O); as `positive_mask` has it."""
+        """Return which of them are right for which matches' queries, (M, O); as `positive_mask` has
+        it."""
         same = matches.video[:, None] == self.video  # (M, O)
         return same & ((matches.step[:, None] - self.step).abs() <= neighbours)
 
@@ -238,10 +304,12 @@ def contrastive_loss(
     settings: LossSettings,
     further: AlternativeTexts | None = None,
 ) -> Loss:
-    """Return equation 16 over the matches. queries, texts: (M, d) unit vectors of each pair's query and sentence.
+    """Return equation 16 over the matches. queries, texts: (M, d) unit vectors of each pair's query
+    and sentence.
 
-    Each decoder layer's matches are compared among themselves. The steps of a video must be sorted in time when
-    neighbours count as right ("multiple"); so do `further` wordings of the steps then, if there are any.
+    Each decoder layer's matches are compared among themselves. The steps of a video must be sorted
+    in time when neighbours count as right ("multiple"); so do `further` wordings of the steps then,
+    if there are any.
     """
     reach = settings.neighbours if settings.contrast == "multiple" else 0
     layers = matches.layer.unique().tolist()
@@ -257,22 +325,28 @@ def contrastive_loss(
 
 
 def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tensor) -> Tensor:
-    """Return the symmetric multi-positive InfoNCE of queries and sentences, a sum over queries (a scalar).
+    """Return the symmetric multi-positive InfoNCE of queries and sentences, a sum over queries (a
+    scalar).
 
-    Half of it is -log P of each query's sentences, half that of each sentence's queries, scaled from P to M.
+    Half of it is -log P of each query's sentences, half that of each sentence's queries, scaled
+    from P to M.
 
-    queries: (M, d) and texts: (P, d), unit vectors. positive: (M, P), sentence p is right for query m; all others of
-    the batch are wrong, those of the same video too. The identity gives InfoNCE, more gives MIL-InfoNCE. A row or a
-    column without a positive adds nothing. Raises ShapeError when `positive` is not (M, P).
+    queries: (M, d) and texts: (P, d), unit vectors. positive: (M, P), sentence p is right for query
+    m; all others of the batch are wrong, those of the same video too. The identity gives InfoNCE,
+    more gives MIL-InfoNCE. A row or a column without a positive adds nothing. Raises ShapeError
+    when `positive` is not (M, P).
     """
     if positive.shape != (len(queries), len(texts)):
         want = (len(queries), len(texts))
-        raise ShapeError(f"positives must be {want}, queries by sentences, not {tuple(positive.shape)}")
+        raise ShapeError(
+            f"positives must be {want}, queries by sentences, not {tuple(positive.shape)}"
+        )
     if not positive.numel():
         return queries.sum() * 0 + texts.sum() * 0
     with torch.autocast(queries.device.type, enabled=False):
         logits = queries.float() @ texts.float().T / temperature  # (M, P)
-    to_text, to_query = (_negative_log_positive(logits, positive, dim) for dim in (1, 0))  # (M,), (P,)
+    # (M,), (P,)
+    to_text, to_query = (_negative_log_positive(logits, positive, dim) for dim in (1, 0))
     return 0.5 * (to_text.sum() + to_query.sum() * len(queries) / len(texts))
 
 
@@ -285,8 +359,9 @@ def _negative_log_positive(logits: Tensor, positive: Tensor, dim: int) -> Tensor
 def positive_mask(matches: Matches, neighbours: int = 0) -> Tensor:
     """Return which matches' sentences are positives of which matches' queries, (M, M).
 
-    Its own; and with `neighbours`, those of steps so near in the same video. The matches are of one layer, and the
-    steps of a video sorted in time. The paper leaves the positives of MIL-InfoNCE open; `AlternativeTexts` adds some.
+    Its own; and with `neighbours`, those of steps so near in the same video. The matches are of one
+    layer, and the steps of a video sorted in time. The paper leaves the positives of MIL-InfoNCE
+    open; `AlternativeTexts` adds some.
     """
     same = matches.video[:, None] == matches.video  # (M, M)
     return same & ((matches.step[:, None] - matches.step).abs() <= neighbours)

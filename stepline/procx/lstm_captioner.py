@@ -1,14 +1,16 @@
-"""PDVC's captioner, the baseline: one LSTM layer fed with the last word, the query, and what it attends to.
+"""PDVC's captioner, the baseline: one LSTM layer fed with the last word, the query, and what it
+attends to.
 
-Before each word it reads a few points of every level near its box, weighed by what it has said (deformable soft
-attention). Without the attention's settings it reads nothing: the plain variant, a little worse in PDVC's paper.
+Before each word it reads a few points of every level near its box, weighed by what it has said
+(deformable soft attention). Without the attention's settings it reads nothing: the plain variant, a
+little worse in PDVC's paper.
 
     points = box + offsets(hidden, query)
     weight of point p = softmax_p(w tanh(W_v v_p + W_h hidden))
-Source: PDVC's code (its LSTM with deformable soft attention), with one head as there. Differs: the points begin spread
-over the whole box instead of to one side of its middle. Attributes that are modules are keys of the weights on disk.
-Letters: B videos, P positions of all levels, L levels, M captions, R rows written at a time, K points a level, W
-tokens, D width, V vocabulary.
+Source: PDVC's code (its LSTM with deformable soft attention), with one head as there. Differs: the
+points begin spread over the whole box instead of to one side of its middle. Attributes that are
+modules are keys of the weights on disk. Letters: B videos, P positions of all levels, L levels, M
+captions, R rows written at a time, K points a level, W tokens, D width, V vocabulary.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +28,8 @@ from stepline.training.layers import Dropout, Linear
 
 @dataclass(frozen=True)
 class AttendedLevels:
-    """What captions attend to. values, hints: (B P, D), rows of all videos; first: (R,) where each caption's begin.
+    """What captions attend to. values, hints: (B P, D), rows of all videos; first: (R,) where each
+    caption's begin.
 
     boxes: (R, 2), center and length; queries: (R, D); lengths: positions of each level.
     """
@@ -40,7 +43,9 @@ class AttendedLevels:
 
     def take(self, rows: Tensor) -> "AttendedLevels":
         """Return what these captions attend to, (R',) indices."""
-        return replace(self, first=self.first[rows], boxes=self.boxes[rows], queries=self.queries[rows])
+        return replace(
+            self, first=self.first[rows], boxes=self.boxes[rows], queries=self.queries[rows]
+        )
 
 
 class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -59,28 +64,39 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
             self.offsets.bias.copy_(spread.repeat(settings.levels))
 
     def attended_levels(self, context: CaptionContext) -> AttendedLevels:
-        """Return what captions of this context attend to. Raises ShapeError when it holds no levels."""
+        """Return what captions of this context attend to. Raises ShapeError when it holds no
+        levels."""
         levels, boxes, video = context.levels, context.boxes, context.video
         if levels is None or boxes is None or video is None:
-            raise ShapeError("this captioner looks at the video; give the levels, and each caption's video and box")
+            raise ShapeError(
+                "this captioner looks at the video; give the levels, and each caption's video and box"
+            )
         values = self.value(levels)  # (B, P, D)
         if context.feature_pad is not None:
             values = values.masked_fill(context.feature_pad[..., None], 0.0)
         values = values.flatten(0, 1)  # (B P, D)
         return AttendedLevels(
-            values, self.hint(values), video * levels.shape[1], boxes, context.queries, context.lengths
+            values,
+            self.hint(values),
+            video * levels.shape[1],
+            boxes,
+            context.queries,
+            context.lengths,
         )
 
     def forward(self, hidden: Tensor, attended: AttendedLevels) -> Tensor:
         """Return what each caption reads now, (R, D). hidden: (R, D) of the LSTM."""
         offsets = self.offsets(torch.cat((hidden, attended.queries), dim=-1)).float()  # (R, L K)
         center, length = attended.boxes.float().unbind(-1)  # (R,) each
-        locations = center[:, None] + offsets * (length[:, None] * (0.5 / self.settings.points))  # (R, L K)
-        by_level = locations.unflatten(1, (self.settings.levels, -1))[:, None, None]  # (R, 1, 1, L, K)
+        # (R, L K)
+        locations = center[:, None] + offsets * (length[:, None] * (0.5 / self.settings.points))
+        # (R, 1, 1, L, K)
+        by_level = locations.unflatten(1, (self.settings.levels, -1))[:, None, None]
         points = sampling_points(by_level, attended.lengths, self.settings.padding, backward=False)
         rows = points.position.flatten(1) + attended.first[:, None]  # (R, 2 L K)
         left, right = points.left_weight.flatten(1), points.right_weight.flatten(1)  # (R, L K) each
-        hints = F.embedding(rows, attended.hints) * torch.cat((left, right), dim=1)[..., None]  # (R, 2 L K, D)
+        # (R, 2 L K, D)
+        hints = F.embedding(rows, attended.hints) * torch.cat((left, right), dim=1)[..., None]
         hints = torch.add(*hints.chunk(2, dim=1))  # (R, L K, D)
         scores = self.share((hints + self.hidden(hidden)[:, None]).tanh())[..., 0]  # (R, L K)
         weights = scores.float().softmax(dim=-1)  # (R, L K)
@@ -92,7 +108,8 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
 
 @dataclass
 class LstmState:
-    """Captions under way: the queries (R, D), the layer's state, and what is attended to (None: nothing)."""
+    """Captions under way: the queries (R, D), the layer's state, and what is attended to (None:
+    nothing)."""
 
     queries: Tensor
     hidden: Tensor
@@ -101,15 +118,23 @@ class LstmState:
 
     def take(self, rows: Tensor) -> None:
         """Go on with these rows, (R,) indices into the present ones."""
-        self.queries, self.hidden, self.cell = self.queries[rows], self.hidden[rows], self.cell[rows]
+        self.queries, self.hidden, self.cell = (
+            self.queries[rows],
+            self.hidden[rows],
+            self.cell[rows],
+        )
         self.attended = None if self.attended is None else self.attended.take(rows)
 
 
 class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """A caption word by word from the query and, with `attention`, the levels; a transcript is not read."""
+    """A caption word by word from the query and, with `attention`, the levels; a transcript is not
+    read."""
 
     def __init__(
-        self, settings: CaptionerSettings, vocabulary: int, attention: AttentionSettings | None = None
+        self,
+        settings: CaptionerSettings,
+        vocabulary: int,
+        attention: AttentionSettings | None = None,
     ) -> None:
         super().__init__()
         self.settings, self.longest = settings, settings.longest
@@ -117,27 +142,39 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         self.words = nn.Embedding(vocabulary, width)
         self.looking = None if attention is None else DeformableSoftAttention(attention)
         self.fed = Linear(2 * width, 4 * width)  # word and query to the gates
-        self.kept = Linear(width if attention is None else 2 * width, 4 * width)  # what is seen, and the state
+        # what is seen, and the state
+        self.kept = Linear(width if attention is None else 2 * width, 4 * width)
         self.out = Linear(width, vocabulary)
         self.drop = Dropout(settings.dropout)
         nn.init.uniform_(self.words.weight, -0.1, 0.1)  # PDVC
 
-    def forward(self, tokens: Tensor, token_pad: Tensor, context: CaptionContext) -> CaptionerOutput:  # noqa: ARG002
-        """Return what comes after each token, no vectors. tokens, token_pad: (M, W), padded at the end."""
+    def forward(
+        self,
+        tokens: Tensor,
+        token_pad: Tensor,  # noqa: ARG002
+        context: CaptionContext,
+    ) -> CaptionerOutput:
+        """Return what comes after each token, no vectors. tokens, token_pad: (M, W), padded at the
+        end."""
         if len(tokens) != len(context.queries):
-            raise ShapeError(f"{len(tokens)} captions cannot be of {len(context.queries)} queries; give one each")
+            raise ShapeError(
+                f"{len(tokens)} captions cannot be of {len(context.queries)} queries; give one each"
+            )
         queries = context.queries[:, None].expand(-1, tokens.shape[1], -1)  # (M, W, D)
         if not tokens.numel():
             return CaptionerOutput(self.out(queries), None)
         state = self.begin(context)
         fed = self.fed(torch.cat((self.words(tokens), queries), dim=-1))  # (M, W, 4 D)
-        rows = torch.stack([self._lstm_step(gates, state) for gates in fed.unbind(1)], dim=1)  # (M, W, D)
+        # (M, W, D)
+        rows = torch.stack([self._lstm_step(gates, state) for gates in fed.unbind(1)], dim=1)
         return CaptionerOutput(self.out(self.drop(rows)), None)
 
     def begin(self, context: CaptionContext) -> LstmState:
         """Return the state from which captions of this context are written."""
         empty = torch.zeros_like(context.queries)
-        return LstmState(context.queries, empty, empty, self.looking and self.looking.attended_levels(context))
+        return LstmState(
+            context.queries, empty, empty, self.looking and self.looking.attended_levels(context)
+        )
 
     def step(self, tokens: Tensor, state: LstmState) -> Tensor:
         """Return the logits (R, V) of what comes after the last tokens (R,)."""
@@ -145,10 +182,14 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         return self.out(self._lstm_step(fed, state))
 
     def _lstm_step(self, fed: Tensor, state: LstmState) -> Tensor:
-        """Return the layer's next hidden state (R, D), and keep it. fed: (R, 4 D), what word and query add to gates."""
+        """Return the layer's next hidden state (R, D), and keep it. fed: (R, 4 D), what word and
+        query add to gates."""
         recurrent = state.hidden
         if self.looking is not None and state.attended is not None:
-            recurrent = torch.cat((self.looking(state.hidden, state.attended), state.hidden), dim=-1)  # (R, 2 D)
+            # (R, 2 D)
+            recurrent = torch.cat(
+                (self.looking(state.hidden, state.attended), state.hidden), dim=-1
+            )
         enter, forget, new, show = (fed + self.kept(recurrent)).chunk(4, dim=-1)  # (R, D) each
         state.cell = forget.sigmoid() * state.cell + enter.sigmoid() * new.tanh()
         state.hidden = show.sigmoid() * state.cell.tanh()

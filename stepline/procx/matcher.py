@@ -1,8 +1,9 @@
-"""Which query is given which step: the cheapest one-to-one matching (Hungarian method), and the boxes it compares.
+"""Which query is given which step: the cheapest one-to-one matching (Hungarian method), and the
+boxes it compares.
 
-A box is (center, length) as fractions of the video, as the network gives it; a span is (start, end). IoU and gIoU carry
-PDVC's 1e-5 below the line: two equal boxes agree a little less than 1, and boxes without length have finite values and
-gradients.
+A box is (center, length) as fractions of the video, as the network gives it; a span is (start,
+end). IoU and gIoU carry PDVC's 1e-5 below the line: two equal boxes agree a little less than 1, and
+boxes without length have finite values and gradients.
 Source: PDVC, as released; Rezatofighi et al. 2019 (gIoU).
 Letters: L decoder layers, B videos, N queries, K steps of the video that has most, M matches.
 """
@@ -34,29 +35,36 @@ def spans_to_boxes(spans: Tensor) -> Tensor:
 
 
 def iou(first: Tensor, second: Tensor) -> Tensor:
-    """Return the overlap of (start, end) spans over their union, (...): (M, 1, 2) and (K, 2) give (M, K)."""
+    """Return the overlap of (start, end) spans over their union, (...): (M, 1, 2) and (K, 2) give
+    (M, K)."""
     overlap, union = _overlap_and_union(first, second)
     return overlap / (union + EPSILON)
 
 
 def giou(first: Tensor, second: Tensor) -> Tensor:
-    """Return IoU less the fraction of the hull that is in neither span, in (-1, 1), (...); shapes as `iou`."""
+    """Return IoU less the fraction of the hull that is in neither span, in (-1, 1), (...); shapes
+    as `iou`."""
     overlap, union = _overlap_and_union(first, second)
-    hull = torch.maximum(first[..., 1], second[..., 1]) - torch.minimum(first[..., 0], second[..., 0])
+    hull = torch.maximum(first[..., 1], second[..., 1]) - torch.minimum(
+        first[..., 0], second[..., 0]
+    )
     hull = hull.clamp(min=0)
     return overlap / (union + EPSILON) - (hull - union) / (hull + EPSILON)
 
 
 def _overlap_and_union(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """Return the lengths of intersection and union."""
-    overlap = torch.minimum(first[..., 1], second[..., 1]) - torch.maximum(first[..., 0], second[..., 0])
+    overlap = torch.minimum(first[..., 1], second[..., 1]) - torch.maximum(
+        first[..., 0], second[..., 0]
+    )
     overlap = overlap.clamp(min=0)
     return overlap, (first[..., 1] - first[..., 0]) + (second[..., 1] - second[..., 0]) - overlap
 
 
 @dataclass(frozen=True)
 class Targets(TensorRecord):
-    """Where the steps of a batch are: boxes (B, K, 2), center and length, 0 on padding; box_pad (B, K)."""
+    """Where the steps of a batch are: boxes (B, K, 2), center and length, 0 on padding; box_pad (B,
+    K)."""
 
     boxes: Tensor
     box_pad: Tensor
@@ -67,14 +75,19 @@ class Targets(TensorRecord):
         return (~self.box_pad).sum(dim=1)
 
 
-def build_targets(spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[float]) -> Targets:
-    """Return the steps' (start, end) seconds of each video as boxes; all steps are kept, and a video may have none.
+def build_targets(
+    spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[float]
+) -> Targets:
+    """Return the steps' (start, end) seconds of each video as boxes; all steps are kept, and a
+    video may have none.
 
-    What lies outside [0, duration] is cut off. Raises ShapeError for a span that is reversed or wholly outside, or a
-    video without length.
+    What lies outside [0, duration] is cut off. Raises ShapeError for a span that is reversed or
+    wholly outside, or a video without length.
     """
     if len(spans) != len(durations):
-        raise ShapeError(f"{len(spans)} videos have spans, {len(durations)} a duration; give both for each")
+        raise ShapeError(
+            f"{len(spans)} videos have spans, {len(durations)} a duration; give both for each"
+        )
     boxes = torch.zeros(len(spans), max(map(len, spans), default=0), 2)  # (B, K, 2)
     box_pad = torch.ones(boxes.shape[:2], dtype=torch.bool)
     for video, (steps, duration) in enumerate(zip(spans, durations, strict=True)):
@@ -83,7 +96,9 @@ def build_targets(spans: Sequence[Sequence[tuple[float, float]]], durations: Seq
         for number, (start, end) in enumerate(steps):
             first, last = max(0.0, start) / duration, min(duration, end) / duration
             if not start <= end or not first <= last:  # NaN too
-                raise ShapeError(f"step {start}-{end} does not lie in the video's 0-{duration} seconds; leave it out")
+                raise ShapeError(
+                    f"step {start}-{end} does not lie in the video's 0-{duration} seconds; leave it out"
+                )
             boxes[video, number] = torch.tensor([first, last])
             box_pad[video, number] = False
     return Targets(spans_to_boxes(boxes), box_pad)
@@ -107,7 +122,8 @@ class QueryIndex:
 class Matches(QueryIndex):
     """Queries with the steps (M,) that they were given, sorted by layer, then video, then query.
 
-    unmatched: steps of videos with more steps than queries, counted once a layer; they teach no query.
+    unmatched: steps of videos with more steps than queries, counted once a layer; they teach no
+    query.
     """
 
     step: Tensor
@@ -119,7 +135,9 @@ class Matches(QueryIndex):
     def of_layer(self, layer: int) -> "Matches":
         """Return the matches of one layer, whose number is not below 0."""
         rows = self.layer == layer
-        return Matches(self.layer[rows], self.video[rows], self.query[rows], self.step[rows], self.unmatched)
+        return Matches(
+            self.layer[rows], self.video[rows], self.query[rows], self.step[rows], self.unmatched
+        )
 
     def of_queries(self, values: Tensor) -> Tensor:
         """Return what (L, B, N, ...) holds for each match's query, (M, ...)."""
@@ -130,23 +148,34 @@ class Matches(QueryIndex):
         return values[self.video, self.step]
 
 
-def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings | None = None) -> Matches:
-    """Return the cheapest matching of each video at each layer. logits: (L, B, N); boxes: (L, B, N, 2) as fractions.
+def hungarian_match(
+    logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings | None = None
+) -> Matches:
+    """Return the cheapest matching of each video at each layer. logits: (L, B, N); boxes: (L, B, N,
+    2) as fractions.
 
-    The same input gives the same matches, ties too. Raises ShapeError for shapes that do not fit, or NaN.
+    The same input gives the same matches, ties too. Raises ShapeError for shapes that do not fit,
+    or NaN.
     Source: PDVC, as released; ProcX does not say which cost it uses with its own confidence loss.
     """
     from scipy.optimize import linear_sum_assignment
 
     if logits.ndim != 3 or boxes.shape != (*logits.shape, 2):
         want = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
-        raise ShapeError(f"matching takes {want}, not {tuple(logits.shape)} and {tuple(boxes.shape)}")
+        raise ShapeError(
+            f"matching takes {want}, not {tuple(logits.shape)} and {tuple(boxes.shape)}"
+        )
     if logits.shape[1] != len(targets.boxes):
-        raise ShapeError(f"the network speaks of {logits.shape[1]} videos, the targets of {len(targets.boxes)}")
+        raise ShapeError(
+            f"the network speaks of {logits.shape[1]} videos, the targets of {len(targets.boxes)}"
+        )
     costs = match_costs(logits, boxes, targets, settings or MatchSettings()).cpu()  # (L, B, N, K)
     if not bool(torch.isfinite(costs).all()):
-        raise ShapeError("a confidence or box of the network is NaN or infinite; lower train.learning_rate")
-    real = [(~pad).nonzero().flatten().tolist() for pad in targets.box_pad.cpu()]  # numbers of each video's steps
+        raise ShapeError(
+            "a confidence or box of the network is NaN or infinite; lower train.learning_rate"
+        )
+    # numbers of each video's steps
+    real = [(~pad).nonzero().flatten().tolist() for pad in targets.box_pad.cpu()]
     matched: list[tuple[int, int, int, int]] = []
     for layer, videos in enumerate(costs.numpy()):
         for video, (cost, numbers) in enumerate(zip(videos, real, strict=True)):
@@ -160,11 +189,17 @@ def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets, settings: M
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings) -> Tensor:
-    """Return the matching cost of each query and step, (L, B, N, K) float32; padded steps mean nothing."""
-    logits, boxes, wanted = logits.float(), boxes.float(), targets.boxes.float()[:, None]  # (B, 1, K, 2)
+    """Return the matching cost of each query and step, (L, B, N, K) float32; padded steps mean
+    nothing."""
+    # (B, 1, K, 2)
+    logits, boxes, wanted = logits.float(), boxes.float(), targets.boxes.float()[:, None]
     p = logits.sigmoid()  # (L, B, N)
     with_step = settings.alpha * (1 - p) ** settings.gamma * -(p + LOG_EPSILON).log()
     without = (1 - settings.alpha) * p**settings.gamma * -(1 - p + LOG_EPSILON).log()
     distance = (boxes[..., None, :] - wanted).abs().sum(dim=-1)  # (L, B, N, K)
     agree = giou(boxes_to_spans(boxes)[..., None, :], boxes_to_spans(wanted))  # (L, B, N, K)
-    return settings.confidence * (with_step - without)[..., None] + settings.l1 * distance - settings.giou * agree
+    return (
+        settings.confidence * (with_step - without)[..., None]
+        + settings.l1 * distance
+        - settings.giou * agree
+    )

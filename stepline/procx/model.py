@@ -1,13 +1,14 @@
-"""The network that finds and describes the steps of a silent video: ProcX section 5, appendix D and figure 8.
+"""The network that finds and describes the steps of a silent video: ProcX section 5, appendix D and
+figure 8.
 
     levels = encoder(pyramid(values))                 4 scales, deformable self-attention
     q_l, box_l, confidence_l, count_l = decoder(queries)   N learned queries; every layer moves the boxes of the last
     sentence = captioner(q, fuse_levels(levels))      of the queries that are asked
 
-Each block's sum is normalised after it, as in PDVC. Attributes that are modules or parameters (`sure`, `places`,
-`among`, ...) are keys of the weights on disk, so their names stay.
-Source: ProcX; what it leaves open is PDVC's code, as `settings.py` lists.
-Letters: B videos, R rows, F width of a feature row, L decoder layers or levels, P positions of all levels one after the
+Each block's sum is normalised after it, as in PDVC. Attributes that are modules or parameters
+(`sure`, `places`, `among`, ...) are keys of the weights on disk, so their names stay.
+Source: ProcX; what it leaves open is PDVC's code, as `settings.py` lists. Letters: B videos, R
+rows, F width of a feature row, L decoder layers or levels, P positions of all levels one after the
 other, N queries, C counts, M captions, A tokens of what is said, H heads, D width.
 """
 
@@ -30,34 +31,42 @@ from stepline.training.layers import Dropout, FeedForward, Linear
 
 PRIOR_PROBABILITY = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
 LOGIT_EPSILON = 1e-5  # positions are kept so far from 0 and 1 before their logit; Deformable DETR
-INITIAL_LENGTH_LOGIT = -2.0  # of a box's length at the start, about an eighth of the video; PDVC's code
-CHANNELS_PER_GROUP = 16  # normalised together: the 32 groups of PDVC's width 512; a lone one would lose its level
+# of a box's length at the start, about an eighth of the video; PDVC's code
+INITIAL_LENGTH_LOGIT = -2.0
+# normalised together: the 32 groups of PDVC's width 512; a lone one would lose its level
+CHANNELS_PER_GROUP = 16
 PERIOD = 10_000  # of the slowest sine; PDVC's code
 EPSILON = 1e-6  # PDVC's code
 LEAST_TEMPERATURE = 0.01  # CLIP
 
 
 def standardise(values: Tensor) -> Tensor:
-    """Return features (B, R, F) scaled so that the numbers of each video are 1 on average; zero stays zero.
+    """Return features (B, R, F) scaled so that the numbers of each video are 1 on average; zero
+    stays zero.
 
-    Unit rows have numbers near 1 / sqrt(F), which the convolutions' biases outgrow before the contents are learned.
+    Unit rows have numbers near 1 / sqrt(F), which the convolutions' biases outgrow before the
+    contents are learned.
     """
     size = values.float().square().mean(dim=(1, 2), keepdim=True).sqrt()  # (B, 1, 1)
     return values / size.clamp(min=1e-12)
 
 
 class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Temporal levels of half the length each: a linear map of the rows, then strided convolutions; PDVC's code."""
+    """Temporal levels of half the length each: a linear map of the rows, then strided convolutions;
+    PDVC's code."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         width, levels = settings.attention.width, settings.attention.levels
         # the second level is made of the features too, as PDVC's code has it
         inputs = [settings.features if level <= 1 else width for level in range(levels)]
-        self.steps = nn.ModuleList(_pyramid_step(wide, width, level) for level, wide in enumerate(inputs))
+        self.steps = nn.ModuleList(
+            _pyramid_step(wide, width, level) for level, wide in enumerate(inputs)
+        )
 
     def forward(self, values: Tensor) -> list[Tensor]:
-        """Return each level of rows (B, R, F), the finest first: (B, R / 2^level, D), halves rounded up."""
+        """Return each level of rows (B, R, F), the finest first: (B, R / 2^level, D), halves
+        rounded up."""
         rows = values.transpose(1, 2)  # (B, F, R)
         levels = [self.steps[0](rows)]
         for step in self.steps[1:]:
@@ -71,14 +80,17 @@ def _pyramid_step(width_in: int, width: int, level: int) -> nn.Sequential:
     convolution = nn.Conv1d(width_in, width, **kernel)
     nn.init.xavier_uniform_(convolution.weight)
     nn.init.zeros_(convolution.bias)
-    return nn.Sequential(convolution, nn.GroupNorm(width // math.gcd(CHANNELS_PER_GROUP, width), width))
+    return nn.Sequential(
+        convolution, nn.GroupNorm(width // math.gcd(CHANNELS_PER_GROUP, width), width)
+    )
 
 
 class PositionalEncoding(nn.Module):  # type: ignore[misc]
-    """What is added to say where a position stands, how long the video is, and which level it is of.
+    """What is added to say where a position stands, how long the video is, and which level it is
+    of.
 
-    Half of the width are sines of the fraction of the video that has passed, half a linear map of the duration as a row
-    of ones; PDVC's code. With `longest_duration` 0 all are sines.
+    Half of the width are sines of the fraction of the video that has passed, half a linear map of
+    the duration as a row of ones; PDVC's code. With `longest_duration` 0 all are sines.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -89,12 +101,17 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
         self.level = nn.Parameter(torch.randn(settings.attention.levels, width))
 
     def forward(self, lengths: Sequence[int], durations: Tensor) -> Tensor:
-        """Return the encoding of all levels' positions, (B, P, D) float32. durations: (B,) seconds."""
+        """Return the encoding of all levels' positions, (B, P, D) float32. durations: (B,)
+        seconds."""
         device = durations.device
-        passed = torch.cat([(torch.arange(length, device=device) + 1) / (length + EPSILON) for length in lengths])
-        sines = sinusoidal_encoding(passed, self.sines).expand(len(durations), -1, -1)  # (B, P, D / 2)
+        passed = torch.cat(
+            [(torch.arange(length, device=device) + 1) / (length + EPSILON) for length in lengths]
+        )
+        # (B, P, D / 2)
+        sines = sinusoidal_encoding(passed, self.sines).expand(len(durations), -1, -1)
         if self.duration is not None:
-            seconds = torch.arange(self.longest, device=device) < durations[:, None].floor()  # (B, 256)
+            # (B, 256)
+            seconds = torch.arange(self.longest, device=device) < durations[:, None].floor()
             duration = self.duration(seconds.to(self.level.dtype))[:, None]  # (B, 1, D / 2)
             sines = torch.cat((sines, duration.expand(-1, sines.shape[1], -1)), dim=-1)  # (B, P, D)
         return sines + torch.repeat_interleave(
@@ -103,7 +120,8 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
 
 
 def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
-    """Return sines and cosines in turn, of `width` in all, for fractions (P,) of a video: (P, width)."""
+    """Return sines and cosines in turn, of `width` in all, for fractions (P,) of a video: (P,
+    width)."""
     slow = torch.arange(width, device=fraction.device) // 2 * 2 / width  # (width,)
     angle = fraction[:, None] * (2 * math.pi) / PERIOD**slow  # (P, width)
     return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=2).flatten(1)
@@ -111,21 +129,27 @@ def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
 
 def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
     """Return the fraction of the video that has passed at the middle of each position, (P,)."""
-    return torch.cat([(torch.arange(length, device=like.device) + 0.5) / length for length in lengths])
+    return torch.cat(
+        [(torch.arange(length, device=like.device) + 0.5) / length for length in lengths]
+    )
 
 
 def fuse_levels(levels: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return all levels (B, P, D) stretched to the finest and added up, (B, R, D): appendix D, Multi-Scale Fusion."""
+    """Return all levels (B, P, D) stretched to the finest and added up, (B, R, D): appendix D,
+    Multi-Scale Fusion."""
     finest, *coarser = levels.split(list(lengths), dim=1)
     total = finest
     for level in coarser:
-        stretched = F.interpolate(level.transpose(1, 2), size=lengths[0], mode="linear", align_corners=False)
+        stretched = F.interpolate(
+            level.transpose(1, 2), size=lengths[0], mode="linear", align_corners=False
+        )
         total = total + stretched.transpose(1, 2)
     return total
 
 
 class EncoderLayer(nn.Module):  # type: ignore[misc]
-    """Positions read each other at a few points (deformable self-attention), then a feed-forward."""
+    """Positions read each other at a few points (deformable self-attention), then a
+    feed-forward."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -135,15 +159,22 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
         self.drop = Dropout(settings.dropout)
 
     def forward(
-        self, rows: Tensor, encoding: Tensor, references: Tensor, lengths: Sequence[int], pad: Tensor | None
+        self,
+        rows: Tensor,
+        encoding: Tensor,
+        references: Tensor,
+        lengths: Sequence[int],
+        pad: Tensor | None,
     ) -> Tensor:
-        """Return rows (B, P, D) after the layer. encoding: as rows; references: (B, P, L, 1); pad: (B, P)."""
+        """Return rows (B, P, D) after the layer. encoding: as rows; references: (B, P, L, 1); pad:
+        (B, P)."""
         read = self.attention(rows + encoding, references, rows, lengths, pad)
         return self.feed(self.attention_norm(rows + self.drop(read)))
 
 
 class DecoderLayer(nn.Module):  # type: ignore[misc]
-    """Queries see each other, then a few points of the video (deformable cross-attention), then a feed-forward."""
+    """Queries see each other, then a few points of the video (deformable cross-attention), then a
+    feed-forward."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -184,10 +215,14 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
         self.value, self.out = Linear(width, width), Linear(width, width)
 
     def forward(self, encoded: Tensor, rows: Tensor) -> Tensor:
-        """Return what rows (B, N, D) read of each other, (B, N, D); encoded: with positions, for queries and keys."""
+        """Return what rows (B, N, D) read of each other, (B, N, D); encoded: with positions, for
+        queries and keys."""
         parts = (*self.asked(encoded).chunk(2, dim=-1), self.value(rows))
-        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)  # (B, H, N, D/H)
-        mixed: Tensor = self.out(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
+        # (B, H, N, D/H)
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        mixed: Tensor = self.out(
+            F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+        )
         return mixed
 
 
@@ -207,13 +242,16 @@ class ResidualFeedForward(nn.Module):  # type: ignore[misc]
 
 
 class PredictionHeads(nn.Module):  # type: ignore[misc]
-    """Confidence, box and count head of one decoder layer. first: whether it is the first, whose boxes begin short."""
+    """Confidence, box and count head of one decoder layer. first: whether it is the first, whose
+    boxes begin short."""
 
     def __init__(self, settings: ModelSettings, *, first: bool) -> None:
         super().__init__()
         width = settings.attention.width
         self.sure = nn.Linear(width, 1)  # confidence
-        self.box = nn.Sequential(Linear(width, width), nn.ReLU(), Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
+        self.box = nn.Sequential(
+            Linear(width, width), nn.ReLU(), Linear(width, width), nn.ReLU(), nn.Linear(width, 2)
+        )
         self.count = nn.Linear(width, settings.most_steps + 1)
         nn.init.constant_(self.sure.bias, -math.log((1 - PRIOR_PROBABILITY) / PRIOR_PROBABILITY))
         nn.init.zeros_(self.box[-1].weight)
@@ -227,13 +265,18 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
         references: (B, N, 1), points, or (B, N, 2), boxes, in [0, 1], which the boxes move from.
         """
         moved = self.box(queries).float()  # (B, N, 2)
-        start = references.float().logit(eps=LOGIT_EPSILON)  # (B, N, 1 or 2), no gradient passes at 0 and 1
-        moved = torch.cat((moved[..., : start.shape[-1]] + start, moved[..., start.shape[-1] :]), dim=-1)  # (B, N, 2)
+        # (B, N, 1 or 2), no gradient passes at 0 and 1
+        start = references.float().logit(eps=LOGIT_EPSILON)
+        # (B, N, 2)
+        moved = torch.cat(
+            (moved[..., : start.shape[-1]] + start, moved[..., start.shape[-1] :]), dim=-1
+        )
         return self.sure(queries)[..., 0], moved.sigmoid(), self.count(queries.amax(dim=1))
 
 
 class Temperature(nn.Module):  # type: ignore[misc]
-    """The sigma of equation 15: learned, begins at 0.07, never below 0.01. Source: CoCa, CLIP; the paper gives none."""
+    """The sigma of equation 15: learned, begins at 0.07, never below 0.01. Source: CoCa, CLIP; the
+    paper gives none."""
 
     def __init__(self, start: float = 0.07) -> None:
         super().__init__()
@@ -248,7 +291,8 @@ class Temperature(nn.Module):  # type: ignore[misc]
 class Predictions:
     """What the heads say of a batch at each decoder layer, the last one last.
 
-    logits: (L, B, N) of confidence; boxes: (L, B, N, 2), center and length in [0, 1]; counts: (L, B, C) logits.
+    logits: (L, B, N) of confidence; boxes: (L, B, N, 2), center and length in [0, 1]; counts: (L,
+    B, C) logits.
     """
 
     logits: Tensor
@@ -260,8 +304,9 @@ class Predictions:
 class ModelOutput:
     """What the network made of a batch.
 
-    queries: (L, B, N, D) after each decoder layer. levels: (B, P, D), `lengths` positions of each level one after the
-    other; fused: (B, R, D), None where the captioner does not look at it; empty: as in `Videos`.
+    queries: (L, B, N, D) after each decoder layer. levels: (B, P, D), `lengths` positions of each
+    level one after the other; fused: (B, R, D), None where the captioner does not look at it;
+    empty: as in `Videos`.
     """
 
     predictions: Predictions
@@ -273,7 +318,8 @@ class ModelOutput:
 
 
 class ProcX(nn.Module):  # type: ignore[misc]
-    """ProcX's network, or PDVC's by its settings; fresh until weights are loaded. vocabulary: how many tokens."""
+    """ProcX's network, or PDVC's by its settings; fresh until weights are loaded. vocabulary: how
+    many tokens."""
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
@@ -281,10 +327,15 @@ class ProcX(nn.Module):  # type: ignore[misc]
         width, depth = settings.attention.width, settings.decoder_layers
         self.pyramid, self.places = FeaturePyramid(settings), PositionalEncoding(settings)
         self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
-        self.queries, self.query_places = nn.Embedding(settings.queries, width), nn.Embedding(settings.queries, width)
+        self.queries, self.query_places = (
+            nn.Embedding(settings.queries, width),
+            nn.Embedding(settings.queries, width),
+        )
         self.reference = nn.Linear(width, 1)
         self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(depth))
-        self.heads = nn.ModuleList(PredictionHeads(settings, first=layer == 0) for layer in range(depth))
+        self.heads = nn.ModuleList(
+            PredictionHeads(settings, first=layer == 0) for layer in range(depth)
+        )
         transformer = settings.captioner.kind == "transformer"
         # without a norm the fused levels drown the query
         self.fused_norm = nn.LayerNorm(width) if transformer and settings.fuse else None
@@ -298,18 +349,23 @@ class ProcX(nn.Module):  # type: ignore[misc]
         nn.init.zeros_(self.reference.bias)
 
     def forward(self, videos: Videos) -> ModelOutput:
-        """Return what every decoder layer says of the videos. Raises ShapeError for values of another width."""
+        """Return what every decoder layer says of the videos. Raises ShapeError for values of
+        another width."""
         values = videos.values
         if values.ndim != 3 or values.shape[2] != self.settings.features or not values.shape[1]:
             wanted = f"(videos, rows, {self.settings.features})"
-            raise ShapeError(f"features must be {wanted}, not {tuple(values.shape)}; set model.features to their width")
+            raise ShapeError(
+                f"features must be {wanted}, not {tuple(values.shape)}; set model.features to their width"
+            )
         levels, lengths, pad = self._encode(videos)
         queries, predictions = self._decode(levels, lengths, pad)
-        fused = None if self.fused_norm is None else self.fused_norm(fuse_levels(levels, lengths))  # (B, R, D)
+        # (B, R, D)
+        fused = None if self.fused_norm is None else self.fused_norm(fuse_levels(levels, lengths))
         return ModelOutput(predictions, queries, levels, lengths, fused, videos.empty)
 
     def _encode(self, videos: Videos) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
-        """Return the encoded levels (B, P, D), their lengths, and which of their positions are of empty videos."""
+        """Return the encoded levels (B, P, D), their lengths, and which of their positions are of
+        empty videos."""
         values = standardise(videos.values) if self.settings.standardise else videos.values
         levels = self.pyramid(values)
         lengths = tuple(level.shape[1] for level in levels)
@@ -322,14 +378,19 @@ class ProcX(nn.Module):  # type: ignore[misc]
             rows = layer(rows, encoding, references, lengths, pad)
         return rows, lengths, pad
 
-    def _decode(self, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None) -> tuple[Tensor, Predictions]:
+    def _decode(
+        self, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None
+    ) -> tuple[Tensor, Predictions]:
         """Return the queries of every layer (L, B, N, D), and what is said of them."""
         size = (len(levels), -1, -1)
-        queries, encoding = self.queries.weight.expand(size), self.query_places.weight.expand(size)  # (B, N, D) each
-        start = references = self.reference(self.query_places.weight).sigmoid().expand(size)  # (B, N, 1)
+        # (B, N, D) each
+        queries, encoding = self.queries.weight.expand(size), self.query_places.weight.expand(size)
+        # (B, N, 1)
+        start = references = self.reference(self.query_places.weight).sigmoid().expand(size)
         by_layer, predicted = [], []
         for layer, heads in zip(self.decoder, self.heads, strict=True):
-            at_levels = references[:, :, None].expand(-1, -1, len(lengths), -1)  # (B, N, levels, 1 or 2)
+            # (B, N, levels, 1 or 2)
+            at_levels = references[:, :, None].expand(-1, -1, len(lengths), -1)
             queries = layer(queries, encoding, at_levels, levels, lengths, pad)
             by_layer.append(queries)
             predicted.append(heads(queries, references))
@@ -338,9 +399,14 @@ class ProcX(nn.Module):  # type: ignore[misc]
         return torch.stack(by_layer), Predictions(logits, boxes, counts)
 
     def context(
-        self, output: ModelOutput, asked: QueryIndex, speech: Tensor | None = None, speech_pad: Tensor | None = None
+        self,
+        output: ModelOutput,
+        asked: QueryIndex,
+        speech: Tensor | None = None,
+        speech_pad: Tensor | None = None,
     ) -> CaptionContext:
-        """Return what the captions of M queries are about. speech: (M, A) tokens spoken around each, and their mask."""
+        """Return what the captions of M queries are about. speech: (M, A) tokens spoken around
+        each, and their mask."""
         index = (asked.layer, asked.video, asked.query)
         queries = output.queries[index]  # (M, D)
         if self.settings.captioner.kind == "lstm":

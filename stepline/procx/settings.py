@@ -1,7 +1,8 @@
-"""Settings of ProcX: network, losses, data, training run, and describing with a trained network; nothing heavy here.
+"""Settings of ProcX: network, losses, data, training run, and describing with a trained network;
+nothing heavy here.
 
-ProcX says 4 + 4 layers, 256 rows and dropout 0.1 and leaves the other sizes open: those are PDVC's code. Depth, width
-and search of the paper's text decoder are unstated; the defaults here are ours.
+ProcX says 4 + 4 layers, 256 rows and dropout 0.1 and leaves the other sizes open: those are PDVC's
+code. Depth, width and search of the paper's text decoder are unstated; the defaults here are ours.
 """
 
 from pathlib import Path
@@ -30,15 +31,20 @@ Padding: TypeAlias = Literal["zero", "border"]
 
 
 class AttentionSettings(Settings):
-    """Multi-scale deformable attention: ProcX section 5, equations 9 to 12; sizes as in PDVC's code."""
+    """Multi-scale deformable attention: ProcX section 5, equations 9 to 12; sizes as in PDVC's
+    code."""
 
     width: Width = 512  # D, of queries, memory and output; PDVC's code
     heads: Heads = 8  # PDVC's code
     levels: Annotated[int, Field(ge=1, le=16)] = 4  # temporal scales; PDVC's code
-    points: Annotated[int, Field(ge=1, le=64)] = 4  # points read a query, head and level; PDVC's code
-    form: AttentionForm = "key-aware"  # weights from sampled keys (eq. 12); "vanilla": from the query alone (eq. 10)
-    padding: Padding = "zero"  # beyond a level's ends, as the CUDA kernels; "border": as PDVC's code on a CPU
-    query_start: QueryStart = "xavier"  # of the query projection, key-aware; "zero": all points count alike at first
+    # points read a query, head and level; PDVC's code
+    points: Annotated[int, Field(ge=1, le=64)] = 4
+    # weights from sampled keys (eq. 12); "vanilla": from the query alone (eq. 10)
+    form: AttentionForm = "key-aware"
+    # beyond a level's ends, as the CUDA kernels; "border": as PDVC's code on a CPU
+    padding: Padding = "zero"
+    # of the query projection, key-aware; "zero": all points count alike at first
+    query_start: QueryStart = "xavier"
 
     @model_validator(mode="after")
     def _fits(self) -> "AttentionSettings":
@@ -71,7 +77,8 @@ class CaptionerSettings(Settings):
     projection: Width = 256  # d of the vectors that the contrastive loss compares
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # section E.2
     longest: Width = 48  # most tokens of a caption, its end mark included; PDVC: 30 words
-    longest_transcript: Width = 128  # most tokens of what is said around a step; the rest is left out
+    # most tokens of what is said around a step; the rest is left out
+    longest_transcript: Width = 128
 
     @model_validator(mode="after")
     def _fits(self) -> "CaptionerSettings":
@@ -83,7 +90,8 @@ class CaptionerSettings(Settings):
 class SearchSettings(Settings):
     """How a caption is looked for."""
 
-    beam: Annotated[int, Field(ge=1, le=100)] = 1  # hypotheses kept a caption; 1: the likeliest token, as PDVC
+    # hypotheses kept a caption; 1: the likeliest token, as PDVC
+    beam: Annotated[int, Field(ge=1, le=100)] = 1
     length_penalty: NonNegative = 1.0  # captions are ranked by log P / tokens^this; with a beam
     shortest: CountOrZero = 1  # fewest tokens before the end mark; 0: a caption may be empty
     longest: Width | None = None  # most tokens; None: as many as the network can
@@ -94,16 +102,19 @@ class ModelSettings(Settings):
 
     features: Width = 512  # C of a feature row; S3D: 512
     rows: Width = 256  # that each video is resized to; section 6.3
-    standardise: bool = True  # numbers are 1 on average: unit rows drown in biases; PDVC's code: as given
+    # numbers are 1 on average: unit rows drown in biases; PDVC's code: as given
+    standardise: bool = True
     attention: AttentionSettings = AttentionSettings()  # of encoder and decoder, and all widths
-    decoder_form: AttentionForm | None = None  # of the decoder's attention; None: as the encoder's; table 2b
+    # of the decoder's attention; None: as the encoder's; table 2b
+    decoder_form: AttentionForm | None = None
     encoder_layers: Layers = 4  # section 5 has "scaled up" PDVC's 2
     decoder_layers: Layers = 4
     feed_forward: Width = 512  # inside each layer; PDVC's code
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # section E.2
     queries: Width = 100  # N, most steps that can be found; PDVC's code, the paper gives none
     most_steps: Width = 20  # the count head says 0 to this; PDVC's code for YouCook2
-    longest_duration: CountOrZero = 256  # seconds; longer videos look alike to the duration embedding; PDVC's; 0: none
+    # seconds; longer videos look alike to the duration embedding; PDVC's; 0: none
+    longest_duration: CountOrZero = 256
     refine: bool = True  # each decoder layer moves the boxes of the one before; PDVC's code
     fuse: bool = True  # whether the text decoder sees the fused levels beside its query; appendix D
     captioner: CaptionerSettings = CaptionerSettings()
@@ -117,9 +128,13 @@ class ModelSettings(Settings):
     def _fits(self) -> "ModelSettings":
         width = self.attention.width
         if self.captioner.width != width:
-            raise ValueError(f"captioner.width {self.captioner.width} must be attention.width {width}")
+            raise ValueError(
+                f"captioner.width {self.captioner.width} must be attention.width {width}"
+            )
         if width % 4:
-            raise ValueError(f"attention.width {width} must be a multiple of 4: positions and duration share it")
+            raise ValueError(
+                f"attention.width {width} must be a multiple of 4: positions and duration share it"
+            )
         return self
 
 
@@ -137,7 +152,9 @@ SMALL: Final = ModelSettings(  # learns the simulated world in minutes
     decoder_layers=2,
     feed_forward=128,
     queries=20,
-    captioner=CaptionerSettings(width=64, heads=4, text_layers=1, joint_layers=1, feed_forward=128, projection=32),
+    captioner=CaptionerSettings(
+        width=64, heads=4, text_layers=1, joint_layers=1, feed_forward=128, projection=32
+    ),
 )
 SMALL_PDVC: Final = ModelSettings(
     attention=AttentionSettings(width=64, heads=4, form="vanilla"),
@@ -157,7 +174,8 @@ TextLayers: TypeAlias = Literal["last", "every"]
 
 
 class MatchSettings(Settings):
-    """What a query must have to be given a step; PDVC's, as released. The paper leaves the cost open."""
+    """What a query must have to be given a step; PDVC's, as released. The paper leaves the cost
+    open."""
 
     confidence: NonNegative = 2.0  # of the focal cost of its confidence
     l1: NonNegative = 0.0  # of the distance of center and length
@@ -170,19 +188,23 @@ class LossSettings(Settings):
     """The parts of the loss and their weights: ProcX equation 14 and section E.2."""
 
     match: MatchSettings = MatchSettings()
-    confidence: ConfidenceForm = "varifocal"  # equation 13 with its second branch mended; "focal": PDVC's
+    # equation 13 with its second branch mended; "focal": PDVC's
+    confidence: ConfidenceForm = "varifocal"
     count: CountForm = "pdvc"  # PDVC's binary form; "cross_entropy": as equation 8's text has it
     contrast: ContrastForm = "pair"  # InfoNCE (fine-tuning); "multiple": MIL-InfoNCE (pre-training)
     neighbours: CountOrZero = 1  # steps to either side whose texts MIL-InfoNCE takes as right too
-    text_layers: TextLayers = "last"  # decoder layers whose queries are captioned and contrasted; PDVC: "every"
+    # decoder layers whose queries are captioned and contrasted; PDVC: "every"
+    text_layers: TextLayers = "last"
     giou_weight: NonNegative = 4.0  # section E.2
     l1_weight: NonNegative = 0.5  # section E.2; PDVC: 0
     confidence_weight: NonNegative = 2.0  # section E.2
     count_weight: NonNegative = 0.5  # section E.2
     caption_weight: NonNegative = 5.0  # section E.2; PDVC: 2
     contrast_weight: NonNegative = 0.8  # section E.2
-    label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2  # of the captions' cross-entropy; section E.2
-    varifocal_alpha: NonNegative = 0.75  # weight of a query without a step; VarifocalNet, the paper gives none
+    # of the captions' cross-entropy; section E.2
+    label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
+    # weight of a query without a step; VarifocalNet, the paper gives none
+    varifocal_alpha: NonNegative = 0.75
     varifocal_gamma: NonNegative = 2.0  # VarifocalNet
     focal_alpha: Fraction = 0.25  # PDVC
     focal_gamma: NonNegative = 2.0  # PDVC
@@ -191,7 +213,12 @@ class LossSettings(Settings):
 
 
 PDVC_LOSSES: Final = LossSettings(  # the baseline's, as its release trains YouCook2
-    confidence="focal", text_layers="every", l1_weight=0.0, caption_weight=2.0, contrast_weight=0.0, label_smoothing=0.0
+    confidence="focal",
+    text_layers="every",
+    l1_weight=0.0,
+    caption_weight=2.0,
+    contrast_weight=0.0,
+    label_smoothing=0.0,
 )
 
 
@@ -202,14 +229,15 @@ TextChoice: TypeAlias = Literal["own", "said", "any"]
 class DataSettings(Settings):
     """Which videos become samples, and what of them is to be found and said."""
 
-    target: StepSource | None = (
-        None  # what a video's steps are; None: what its dataset gives, of other records the steps
-    )
-    wording: TextChoice = "own"  # "said": of swapped steps what was said (only-sieve); "any": drawn anew each epoch
+    # what a video's steps are; None: what its dataset gives, of other records the steps
+    target: StepSource | None = None
+    # "said": of swapped steps what was said (only-sieve); "any": drawn anew each epoch
+    wording: TextChoice = "own"
     speech: Fraction = 0.0  # chance of a video to come with what is said; 0: pictures alone
     around: NonNegative = 10.0  # s before and after a step whose speech is read with it
     slack: NonNegative = 5.0  # seconds that a video's stated length may differ from its features'
-    held_out: Fraction = 0.0  # share of the videos, by their ids, that are not trained on but choose the best
+    # share of the videos, by their ids, that are not trained on but choose the best
+    held_out: Fraction = 0.0
     held_out_most: Count = 500  # samples of them that are looked at
 
 
@@ -221,16 +249,22 @@ class DescribeSettings(Settings):
     """Which of the network's proposals are steps, and how their sentences are found."""
 
     path: Path | None = None  # the trained network: its file, or the folder of its run
-    when: DescribeWhen = "speechless"  # speech tells no step; "always", as `captions`; "alone": speech is not asked
+    # speech tells no step; "always", as `captions`; "alone": speech is not asked
+    when: DescribeWhen = "speechless"
     count: CountOrZero | None = None  # steps of a video; None: as many as the network counts
     least: CountOrZero = 1  # steps, where the network counts fewer; PDVC's code
     floor: Fraction = 0.0  # a proposal less sure than this is no step, whatever the count
-    choose: Literal["surest", "apart", "tile"] = "surest"  # "apart": the surest without overlap; "tile": tiling.py
-    overlap: HalfFraction = 0.2  # apart: share of the shorter of two steps in which they may, and are then parted
-    cover: NonNegative = 0.0  # tile: cost of leaving as much as an average step uncovered, in steps; 0: gaps stay
-    caption_weight: NonNegative = 0.0  # of a caption's likelihood beside the confidence, of all queries; PDVC: 1.0
+    # "apart": the surest without overlap; "tile": tiling.py
+    choose: Literal["surest", "apart", "tile"] = "surest"
+    # apart: share of the shorter of two steps in which they may, and are then parted
+    overlap: HalfFraction = 0.2
+    # tile: cost of leaving as much as an average step uncovered, in steps; 0: gaps stay
+    cover: NonNegative = 0.0
+    # of a caption's likelihood beside the confidence, of all queries; PDVC: 1.0
+    caption_weight: NonNegative = 0.0
     caption_power: NonNegative = 2.0  # the likelihood is log P / tokens^this; PDVC's code
-    speech: bool = False  # read what is said around each step; for a network that was trained with speech
+    # read what is said around each step; for a network that was trained with speech
+    speech: bool = False
     search: SearchSettings = SearchSettings()
     batch: Batch = 16  # videos looked at at once; for speed alone
 
@@ -240,17 +274,20 @@ class ProcxTrainSettings(TrainSettings):
 
     epochs: Count = 20  # section E.2; Tasty: 30; pre-training: 10
     batch: Batch = 8  # videos a step; section E.2; pre-training: 64
-    warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # share of the steps in which the rate rises; unsaid
+    # share of the steps in which the rate rises; unsaid
+    warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     weight_decay: NonNegative = 1e-3  # AdamW's, of matrices alone; section E.2
     clip: Positive = 0.1  # greatest norm of a gradient; section E.2
-    offset_rate: NonNegative = 1.0  # of the rate, for the layers that place sampling points; Deformable DETR: 0.1
+    # of the rate, for the layers that place sampling points; Deformable DETR: 0.1
+    offset_rate: NonNegative = 1.0
 
 
 PROCX_TRAINING: Final = ProcxTrainSettings()
 
 
 class ProcxRunSettings(Settings):
-    """Everything that `stepline train procx` may set; `model.features` is the features' own width."""
+    """Everything that `stepline train procx` may set; `model.features` is the features' own
+    width."""
 
     model: ModelSettings = ModelSettings()
     vocabulary: VocabularySettings = VocabularySettings()

@@ -1,13 +1,14 @@
 """Steps that fill a video, by a semi-Markov decoder over a network's proposals; beyond the paper.
 
-A segmentation takes k proposals in the order of their middles, gives each a segment between two ends of any proposals
-(or of the video), and leaves what is between segments uncovered. Its worth, for each k exactly maximal:
+A segmentation takes k proposals in the order of their middles, gives each a segment between two
+ends of any proposals (or of the video), and leaves what is between segments uncovered. Its worth,
+for each k exactly maximal:
 
     W(k) = max sum_i score_i IoU(segment_i, box_i) - cost * (uncovered seconds)
 
-so that a box is stretched or cut to meet its neighbour where that costs less than the gap. The count is the k whose
-expected F1, W(k) times the mean of 2 / (k + c) over the network's counts c, is greatest: SODA's F1 with the
-proposals' scores for what they are worth.
+so that a box is stretched or cut to meet its neighbour where that costs less than the gap. The
+count is the k whose expected F1, W(k) times the mean of 2 / (k + c) over the network's counts c, is
+greatest: SODA's F1 with the proposals' scores for what they are worth.
 Source: segmental (semi-Markov) decoding, Sarawagi and Cohen 2004; the worth is ours.
 Letters: N proposals, G ends in the order of time, C counts, k segments.
 """
@@ -30,10 +31,13 @@ class Segmentation:
     worth: float
 
 
-def tile(boxes: Floats, scores: Floats, duration: float, *, most: int, cost: float) -> list[Segmentation]:
+def tile(
+    boxes: Floats, scores: Floats, duration: float, *, most: int, cost: float
+) -> list[Segmentation]:
     """Return the worthiest tiling of every number of segments from 0 to `most` that there is.
 
-    boxes: (N, 2) seconds, start before end; scores: (N,) of what each is worth; cost: of an uncovered second.
+    boxes: (N, 2) seconds, start before end; scores: (N,) of what each is worth; cost: of an
+    uncovered second.
     """
     order = np.argsort(boxes.sum(axis=1), kind="stable")
     ends = np.unique(np.concatenate(([0.0, duration], boxes.ravel().clip(0.0, duration))))  # (G,)
@@ -54,12 +58,15 @@ def tile(boxes: Floats, scores: Floats, duration: float, *, most: int, cost: flo
         node[1:][better] = segments.add(number, first[better], last, parents)
         best, node = _with_gaps(best, node, ends, cost)
     return [
-        segments.chain(int(node[k, -1]), ends, float(best[k, -1])) for k in range(most + 1) if best[k, -1] > -np.inf
+        segments.chain(int(node[k, -1]), ends, float(best[k, -1]))
+        for k in range(most + 1)
+        if best[k, -1] > -np.inf
     ]
 
 
 def _iou(ends: Floats, box: Floats) -> Floats:
-    """Return the IoU of every segment with a box, (G, G); -inf where a segment would have no length."""
+    """Return the IoU of every segment with a box, (G, G); -inf where a segment would have no
+    length."""
     start, end = ends[:, None], ends[None, :]
     shared = np.minimum(end, box[1]) - np.maximum(start, box[0])
     whole = np.maximum(end, box[1]) - np.minimum(start, box[0])
@@ -67,7 +74,8 @@ def _iou(ends: Floats, box: Floats) -> Floats:
 
 
 def _with_gaps(best: Floats, node: Ints, ends: Floats, cost: float) -> tuple[Floats, Ints]:
-    """Return both tables where a segmentation may also end earlier, at the cost of the seconds between."""
+    """Return both tables where a segmentation may also end earlier, at the cost of the seconds
+    between."""
     level = best + cost * ends
     top = np.maximum.accumulate(level, axis=1)
     columns = np.where(level == top, np.arange(len(ends)), 0)
@@ -84,7 +92,10 @@ class _Segments:
     def add(self, number: int, first: Ints, last: Ints, parents: Ints) -> Ints:
         """Keep a proposal's segments, from end `first` to end `last`, and return their rows."""
         begin = len(self._rows)
-        self._rows += [(number, *row) for row in zip(first.tolist(), last.tolist(), parents.tolist(), strict=True)]
+        self._rows += [
+            (number, *row)
+            for row in zip(first.tolist(), last.tolist(), parents.tolist(), strict=True)
+        ]
         return np.arange(begin, len(self._rows))
 
     def chain(self, row: int, ends: Floats, worth: float) -> Segmentation:

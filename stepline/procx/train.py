@@ -1,4 +1,5 @@
-"""Training ProcX (section E.2), from fresh weights (pre-training) or on from a network (fine-tuning), as one folder.
+"""Training ProcX (section E.2), from fresh weights (pre-training) or on from a network
+(fine-tuning), as one folder.
 
 The folder is that of `training.run_folder`, and in it:
 
@@ -60,17 +61,20 @@ from stepline.training.sources import read_records
 BEST, FINAL = FILE.names
 SEEDS = "seeds.json"
 AT_ONCE = 16  # held-out videos
-UNIT = 0.01  # how far from 1 the length of a unit row may lie; features are stored in half precision
+# how far from 1 the length of a unit row may lie; features are stored in half precision
+UNIT = 0.01
 OFFSETS = "offsets"  # the layers of deformable attention that place its points
-DROPOUT_SETTINGS = ("dropout", "captioner.dropout")  # settings of a network that may change when it is trained on
+# settings of a network that may change when it is trained on
+DROPOUT_SETTINGS = ("dropout", "captioner.dropout")
 
 
 @dataclass(frozen=True)
 class ProcxSources:
-    """What a run reads. features: a store, or its URL; steps: as `read_records` takes them, subset: only that split.
+    """What a run reads. features: a store, or its URL; steps: as `read_records` takes them, subset:
+    only that split.
 
-    words: further sources whose texts the vocabulary is to hold, such as those of a later fine-tuning; excluded: lists
-    that `stepline excluded` wrote.
+    words: further sources whose texts the vocabulary is to hold, such as those of a later
+    fine-tuning; excluded: lists that `stepline excluded` wrote.
     """
 
     features: Path | str
@@ -98,7 +102,9 @@ class PreparedRun:
         before = self.start.trained.around if self.start else None
         lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
         unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT))
-        return TrainingFeatures(spec.backbone, spec.rate, unit, data.around if data.speech else before)
+        return TrainingFeatures(
+            spec.backbone, spec.rate, unit, data.around if data.speech else before
+        )
 
     def network(self) -> ProcX | None:
         """Return the network to go on from, one of its own each time; None for fresh weights."""
@@ -111,7 +117,8 @@ class PreparedRun:
 
 @dataclass(frozen=True)
 class SeedResult:
-    """What came of a seed's training. score: the best on held-out videos, None without any; loss: of the last step."""
+    """What came of a seed's training. score: the best on held-out videos, None without any; loss:
+    of the last step."""
 
     seed: int
     folder: Path
@@ -131,9 +138,10 @@ def train_procx_run(
 ) -> list[SeedResult]:
     """Train, or go on training, a network a seed, and return what came of each.
 
-    start: a network to train on; seeds: how many trainings, from `train.seed` on, each in its own folder where there
-    are several. on_prepared: called before the first step. Raises SettingsError when `folder` holds another run,
-    ShapeError when nothing is left to train on, and what the sources raise.
+    start: a network to train on; seeds: how many trainings, from `train.seed` on, each in its own
+    folder where there are several. on_prepared: called before the first step. Raises SettingsError
+    when `folder` holds another run, ShapeError when nothing is left to train on, and what the
+    sources raise.
     """
     device = start_processes(settings.train.device)
     prepared = prepare_run(sources, settings, start)
@@ -149,12 +157,19 @@ def train_procx_run(
     return results
 
 
-def prepare_run(sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None) -> PreparedRun:
+def prepare_run(
+    sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None
+) -> PreparedRun:
     """Return all that a run starts from; `model.features` and `data.target` are filled in."""
-    data = settings.data.model_copy(update={"target": settings.data.target or steps_given_by(sources.steps)})
+    data = settings.data.model_copy(
+        update={"target": settings.data.target or steps_given_by(sources.steps)}
+    )
     features = open_store(sources.features)
     samples = gather_samples(
-        read_records(sources.steps, sources.subset), features, data, excluded=read_excluded(sources.excluded)
+        read_records(sources.steps, sources.subset),
+        features,
+        data,
+        excluded=read_excluded(sources.excluded),
     )
     training, held_out = samples.split(data.held_out)
     loaded = None if start is None else load_model(start)
@@ -164,14 +179,18 @@ def prepare_run(sources: ProcxSources, settings: ProcxRunSettings, start: Path |
         else _settings_of_start(loaded, settings.model, samples.spec)
     )
     if data.speech and model.captioner.kind == "lstm":
-        raise SettingsError(f"data.speech={data.speech:g}: PDVC's captioner reads no speech; leave the setting out")
+        raise SettingsError(
+            f"data.speech={data.speech:g}: PDVC's captioner reads no speech; leave the setting out"
+        )
     vocabulary = loaded.vocabulary if loaded else _train_vocabulary(training, sources, settings)
     crowded = sum(count > model.queries for count in samples.counts)
     whole = settings.model_copy(update={"data": data, "model": model})
     return PreparedRun(training, held_out, whole, vocabulary, loaded, crowded)
 
 
-def _train_vocabulary(samples: StepDataset, sources: ProcxSources, settings: ProcxRunSettings) -> Vocabulary:
+def _train_vocabulary(
+    samples: StepDataset, sources: ProcxSources, settings: ProcxRunSettings
+) -> Vocabulary:
     """Return the vocabulary of the samples' texts, and of the further sources' steps."""
 
     def texts() -> Iterator[str]:
@@ -186,17 +205,25 @@ def _train_vocabulary(samples: StepDataset, sources: ProcxSources, settings: Pro
 
 
 def _settings_for(spec: FeatureSpec, model: ModelSettings) -> ModelSettings:
-    """Return settings of a network for these features. Raises SettingsError where another width was asked for."""
+    """Return settings of a network for these features. Raises SettingsError where another width was
+    asked for."""
     if "features" in model.model_fields_set and model.features != spec.width:
-        raise SettingsError(f"model.features={model.features}, the features have {spec.width}; leave the setting out")
+        raise SettingsError(
+            f"model.features={model.features}, the features have {spec.width}; leave the setting out"
+        )
     return model.model_copy(update={"features": spec.width})
 
 
-def _settings_of_start(loaded: LoadedProcx, asked: ModelSettings, spec: FeatureSpec) -> ModelSettings:
-    """Return the settings of a network to train on, with the asked dropout. Raises where anything else differs."""
+def _settings_of_start(
+    loaded: LoadedProcx, asked: ModelSettings, spec: FeatureSpec
+) -> ModelSettings:
+    """Return the settings of a network to train on, with the asked dropout. Raises where anything
+    else differs."""
     own = settings_to_train_on(loaded.model.settings, asked, DROPOUT_SETTINGS, loaded.path)
     before = loaded.trained.backbone
-    if spec.width != own.features or (spec.backbone != before and not {spec.backbone, before} & set(UNKNOWN)):
+    if spec.width != own.features or (
+        spec.backbone != before and not {spec.backbone, before} & set(UNKNOWN)
+    ):
         takes = f"takes features of {before!r}, {own.features} wide, not {spec.backbone!r}, {spec.width} wide"
         raise ModelError(f"{loaded.path}: {takes}; give the features that it was trained on")
     return own
@@ -217,29 +244,49 @@ def _train_seed(
         digest = None if prepared.start is None else prepared.start.sha256
         given = asdict(sources) | {"start": None if start is None else [start, digest]}
         counts = {
-            "videos": len(samples), "steps": sum(samples.counts), "crowded": prepared.crowded,
-            "held_out": len(prepared.held_out), "tokens": len(vocabulary), "omitted": samples.reasons(),
-        }  # fmt: skip
+            "videos": len(samples),
+            "steps": sum(samples.counts),
+            "crowded": prepared.crowded,
+            "held_out": len(prepared.held_out),
+            "tokens": len(vocabulary),
+            "omitted": samples.reasons(),
+        }
         seeded = settings_that_matter(whole.model_copy(update={"train": training}))
-        claim_run_folder(folder, {"settings": seeded, "sources": given}, {"versions": versions(), "data": counts})
+        claim_run_folder(
+            folder, {"settings": seeded, "sources": given}, {"versions": versions(), "data": counts}
+        )
         omitted = ((row, row.text if row.what == "step" else None) for row in samples.omitted)
         write_omitted(
-            folder, ({"video": row.id, "reason": row.reason, "value": row.value, "step": step} for row, step in omitted)
+            folder,
+            (
+                {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
+                for row, step in omitted
+            ),
         )
 
     def keep_best(best: nn.Module) -> None:
         write_model(best, vocabulary, folder / BEST, prepared.trained)
 
     network = train_procx(
-        samples, folder, vocabulary=vocabulary, model=whole.model, loss=whole.loss, data=whole.data, settings=training,
-        start=prepared.network(), report=report, device=device,
+        samples,
+        folder,
+        vocabulary=vocabulary,
+        model=whole.model,
+        loss=whole.loss,
+        data=whole.data,
+        settings=training,
+        start=prepared.network(),
+        report=report,
+        device=device,
         scorer=soda_scorer(prepared.held_out, keep_best) if len(prepared.held_out) else None,
-    )  # fmt: skip
+    )
 
     def finish() -> SeedResult:
         if is_first():
             write_model(network, vocabulary, folder / FINAL, prepared.trained)
-        lines = [parse_json(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+        lines = [
+            parse_json(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()
+        ]
         scores = [line["score"] for line in lines if "score" in line]
         return SeedResult(training.seed, folder, max(scores, default=None), lines[-1]["loss"])
 
@@ -247,8 +294,12 @@ def _train_seed(
 
 
 def seed_summary(results: list[SeedResult]) -> dict[str, Any]:
-    """Return the seeds' scores and losses with their mean and spread (standard deviation of a sample), plain."""
-    rows = [{"seed": row.seed, "folder": row.folder.name, "score": row.score, "loss": row.loss} for row in results]
+    """Return the seeds' scores and losses with their mean and spread (standard deviation of a
+    sample), plain."""
+    rows = [
+        {"seed": row.seed, "folder": row.folder.name, "score": row.score, "loss": row.loss}
+        for row in results
+    ]
     tree: dict[str, Any] = {"seeds": rows}
     for name in ("score", "loss"):
         values = [value for row in results if (value := getattr(row, name)) is not None]
@@ -271,11 +322,12 @@ def train_procx(
     scorer: HeldOutScorer[StepSample] | None = None,
     device: str | torch.device = "cpu",
 ) -> ProcX:
-    """Return a network trained on the samples, from fresh weights or on from those of `start`, at rest.
+    """Return a network trained on the samples, from fresh weights or on from those of `start`, at
+    rest.
 
-    model: of a fresh network; `start` is changed in place. data: how often speech is heard, and whether wordings are
-    drawn; None: samples as they come.
-    A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train on.
+    model: of a fresh network; `start` is changed in place. data: how often speech is heard, and
+    whether wordings are drawn; None: samples as they come. A run in `folder` that was killed is
+    taken up. Raises ShapeError when there is nothing to train on.
     """
     settings = settings or PROCX_TRAINING
     torch.manual_seed(settings.seed)  # of fresh weights
@@ -295,9 +347,13 @@ def procx_task(
     loss: LossSettings,
     data: DataSettings | None = None,
 ) -> TrainingTask[StepSample]:
-    """Return what training learns. Every video counts as equally long, since all are resized to one length."""
-    counts = samples.counts if hasattr(samples, "counts") else [len(sample.spans) for sample in samples]
-    rates = count_frequencies(counts, model.most_steps + 1) if len(samples) else None  # the loop refuses none
+    """Return what training learns. Every video counts as equally long, since all are resized to one
+    length."""
+    counts = (
+        samples.counts if hasattr(samples, "counts") else [len(sample.spans) for sample in samples]
+    )
+    # the loop refuses none
+    rates = count_frequencies(counts, model.most_steps + 1) if len(samples) else None
 
     def losses(network: nn.Module, batch: Sequence[StepSample]) -> Sequence[Loss]:
         device = device_of(network)
@@ -305,14 +361,17 @@ def procx_task(
         return training_losses(network, collated, loss, None if rates is None else rates.to(device))
 
     def augment(batch: Sequence[StepSample], rng: np.random.Generator) -> list[StepSample]:
-        return list(batch) if data is None else [augment_sample(sample, data, rng) for sample in batch]
+        return (
+            list(batch) if data is None else [augment_sample(sample, data, rng) for sample in batch]
+        )
 
     shards = samples.shards if hasattr(samples, "shards") else ()
     return TrainingTask(samples, lambda _: 1, augment, losses, [1] * len(samples), shards)
 
 
 def augment_sample(sample: StepSample, data: DataSettings, rng: np.random.Generator) -> StepSample:
-    """Return the sample as one step sees it: with what is said or without, and one wording of each step, at random."""
+    """Return the sample as one step sees it: with what is said or without, and one wording of each
+    step, at random."""
     speech = sample.speech if rng.random() < data.speech else None
     if data.wording != "any" or not sample.alternatives:
         return replace(sample, speech=speech)
@@ -325,15 +384,20 @@ def augment_sample(sample: StepSample, data: DataSettings, rng: np.random.Genera
     return replace(sample, speech=speech, sentences=sentences, alternatives=alternatives)
 
 
-def soda_scorer(samples: Sequence[StepSample], keep: Callable[[nn.Module], None]) -> HeldOutScorer[StepSample]:
-    """Return the scorer of held-out samples: SODA-D of the surest proposals, as many as are counted; no captions."""
+def soda_scorer(
+    samples: Sequence[StepSample], keep: Callable[[nn.Module], None]
+) -> HeldOutScorer[StepSample]:
+    """Return the scorer of held-out samples: SODA-D of the surest proposals, as many as are
+    counted; no captions."""
     settings = DescribeSettings()
 
     def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
         values, seconds = [sample.values for sample in batch], [sample.duration for sample in batch]
         proposals = propose(network, values, seconds).videos
         given = {
-            sample.id: [(*video.boxes[query].tolist(), "") for query in select_proposals(video, settings)]
+            sample.id: [
+                (*video.boxes[query].tolist(), "") for query in select_proposals(video, settings)
+            ]
             for sample, video in zip(batch, proposals, strict=True)
         }
         truth = {sample.id: [(*span, "") for span in sample.spans] for sample in batch}

@@ -1,12 +1,13 @@
-"""Sentences to WordPiece tokens and back, with no unknown ones (ProcX section 6.3), and as padded token tensors.
+"""Sentences to WordPiece tokens and back, with no unknown ones (ProcX section 6.3), and as padded
+token tensors.
 
-A sentence is normalised (Unicode NFC, white space to single blanks, lower case if so set) and split at blanks; pieces
-inside a word begin with ##, so that tokens joined again are the sentence, its punctuation in place. The vocabulary
-holds each of its characters in both forms, so every word of them has tokens; any other character is spelt as the half
-bytes of its UTF-8, 16 tokens in both forms; so is #, which else could be taken for the sign of a piece. Training is
-deterministic: all single characters get their numbers before pairs are counted, so that ties do not depend on the
-order of a hash table.
-Letters: M captions, W tokens of the longest.
+A sentence is normalised (Unicode NFC, white space to single blanks, lower case if so set) and split
+at blanks; pieces inside a word begin with ##, so that tokens joined again are the sentence, its
+punctuation in place. The vocabulary holds each of its characters in both forms, so every word of
+them has tokens; any other character is spelt as the half bytes of its UTF-8, 16 tokens in both
+forms; so is #, which else could be taken for the sign of a piece. Training is deterministic: all
+single characters get their numbers before pairs are counted, so that ties do not depend on the
+order of a hash table. Letters: M captions, W tokens of the longest.
 """
 
 import hashlib
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 PAD, BEGIN, END = range(3)  # numbers of the marks
 MARKS: Final = ("[ PAD ]", "[ BEGIN ]", "[ END ]")  # with blanks: no word of a text can be one
-HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))  # of the private use area: no text has them
+# of the private use area: no text has them
+HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))
 LONGEST_WORD = 100  # characters; a longer one goes on as a new word
 INSIDE = "##"  # before a piece that goes on a word
 FORMAT = 1  # of what the sha256 is of
@@ -41,7 +43,8 @@ AT_ONCE = 1000  # times that a word is handed to its training as one text; more 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens by their numbers, the marks first; lower: whether sentences lose their capitals."""
+    """The tokens by their numbers, the marks first; lower: whether sentences lose their
+    capitals."""
 
     tokens: tuple[str, ...]
     lower: bool = True
@@ -52,17 +55,22 @@ class Vocabulary:
     @property
     def sha256(self) -> str:
         """What tells this vocabulary from any other, in hexadecimal."""
-        canonical = json.dumps([FORMAT, self.lower, list(self.tokens)], ensure_ascii=True, separators=(",", ":"))
+        canonical = json.dumps(
+            [FORMAT, self.lower, list(self.tokens)], ensure_ascii=True, separators=(",", ":")
+        )
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def encode(self, sentence: str) -> list[int]:
         """Return the numbers of a sentence's tokens, without marks; [] for blanks."""
         words = re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", normalise(sentence, self.lower))
-        numbers: list[int] = self._tokenizer.encode(spell_in_bytes(words, self._alphabet), add_special_tokens=False).ids
+        numbers: list[int] = self._tokenizer.encode(
+            spell_in_bytes(words, self._alphabet), add_special_tokens=False
+        ).ids
         return numbers
 
     def decode(self, numbers: Iterable[int]) -> str:
-        """Return the sentence of the tokens, up to the first end mark; half bytes that are no character become U+FFFD.
+        """Return the sentence of the tokens, up to the first end mark; half bytes that are no
+        character become U+FFFD.
 
         Raises ShapeError for a number that is no token.
         """
@@ -71,11 +79,16 @@ class Vocabulary:
             if number == END:
                 break
             if not 0 <= number < len(self.tokens):
-                raise ShapeError(f"token {number} is not one of the vocabulary's {len(self.tokens)}; use its own")
+                raise ShapeError(
+                    f"token {number} is not one of the vocabulary's {len(self.tokens)}; use its own"
+                )
             if number not in (PAD, BEGIN):
                 pieces.append(self.tokens[number])
         inside = (piece.startswith(INSIDE) and len(piece) > len(INSIDE) for piece in pieces)
-        joined = "".join(piece[2:] if goes_on else f" {piece}" for piece, goes_on in zip(pieces, inside, strict=True))
+        joined = "".join(
+            piece[2:] if goes_on else f" {piece}"
+            for piece, goes_on in zip(pieces, inside, strict=True)
+        )
         return _join_half_bytes(joined).strip()
 
     @cached_property
@@ -95,11 +108,14 @@ class Vocabulary:
         return tokenizer
 
 
-def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | None = None) -> Vocabulary:
-    """Return the vocabulary that WordPiece training makes of the sentences; the same ones give the same, in any order.
+def train_vocabulary(
+    sentences: Iterable[str], settings: VocabularySettings | None = None
+) -> Vocabulary:
+    """Return the vocabulary that WordPiece training makes of the sentences; the same ones give the
+    same, in any order.
 
-    It has at most `size` tokens, fewer when the sentences hold no more. Raises ShapeError when `size` has no room for
-    the single characters.
+    It has at most `size` tokens, fewer when the sentences hold no more. Raises ShapeError when
+    `size` has no room for the single characters.
     """
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
@@ -107,8 +123,11 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | No
     from tokenizers.trainers import WordPieceTrainer
 
     settings = settings or VocabularySettings()
-    # WordPiece training counts words and sees nothing else, so that of any number of sentences only these are held
-    words = Counter(word for sentence in sentences for word in normalise(sentence, settings.lower).split())
+    # WordPiece training counts words and sees nothing else, so that of any number of sentences only
+    # these are held
+    words = Counter(
+        word for sentence in sentences for word in normalise(sentence, settings.lower).split()
+    )
     # characters that are tokens of their own: printable ASCII, and what comes often enough
     counts = Counter[str]()
     for word, times in words.items():
@@ -116,9 +135,15 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | No
     known = set(string.digits + string.ascii_lowercase + string.punctuation)
     known |= set() if settings.lower else set(string.ascii_uppercase)
     known |= {character for character, times in counts.items() if times >= settings.rare}
-    alone = {c for c in known if unicodedata.category(c) == "Cs"}  # halves of surrogate pairs, which cannot be written
-    alphabet = sorted(c for c in known - alone if not c.isspace() and c not in HALF_BYTES and c not in INSIDE)
-    marks = [*MARKS, *(form + character for character in (*HALF_BYTES, *alphabet) for form in ("", INSIDE))]
+    # halves of surrogate pairs, which cannot be written
+    alone = {c for c in known if unicodedata.category(c) == "Cs"}
+    alphabet = sorted(
+        c for c in known - alone if not c.isspace() and c not in HALF_BYTES and c not in INSIDE
+    )
+    marks = [
+        *MARKS,
+        *(form + character for character in (*HALF_BYTES, *alphabet) for form in ("", INSIDE)),
+    ]
     if settings.size < len(marks):
         raise ShapeError(
             f"a vocabulary of {settings.size} has no room for {len(alphabet)} characters in two forms; "
@@ -127,26 +152,36 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | No
     tokenizer = Tokenizer(WordPiece(unk_token=MARKS[PAD]))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     trainer = WordPieceTrainer(vocab_size=settings.size, special_tokens=marks, show_progress=False)
-    spelt = ((f"{spell_in_bytes(word, frozenset(alphabet))} ", times) for word, times in words.items())
-    repeated = (word * min(AT_ONCE, times - first) for word, times in spelt for first in range(0, times, AT_ONCE))
+    spelt = (
+        (f"{spell_in_bytes(word, frozenset(alphabet))} ", times) for word, times in words.items()
+    )
+    repeated = (
+        word * min(AT_ONCE, times - first)
+        for word, times in spelt
+        for first in range(0, times, AT_ONCE)
+    )
     tokenizer.train_from_iterator(repeated, trainer)
     numbers: dict[str, int] = tokenizer.get_vocab()
     return Vocabulary(tuple(sorted(numbers, key=lambda token: numbers[token])), settings.lower)
 
 
 def normalise(sentence: str, lower: bool) -> str:
-    """Return the sentence in Unicode's composed form, with single blanks, in lower case if asked."""
+    """Return the sentence in Unicode's composed form, with single blanks, in lower case if
+    asked."""
     composed = unicodedata.normalize("NFC", sentence.lower() if lower else sentence)
     return " ".join(composed.split())
 
 
 def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
-    """Return the sentence with each character outside the alphabet as the half bytes of its UTF-8."""
+    """Return the sentence with each character outside the alphabet as the half bytes of its
+    UTF-8."""
     plain = alphabet.difference(HALF_BYTES) | {" "}
     return "".join(
         character
         if character in plain
-        else "".join(HALF_BYTES[int(digit, 16)] for digit in character.encode("utf-8", "replace").hex())
+        else "".join(
+            HALF_BYTES[int(digit, 16)] for digit in character.encode("utf-8", "replace").hex()
+        )
         for character in sentence
     )
 
@@ -165,7 +200,8 @@ def _join_half_bytes(text: str) -> str:
 class CaptionTokens(TensorRecord):
     """Captions for teacher forcing: what the captioner reads, and what it is to say next.
 
-    tokens (M, W): the begin mark and the words; targets (M, W): the words and the end mark; token_pad (M, W).
+    tokens (M, W): the begin mark and the words; targets (M, W): the words and the end mark;
+    token_pad (M, W).
     truncated: how many were longer than W, and so have no end mark.
     """
 
@@ -178,12 +214,16 @@ class CaptionTokens(TensorRecord):
         return len(self.tokens)
 
     def take(self, rows: Tensor) -> "CaptionTokens":
-        """Return the captions of these rows, (M',) indices, in their order; `truncated` stays that of all."""
-        return CaptionTokens(self.tokens[rows], self.targets[rows], self.token_pad[rows], self.truncated)
+        """Return the captions of these rows, (M',) indices, in their order; `truncated` stays that
+        of all."""
+        return CaptionTokens(
+            self.tokens[rows], self.targets[rows], self.token_pad[rows], self.truncated
+        )
 
 
 def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> CaptionTokens:
-    """Return the sentences as tensors, cut after `longest` tokens, the end mark counted; a blank one is that alone."""
+    """Return the sentences as tensors, cut after `longest` tokens, the end mark counted; a blank
+    one is that alone."""
     return pack_tokens([vocabulary.encode(sentence) for sentence in sentences], longest)
 
 

@@ -2,8 +2,9 @@
 
     <cache folder>/remote/<digest of where they lie and how they are listed>/<name>
 
-Shards make room for others: those that were not asked for the longest go, so that all that is kept takes at most half
-of the disk's free space. Processes and threads share what is kept; two that ask for a file at once fetch it once.
+Shards make room for others: those that were not asked for the longest go, so that all that is kept
+takes at most half of the disk's free space. Processes and threads share what is kept; two that ask
+for a file at once fetch it once.
 """
 
 import hashlib
@@ -36,14 +37,20 @@ def is_remote(place: object) -> bool:
 class CachedFolder:
     """A remote folder as it is listed now, whose files come to this disk when they are asked for.
 
-    folder: where they come; one of its own for each state of the remote folder. most: bytes that all shards in the
-    cache may take, None for half of what is free.
+    folder: where they come; one of its own for each state of the remote folder. most: bytes that
+    all shards in the cache may take, None for half of what is free.
     """
 
-    def __init__(self, url: str, settings: RemoteSettings = DEFAULTS, *, most: int | None = None) -> None:
+    def __init__(
+        self, url: str, settings: RemoteSettings = DEFAULTS, *, most: int | None = None
+    ) -> None:
         self._remote, self._most = RemotePath(url, settings), most
-        self._entries = {entry.name: entry for entry in sorted(self._remote.list(), key=lambda entry: entry.name)}
-        self.folder = _folder_of(url, (f"{one.name} {one.fingerprint}" for one in self._entries.values()))
+        self._entries = {
+            entry.name: entry for entry in sorted(self._remote.list(), key=lambda entry: entry.name)
+        }
+        self.folder = _folder_of(
+            url, (f"{one.name} {one.fingerprint}" for one in self._entries.values())
+        )
         self.names = tuple(self._entries)
         self._asked: dict[str, float] = {}
 
@@ -53,7 +60,8 @@ class CachedFolder:
         return self._remote.display_url
 
     def path(self, name: str) -> Path:
-        """Return a file, fetched where it is not here. Raises StoreError where it cannot be, or is another by now."""
+        """Return a file, fetched where it is not here. Raises StoreError where it cannot be, or is
+        another by now."""
         path, now = self.folder / name, time.monotonic()
         if now - self._asked.get(name, -ASKED_AGAIN) < ASKED_AGAIN:
             return path
@@ -71,7 +79,8 @@ class CachedFolder:
 
 
 def local_copy(url: str, settings: RemoteSettings = DEFAULTS) -> Path:
-    """Return a remote file, or a folder with all its files, on this disk. Raises StoreError where it is not there."""
+    """Return a remote file, or a folder with all its files, on this disk. Raises StoreError where
+    it is not there."""
     cached = CachedFolder(url, settings)
     if cached.names:
         cached.fetch(cached.names)
@@ -84,7 +93,9 @@ def local_copy(url: str, settings: RemoteSettings = DEFAULTS) -> Path:
 
 
 def _folder_of(url: str, state: Iterable[str]) -> Path:
-    digest = hashlib.sha256("\n".join([url.rstrip("/"), *state]).encode("utf-8", "surrogatepass")).hexdigest()
+    digest = hashlib.sha256(
+        "\n".join([url.rstrip("/"), *state]).encode("utf-8", "surrogatepass")
+    ).hexdigest()
     return cache_folder() / "remote" / digest[:32]
 
 
@@ -92,7 +103,9 @@ _fetching = threading.Lock()
 _locks: dict[Path, threading.Lock] = {}
 
 
-def _fetch_once(remote: RemotePath, path: Path, fingerprint: str, size: int, most: int | None = None) -> None:
+def _fetch_once(
+    remote: RemotePath, path: Path, fingerprint: str, size: int, most: int | None = None
+) -> None:
     """Have a file on this disk. Raises StoreError where what comes is not what was listed."""
     if path.exists():
         return
@@ -108,7 +121,9 @@ def _fetch_once(remote: RemotePath, path: Path, fingerprint: str, size: int, mos
             _make_room(size, most)
         if remote.fetch(path) != fingerprint:
             remove_file(path)
-            raise StoreError(f"{remote.display_url}: it changed meanwhile; give the same command again")
+            raise StoreError(
+                f"{remote.display_url}: it changed meanwhile; give the same command again"
+            )
 
 
 def _make_room(size: int, most: int | None) -> None:

@@ -1,6 +1,8 @@
-"""fsspec's filesystems: one a process and kind, without retries and caches of their own; requests have limits.
+"""fsspec's filesystems: one a process and kind, without retries and caches of their own; requests
+have limits.
 
-http leads to public addresses alone: each is looked at as the connection is made, so that no name changes its meaning.
+http leads to public addresses alone: each is looked at as the connection is made, so that no name
+changes its meaning.
 """
 
 import asyncio
@@ -20,7 +22,15 @@ from stepline.errors import StoreError
 from stepline.media.http import is_public
 from stepline.remote.settings import MIB, RemoteSettings
 
-KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http", "memory": "memory"}
+KINDS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "http": "http",
+    "https": "http",
+    "memory": "memory",
+}
 EXTRA = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extra `cloud`
 PAGE = 1000  # objects of a listing that one request gives; the most of S3 and of Google
 GS_FIELDS = "items(name,size,etag),nextPageToken"  # of a listing, a tenth of what Google would tell
@@ -31,11 +41,16 @@ RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 def filesystem(url: str, settings: RemoteSettings) -> Any:
-    """Return the filesystem of a URL. Raises StoreError for a kind that is unknown or not installed."""
+    """Return the filesystem of a URL. Raises StoreError for a kind that is unknown or not
+    installed."""
     scheme = url.partition("://")[0].lower()
     if scheme not in KINDS:
         near = difflib.get_close_matches(scheme, KINDS, n=1, cutoff=0.5)
-        cure = f"did you mean {near[0]}://?" if near else f"known: a path, {', '.join(f'{kind}://' for kind in KINDS)}"
+        cure = (
+            f"did you mean {near[0]}://?"
+            if near
+            else f"known: a path, {', '.join(f'{kind}://' for kind in KINDS)}"
+        )
         raise StoreError(f"{scheme}://: no such kind of address; {cure}")
     return _create(KINDS[scheme], settings, os.getpid())
 
@@ -49,7 +64,9 @@ def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: 
         created = create(skip_instance_cache=kind != "memory", **_options(kind, settings))
     except ImportError as error:
         package = EXTRA.get(kind, kind)
-        raise StoreError(f"{kind}:// needs the package {package}; pip install 'stepline[cloud]'") from error
+        raise StoreError(
+            f"{kind}:// needs the package {package}; pip install 'stepline[cloud]'"
+        ) from error
     if kind == "s3":
         created.retries = 1  # ours alone count
     return created
@@ -58,12 +75,14 @@ def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: 
 def _google_storage(**options: Any) -> Any:
     """Return Google Cloud Storage by its JSON API alone, without gcsfs's own retries.
 
-    What fsspec knows as gs:// asks by gRPC of which kind each bucket is, for a minute where only HTTP gets through.
+    What fsspec knows as gs:// asks by gRPC of which kind each bucket is, for a minute where only
+    HTTP gets through.
     """
     from gcsfs.core import GCSFileSystem
 
     class GoogleStorage(GCSFileSystem):  # type: ignore[misc]
-        """gcsfs's files; small ones go up as they are, for its own upload ends at a line `--==0==` within a file."""
+        """gcsfs's files; small ones go up as they are, for its own upload ends at a line `--==0==`
+        within a file."""
 
         _request = GCSFileSystem._request.__wrapped__
 
@@ -75,7 +94,9 @@ def _google_storage(**options: Any) -> Any:
             address = f"{self._location}/upload/storage/v1/b/{{}}/o"
             query = {"uploadType": "media", "name": key}
             headers = {"Content-Type": mimetypes.guess_type(key)[0] or "application/octet-stream"}
-            await self._call("POST", address, bucket, headers=headers, data=io.BytesIO(value), **query)
+            await self._call(
+                "POST", address, bucket, headers=headers, data=io.BytesIO(value), **query
+            )
 
         async def _put_file(self, lpath: str, rpath: str) -> None:
             source = Path(lpath)
@@ -88,7 +109,8 @@ def _google_storage(**options: Any) -> Any:
 
 
 def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
-    """Return how a filesystem is created; credentials are found by the clients themselves, as their own tools do."""
+    """Return how a filesystem is created; credentials are found by the clients themselves, as their
+    own tools do."""
     if kind == "s3":
         limits = {"connect_timeout": settings.seconds, "read_timeout": settings.seconds}
         return {
@@ -100,7 +122,11 @@ def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
     if kind == "gs":
         options = {"token": "anon"} if settings.anonymous else {}
         return {**options, "endpoint_url": settings.endpoint, "use_listings_cache": False}
-    return {"use_listings_cache": False, "get_client": partial(_http_client, settings)} if kind == "http" else {}
+    return (
+        {"use_listings_cache": False, "get_client": partial(_http_client, settings)}
+        if kind == "http"
+        else {}
+    )
 
 
 async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
@@ -110,11 +136,15 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
     def checked_socket(address: Any) -> socket.socket:
         family, kind, protocol, _, (host, *_) = address
         if not (settings.private or is_public(host)):
-            raise StoreError(f"{host} is a private address; where you trust it, --set places.private=true")
+            raise StoreError(
+                f"{host} is a private address; where you trust it, --set places.private=true"
+            )
         return socket.socket(family, kind, protocol)
 
     async def check_redirect(_: Any, __: Any, redirect: Any) -> None:
-        target = redirect.url.join(type(redirect.url)(redirect.response.headers.get("Location", "")))
+        target = redirect.url.join(
+            type(redirect.url)(redirect.response.headers.get("Location", ""))
+        )
         if (reason := redirect_refusal(str(redirect.url), str(target), settings)) is not None:
             redirect.response.close()
             raise StoreError(reason)
@@ -126,7 +156,13 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
             if self._body is None:
                 asked = RANGE.fullmatch(self.request_info.headers.get("Range", ""))
                 is_page = self.content_type == "text/html"
-                limit = int(asked[2]) - int(asked[1]) + 1 if asked else LISTING if is_page else settings.largest * MIB
+                limit = (
+                    int(asked[2]) - int(asked[1]) + 1
+                    if asked
+                    else LISTING
+                    if is_page
+                    else settings.largest * MIB
+                )
                 parts, size = [], 0
                 async for part in self.content.iter_any():
                     parts.append(part)
@@ -135,18 +171,23 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
                         self.close()
                         break
                 if size > limit and self.status < 400:
-                    raise StoreError(f"{self.host} sent more than the {limit} bytes that may come; look at that server")
+                    raise StoreError(
+                        f"{self.host} sent more than the {limit} bytes that may come; look at that server"
+                    )
                 self._body = b"".join(parts)
             return self._body
 
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(check_redirect)
     connector = aiohttp.TCPConnector(socket_factory=checked_socket, happy_eyeballs_delay=None)
-    return aiohttp.ClientSession(connector=connector, trace_configs=[trace], response_class=LimitedResponse, **options)
+    return aiohttp.ClientSession(
+        connector=connector, trace_configs=[trace], response_class=LimitedResponse, **options
+    )
 
 
 def host_of(url: str) -> str:
-    """Return the host of an http address; of others the kind, as s3://, for there a host is a bucket."""
+    """Return the host of an http address; of others the kind, as s3://, for there a host is a
+    bucket."""
     scheme = url.partition("://")[0].lower()
     if KINDS.get(scheme) != "http":
         return f"{KINDS.get(scheme, scheme)}://"
@@ -161,7 +202,11 @@ def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str 
     host, other = host_of(source), host_of(target)
     if source.startswith("https:") and target.startswith("http:"):
         return f"{host} leads from https to http, on whose way anybody can change it; give an address that does not"
-    return None if may_lead(host, other, settings) else f"{host} leads to another host; {allow_host(other)}"
+    return (
+        None
+        if may_lead(host, other, settings)
+        else f"{host} leads to another host; {allow_host(other)}"
+    )
 
 
 def may_lead(source: str, target: str, settings: RemoteSettings) -> bool:
@@ -175,7 +220,8 @@ def allow_host(host: str) -> str:
 
 
 def request(files: Any, verb: str, first: str, seconds: float, *rest: Any, **options: Any) -> Any:
-    """Return what a filesystem's method answers within some seconds; else TimeoutError, and the request is dropped."""
+    """Return what a filesystem's method answers within some seconds; else TimeoutError, and the
+    request is dropped."""
     if not files.async_impl:
         return getattr(files, verb)(first, *rest, **options)
     from fsspec.asyn import sync
@@ -189,11 +235,14 @@ def request(files: Any, verb: str, first: str, seconds: float, *rest: Any, **opt
 def list_objects(
     url: str, settings: RemoteSettings, attempt: Callable[[Callable[[], Any]], Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (name relative to the URL, what is known) of every object below it; buckets by pages, each tried alone."""
+    """Yield (name relative to the URL, what is known) of every object below it; buckets by pages,
+    each tried alone."""
     files, kind = filesystem(url, settings), KINDS[url.partition("://")[0].lower()]
     root = files._strip_protocol(url).rstrip("/")
     if kind not in ("s3", "gs"):
-        found = attempt(lambda: request(files, "find", root, settings.seconds * 10, maxdepth=DEPTH, detail=True))
+        found = attempt(
+            lambda: request(files, "find", root, settings.seconds * 10, maxdepth=DEPTH, detail=True)
+        )
         for name, about in sorted(found.items()):
             yield name.removeprefix(root).lstrip("/"), about
         return
@@ -208,17 +257,29 @@ def list_objects(
                 yield key.removeprefix(prefix), about
 
 
-_Page = tuple[list[tuple[str, dict[str, Any]]], str | None]  # (key, what is known) of objects; where the next one is
+# (key, what is known) of objects; where the next one is
+_Page = tuple[list[tuple[str, dict[str, Any]]], str | None]
 
 
 def _s3_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:
-    query = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": PAGE, **({"ContinuationToken": token} if token else {})}
+    query = {
+        "Bucket": bucket,
+        "Prefix": prefix,
+        "MaxKeys": PAGE,
+        **({"ContinuationToken": token} if token else {}),
+    }
     page = request(files, "call_s3", "list_objects_v2", seconds, **query)
     found = [(about["Key"], about) for about in page.get("Contents", ())]
     return found, page["NextContinuationToken"] if page.get("IsTruncated") else None
 
 
 def _gs_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:
-    query = {"prefix": prefix, "maxResults": PAGE, "pageToken": token or None, "fields": GS_FIELDS, "json_out": True}
+    query = {
+        "prefix": prefix,
+        "maxResults": PAGE,
+        "pageToken": token or None,
+        "fields": GS_FIELDS,
+        "json_out": True,
+    }
     page = request(files, "call", "GET", seconds, "b/{}/o", bucket, **query)
     return [(about["name"], about) for about in page.get("items", ())], page.get("nextPageToken")

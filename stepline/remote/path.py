@@ -1,4 +1,5 @@
-"""Files and folders anywhere by URL: this disk, s3://, gs://, http(s)://, memory://; whole or not at all.
+"""Files and folders anywhere by URL: this disk, s3://, gs://, http(s)://, memory://; whole or not
+at all.
 
     video = RemotePath("s3://bucket/videos") / "whisk.mp4"
     video.fetch(Path("whisk.mp4"))            # returns its fingerprint; a file of half the bytes is never seen
@@ -35,14 +36,28 @@ from stepline.storage import PARTIAL, atomic_path, remove_file, write_atomic
 T = TypeVar("T")
 
 DEFAULTS = RemoteSettings()
-BYTE_RANGE = re.compile(r"^(?P<file>.+)#bytes=(?P<start>\d+)-(?P<end>\d+)/(?P<name>[^/]+)$", re.DOTALL)
-NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})  # of disks that know no hard links
-MARKS = ("ETag", "etag", "md5Hash", "crc32c", "Last-Modified", "LastModified", "updated", "mtime", "created")
+BYTE_RANGE = re.compile(
+    r"^(?P<file>.+)#bytes=(?P<start>\d+)-(?P<end>\d+)/(?P<name>[^/]+)$", re.DOTALL
+)
+# of disks that know no hard links
+NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+MARKS = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "crc32c",
+    "Last-Modified",
+    "LastModified",
+    "updated",
+    "mtime",
+    "created",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file of a listing. name: relative to what was listed; fingerprint: as of `RemotePath.fingerprint`."""
+    """A file of a listing. name: relative to what was listed; fingerprint: as of
+    `RemotePath.fingerprint`."""
 
     name: str
     size: int
@@ -51,7 +66,8 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class RemotePath:
-    """A file or folder by URL or path. Every failure is a StoreError in one line that tells no secret of the URL."""
+    """A file or folder by URL or path. Every failure is a StoreError in one line that tells no
+    secret of the URL."""
 
     url: str
     settings: RemoteSettings = field(default=DEFAULTS, repr=False)
@@ -74,14 +90,20 @@ class RemotePath:
 
     @property
     def name(self) -> str:
-        """The last part of the path, without any query; of a part of a file, the part's own name."""
+        """The last part of the path, without any query; of a part of a file, the part's own
+        name."""
         return self.display_url.rstrip("/").rpartition("/")[2]
 
     @property
     def byte_range(self) -> tuple["RemotePath", int, int] | None:
-        """The file that this is a part of, with its first byte and the one behind its last; None for a whole file."""
+        """The file that this is a part of, with its first byte and the one behind its last; None
+        for a whole file."""
         found = BYTE_RANGE.match(self.url)
-        return (RemotePath(found["file"], self.settings), int(found["start"]), int(found["end"])) if found else None
+        return (
+            (RemotePath(found["file"], self.settings), int(found["start"]), int(found["end"]))
+            if found
+            else None
+        )
 
     @property
     def local(self) -> Path | None:
@@ -101,19 +123,25 @@ class RemotePath:
         return bool(self._request("exists"))
 
     def fingerprint(self) -> str:
-        """Return what changes with the file: its size and ETag, or its size and time of change on a local disk."""
+        """Return what changes with the file: its size and ETag, or its size and time of change on a
+        local disk."""
         return self._size_and_fingerprint()[1]
 
     def size(self) -> int:
-        """Return the bytes of the file. Raises StoreError where its server does not tell, or it is too large."""
+        """Return the bytes of the file. Raises StoreError where its server does not tell, or it is
+        too large."""
         return self._checked_size(self._size_and_fingerprint()[0])
 
     def _checked_size(self, size: int) -> int:
         if size < 0:
-            raise StoreError(f"{self.display_url}: its server does not tell its size; download it, and give the file")
+            raise StoreError(
+                f"{self.display_url}: its server does not tell its size; download it, and give the file"
+            )
         if self.local is None and size > self.settings.largest * MIB:
             limit = f"places.largest={self.settings.largest} MiB"
-            raise StoreError(f"{self.display_url}: {size} bytes are more than {limit}; leave it out, or raise that")
+            raise StoreError(
+                f"{self.display_url}: {size} bytes are more than {limit}; leave it out, or raise that"
+            )
         return size
 
     def _size_and_fingerprint(self) -> tuple[int, str]:
@@ -147,7 +175,8 @@ class RemotePath:
         return self._try(cat)
 
     def write(self, data: str | bytes) -> None:
-        """Write a file whole or not at all: by a new name on a local disk, by one upload elsewhere."""
+        """Write a file whole or not at all: by a new name on a local disk, by one upload
+        elsewhere."""
         content = data.encode() if isinstance(data, str) else data
         if (path := self.local) is not None:
             write_atomic(path, content)
@@ -156,11 +185,13 @@ class RemotePath:
             self._try(lambda: request(files, "pipe_file", self.url, seconds, content))
 
     def create(self, data: bytes) -> bool:
-        """Write a file where none is, whole and in one step; tell whether it was this call that did.
+        """Write a file where none is, whole and in one step; tell whether it was this call that
+        did.
 
-        By a hard link on a local disk; by If-None-Match (S3), generation 0 (GCS) elsewhere. A disk without links makes
-        it first and fills it then; a store without conditional writes is asked first and written to then, so that of
-        two who begin at once both may be told that they did, and the last one's data stays. data: the caller's alone.
+        By a hard link on a local disk; by If-None-Match (S3), generation 0 (GCS) elsewhere. A disk
+        without links makes it first and fills it then; a store without conditional writes is asked
+        first and written to then, so that of two who begin at once both may be told that they did,
+        and the last one's data stays. data: the caller's alone.
         """
         if (path := self.local) is not None:
             return self._try(lambda: create_local(path, data))
@@ -168,7 +199,8 @@ class RemotePath:
         try:
             self._try(lambda: request(files, "pipe_file", self.url, seconds, data, mode="create"))
         except StoreError as error:
-            if exists_already(error):  # by an earlier try of this call, perhaps, whose answer was lost
+            # by an earlier try of this call, perhaps, whose answer was lost
+            if exists_already(error):
                 return self.read() == data
             if not knows_no_conditions(error):
                 raise
@@ -184,10 +216,15 @@ class RemotePath:
                 shutil.copyfile(source, partial)
         else:
             files, seconds = self._upload(source.stat().st_size)
-            self._try(lambda: request(files, "put_file", str(source), seconds, files._strip_protocol(self.url)))
+            self._try(
+                lambda: request(
+                    files, "put_file", str(source), seconds, files._strip_protocol(self.url)
+                )
+            )
 
     def fetch(self, path: Path) -> str:
-        """Copy the file to a local path; return its fingerprint. What changes meanwhile, or breaks off, is not kept."""
+        """Copy the file to a local path; return its fingerprint. What changes meanwhile, or breaks
+        off, is not kept."""
         size, fingerprint = self._size_and_fingerprint()
         size, block, began = self._checked_size(size), self.settings.block * MIB, time.monotonic()
         with atomic_path(path) as partial, partial.open("wb") as file:
@@ -195,14 +232,19 @@ class RemotePath:
                 file.write(self.read(start, min(start + block, size)))
                 if self.local is None and time.monotonic() - began > self.settings.longest:
                     limit = f"places.longest={self.settings.longest:g} s"
-                    raise StoreError(f"{self.display_url}: takes longer than {limit}; raise that, or leave it out")
+                    raise StoreError(
+                        f"{self.display_url}: takes longer than {limit}; raise that, or leave it out"
+                    )
         if self.fingerprint() != fingerprint:
             remove_file(path)
-            raise StoreError(f"{self.display_url}: it changed while it was read; run again when it is complete")
+            raise StoreError(
+                f"{self.display_url}: it changed while it was read; run again when it is complete"
+            )
         return fingerprint
 
     def open(self, buffer: int | None = None) -> BinaryIO:
-        """Return the file for reading from any byte; what a lost connection cuts off is asked for again.
+        """Return the file for reading from any byte; what a lost connection cuts off is asked for
+        again.
 
         buffer: bytes read at a time; none: a block of the settings.
         """
@@ -215,17 +257,23 @@ class RemotePath:
     def list(self, skipped: "builtins.list[tuple[str, str]] | None" = None) -> Iterator[FileEntry]:
         """Yield every file below a folder; hidden ones are left out. The order is the server's.
 
-        skipped: takes the name and the reason of what a disk does not let in; without it that is an error.
-        Raises StoreError where there is no such folder on a disk; a prefix that no object has gives nothing.
+        skipped: takes the name and the reason of what a disk does not let in; without it that is an
+        error.
+        Raises StoreError where there is no such folder on a disk; a prefix that no object has gives
+        nothing.
         """
         if (path := self.local) is not None:
             yield from local_files(self._try(lambda: existing_folder(path)), skipped)
             return
         for number, (name, about) in enumerate(list_objects(self.url, self.settings, self._try)):
             if number == self.settings.most:
-                raise StoreError(f"{self.display_url}: lists more than places.most={number} files; raise that")
+                raise StoreError(
+                    f"{self.display_url}: lists more than places.most={number} files; raise that"
+                )
             if name and not any(part.startswith(".") for part in name.split("/")):
-                yield FileEntry(name, int(about.get("size") or about.get("Size") or 0), fingerprint_of(about))
+                yield FileEntry(
+                    name, int(about.get("size") or about.get("Size") or 0), fingerprint_of(about)
+                )
 
     def remove(self) -> None:
         """Remove the file if it is there."""
@@ -240,14 +288,19 @@ class RemotePath:
         self._try(remove_remote)
 
     def _upload(self, size: int) -> tuple[Any, float]:
-        """Return the filesystem that takes an upload of so many bytes, and the seconds that it may take."""
+        """Return the filesystem that takes an upload of so many bytes, and the seconds that it may
+        take."""
         if self.byte_range is not None:
-            raise StoreError(f"{self.display_url}: a part of a file cannot be written; write the file anew")
+            raise StoreError(
+                f"{self.display_url}: a part of a file cannot be written; write the file anew"
+            )
         blocks = 1 + size // (self.settings.block * MIB)
         return filesystem(self.url, self.settings), self.settings.seconds * blocks
 
     def _request_once(self, verb: str, **options: Any) -> Any:
-        return request(filesystem(self.url, self.settings), verb, self.url, self.settings.seconds, **options)
+        return request(
+            filesystem(self.url, self.settings), verb, self.url, self.settings.seconds, **options
+        )
 
     def _request(self, verb: str) -> Any:
         return self._try(lambda: self._request_once(verb))
@@ -257,7 +310,8 @@ class RemotePath:
 
 
 class RangeReader(io.RawIOBase):
-    """The bytes of a remote file, as `io.BufferedReader` wants them. size: bytes of the whole file."""
+    """The bytes of a remote file, as `io.BufferedReader` wants them. size: bytes of the whole
+    file."""
 
     def __init__(self, path: RemotePath, size: int) -> None:
         self._path, self._size, self._position = path, size, 0
@@ -272,7 +326,9 @@ class RangeReader(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a byte and return which."""
-        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = (
+            offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        )
         return self._position
 
     def readall(self) -> bytes:
@@ -343,10 +399,12 @@ def local_files(
     prefix: str = "",
     above: frozenset[tuple[int, int]] = frozenset(),
 ) -> Iterator[FileEntry]:
-    """Yield the files below a local folder, sorted, one folder's names held at a time for each level.
+    """Yield the files below a local folder, sorted, one folder's names held at a time for each
+    level.
 
-    skipped: takes the name and the reason of what cannot be read; without it that is a StoreError. What is removed
-    meanwhile is left out. above: the folders that this one lies in, as a link may lead back to one of them.
+    skipped: takes the name and the reason of what cannot be read; without it that is a StoreError.
+    What is removed meanwhile is left out. above: the folders that this one lies in, as a link may
+    lead back to one of them.
     """
     try:
         status = folder.stat()
@@ -356,7 +414,9 @@ def local_files(
         return
     except OSError as error:
         if skipped is None:
-            raise StoreError(f"{folder}: cannot be read ({error.strerror}); allow it, or move the folder") from error
+            raise StoreError(
+                f"{folder}: cannot be read ({error.strerror}); allow it, or move the folder"
+            ) from error
         skipped.append((prefix or "/", f"its folder cannot be read ({error.strerror})"))
         return
     within = above | {(status.st_dev, status.st_ino)}
@@ -376,14 +436,19 @@ def local_files(
             yield FileEntry(name, found.st_size, f"{found.st_size}-{found.st_mtime_ns}")
 
 
-def _entry_status(entry: "os.DirEntry[str]", name: str, skipped: list[tuple[str, str]] | None) -> os.stat_result | None:
-    """Return what an entry of a folder is, through links; None where it is gone, leads nowhere or cannot be read."""
+def _entry_status(
+    entry: "os.DirEntry[str]", name: str, skipped: list[tuple[str, str]] | None
+) -> os.stat_result | None:
+    """Return what an entry of a folder is, through links; None where it is gone, leads nowhere or
+    cannot be read."""
     try:
         return entry.stat()
     except FileNotFoundError:
         return None
     except OSError as error:
         if skipped is None:
-            raise StoreError(f"{entry.path}: cannot be read ({error.strerror}); allow it, or move it") from error
+            raise StoreError(
+                f"{entry.path}: cannot be read ({error.strerror}); allow it, or move it"
+            ) from error
         skipped.append((name, f"it cannot be read ({error.strerror})"))
         return None

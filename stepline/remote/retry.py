@@ -1,4 +1,5 @@
-"""Sending a request again where that may help, and saying in one line what to do where it cannot."""
+"""Sending a request again where that may help, and saying in one line what to do where it
+cannot."""
 
 import asyncio
 import errno
@@ -18,18 +19,31 @@ T = TypeVar("T")
 
 LONGEST_PAUSE = 30.0  # s between two tries
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses of HTTP that another try may cure
-BROKEN = frozenset({   # what clients call a connection that failed; they are named, since they need not be installed
-    "HTTPClientError", "ClientConnectionError", "ClientPayloadError", "IncompleteRead", "ResponseParserError",
-    "ProxyError", "TransportError",  # gcsfs's 502; what keeps Google's credentials from being renewed
-})  # fmt: skip
+# what clients call a connection that failed; they are named, since they need not be installed
+BROKEN = frozenset(
+    {
+        "HTTPClientError",
+        "ClientConnectionError",
+        "ClientPayloadError",
+        "IncompleteRead",
+        "ResponseParserError",
+        # gcsfs's 502; what keeps Google's credentials from being renewed
+        "ProxyError",
+        "TransportError",
+    }
+)
 _TRANSIENT_NAMES = ("EAGAIN", "EBUSY", "EINTR", "EIO", "ESTALE", "EREMOTEIO", "ETIMEDOUT")
-TRANSIENT = frozenset(getattr(errno, name) for name in _TRANSIENT_NAMES if hasattr(errno, name))  # Linux has all
+# Linux has all
+TRANSIENT = frozenset(getattr(errno, name) for name in _TRANSIENT_NAMES if hasattr(errno, name))
 CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or anonymous=true for a public bucket"
-REFUSED_KEY = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
-GS_OBJECTS = re.compile(r"(?:^|/storage/v1/)b/[^/]+/o$")  # what gcsfs does not find where there is no such bucket
-NO_CREDENTIALS = frozenset({
-    "NoCredentialsError", "PartialCredentialsError", "NoAuthTokenError", "DefaultCredentialsError",
-})  # fmt: skip
+REFUSED_KEY = frozenset(
+    {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+)
+# what gcsfs does not find where there is no such bucket
+GS_OBJECTS = re.compile(r"(?:^|/storage/v1/)b/[^/]+/o$")
+NO_CREDENTIALS = frozenset(
+    {"NoCredentialsError", "PartialCredentialsError", "NoAuthTokenError", "DefaultCredentialsError"}
+)
 
 
 class ShortReadError(OSError):
@@ -43,15 +57,17 @@ class OutOfReachError(StoreError):
 def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
     """Return what `action` does, tried again after transient failures, with growing pauses.
 
-    name: what messages call it; it must hold no secret. Raises StoreError, in one line, for a permanent failure at
-    once, OutOfReachError for a transient one after the last try. No text of the server or its client gets into it.
+    name: what messages call it; it must hold no secret. Raises StoreError, in one line, for a
+    permanent failure at once, OutOfReachError for a transient one after the last try. No text of
+    the server or its client gets into it.
     """
     for attempt in range(1, settings.attempts + 1):
         try:
             return action()
         except (StoreError, MemoryError):
             raise
-        except Exception as error:  # fsspec's clients raise whatever they like; each is told or tried again below
+        # fsspec's clients raise whatever they like; each is told or tried again below
+        except Exception as error:
             for cause in causes(error):
                 if isinstance(cause, StoreError):  # a limit of ours, in what a client made of it
                     raise StoreError(str(cause)) from error
@@ -60,9 +76,20 @@ def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
                 raise StoreError(f"{name}: {failure_reason(error)}") from error
             if attempt == settings.attempts:
                 cure = "see whether its server is up, then run again: what is done stays done"
-                raise OutOfReachError(f"{name}: {reason}, {attempt} times in a row; {cure}") from error
-            pause = min(LONGEST_PAUSE, settings.pause * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
-            log.info("%s: %s; try %d of %d in %.1f s", name, reason, attempt + 1, settings.attempts, pause)
+                raise OutOfReachError(
+                    f"{name}: {reason}, {attempt} times in a row; {cure}"
+                ) from error
+            pause = min(LONGEST_PAUSE, settings.pause * 2 ** (attempt - 1)) * random.uniform(
+                0.5, 1.0
+            )
+            log.info(
+                "%s: %s; try %d of %d in %.1f s",
+                name,
+                reason,
+                attempt + 1,
+                settings.attempts,
+                pause,
+            )
             time.sleep(pause)
     raise AssertionError("attempts is at least 1")
 
@@ -90,12 +117,16 @@ def retry_reason(error: BaseException) -> str | None:
 
 def exists_already(error: BaseException) -> bool:
     """Tell whether a file was not created because one is there."""
-    return _status(error) == 412 or any(isinstance(cause, FileExistsError) for cause in causes(error))
+    return _status(error) == 412 or any(
+        isinstance(cause, FileExistsError) for cause in causes(error)
+    )
 
 
 def knows_no_conditions(error: BaseException) -> bool:
     """Tell whether a store, or an old client of it, cannot write a file only where none is."""
-    return _status(error) == 501 or any(type(cause).__name__ == "ParamValidationError" for cause in causes(error))
+    return _status(error) == 501 or any(
+        type(cause).__name__ == "ParamValidationError" for cause in causes(error)
+    )
 
 
 def failure_reason(error: BaseException) -> str:
@@ -116,7 +147,9 @@ def failure_reason(error: BaseException) -> str:
     if "IsADirectoryError" in names:
         return "is a folder; give a file"
     detail = f" {code or _status(error) or ''}".rstrip()
-    return f"cannot be reached ({type(error).__name__}{detail}); correct the address or its settings"
+    return (
+        f"cannot be reached ({type(error).__name__}{detail}); correct the address or its settings"
+    )
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -134,7 +167,8 @@ def _status(error: BaseException) -> int | None:
     for cause in causes(error):
         response = getattr(cause, "response", None)
         metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
-        # aiohttp has the status alone, and warns of its old name; gcsfs has the code alone, or a word.
+        # aiohttp has the status alone, and warns of its old name; gcsfs has the code alone, or a
+        # word.
         if isinstance(cause, OSError) and str(cause).startswith("Forbidden: "):
             return 403
         own = cause.status if hasattr(cause, "status") else getattr(cause, "code", None)
@@ -149,5 +183,9 @@ def _status(error: BaseException) -> int | None:
 def _code(error: BaseException) -> str:
     """Return the word by which an S3 server names an error; "" where there is none."""
     responses = (getattr(cause, "response", None) for cause in causes(error))
-    codes = [str(answer.get("Error", {}).get("Code", "")) for answer in responses if isinstance(answer, dict)]
+    codes = [
+        str(answer.get("Error", {}).get("Code", ""))
+        for answer in responses
+        if isinstance(answer, dict)
+    ]
     return next((code for code in codes if code and not code.isdigit()), "")

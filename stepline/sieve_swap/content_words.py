@@ -1,10 +1,12 @@
-"""Content words: the lemmas of nouns, verbs, adverbs and adjectives (section 4.2), with numerals and units on demand.
+"""Content words: the lemmas of nouns, verbs, adverbs and adjectives (section 4.2), with numerals
+and units on demand.
 
-The paper names the word classes and lemmatisation, not the tool; here it is spaCy's en_core_web_sm without its
-parser. Names count as nouns: in titles the tagger takes most nouns for names.
+The paper names the word classes and lemmatisation, not the tool; here it is spaCy's en_core_web_sm
+without its parser. Names count as nouns: in titles the tagger takes most nouns for names.
 
-Finding those of a text base's documents is the slowest part of pairing (about 10,000 words a CPU second), so they are
-kept in files named by their content: an interrupted run goes on where it stopped, and a base that grew does the new.
+Finding those of a text base's documents is the slowest part of pairing (about 10,000 words a CPU
+second), so they are kept in files named by their content: an interrupted run goes on where it
+stopped, and a base that grew does the new.
 """
 
 import hashlib
@@ -47,8 +49,9 @@ LONGEST = 100_000  # characters of a text that are read; a transcript of ten min
 def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[list[str]]:
     """Yield the content words of each text as lower-case lemmas, in order, repeats kept.
 
-    numerals: also numerals and units of measure, as appendix A.1 counts them. Texts are read in lower case, since
-    titles in capitals would be taken for names and keep their endings. Raises ModelError when spaCy's model is missing.
+    numerals: also numerals and units of measure, as appendix A.1 counts them. Texts are read in
+    lower case, since titles in capitals would be taken for names and keep their endings. Raises
+    ModelError when spaCy's model is missing.
     """
     from stepline.writing.extractive.english import parser
 
@@ -67,7 +70,8 @@ def _counts(token: "Token", numerals: bool) -> bool:
 
 @cache
 def generic_words() -> frozenset[str]:
-    """Return the lemmas that a title may share with any how-to: generic_words.txt beside this file."""
+    """Return the lemmas that a title may share with any how-to: generic_words.txt beside this
+    file."""
     text = files("stepline.sieve_swap").joinpath("generic_words.txt").read_text(encoding="utf-8")
     return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
 
@@ -84,7 +88,8 @@ CUT = 16  # hex digits of a digest in a file's name
 
 @dataclass(frozen=True)
 class DocumentWords:
-    """The words of each document's title and of its steps, by number. digest: of texts, sources, licences."""
+    """The words of each document's title and of its steps, by number. digest: of texts, sources,
+    licences."""
 
     titles: WordSets
     contents: WordSets
@@ -93,7 +98,8 @@ class DocumentWords:
 
 
 def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) -> DocumentWords:
-    """Return the words of every document of a base; those not yet in `folder` are found and written there."""
+    """Return the words of every document of a base; those not yet in `folder` are found and written
+    there."""
     vocabulary = WordVocabulary()
     titles, contents, whole = [], [], hashlib.sha256()
     for number, documents in enumerate(_blocks(base, settings.run.words)):
@@ -105,7 +111,9 @@ def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) ->
         title, content = _read(file, vocabulary)
         titles.append(title)
         contents.append(content)
-    return DocumentWords(WordSets.join(titles), WordSets.join(contents), vocabulary, whole.hexdigest())
+    return DocumentWords(
+        WordSets.join(titles), WordSets.join(contents), vocabulary, whole.hexdigest()
+    )
 
 
 def _blocks(base: TextBase, size: int) -> Iterator[list[Document]]:
@@ -141,10 +149,14 @@ def _write(documents: Sequence[Document], file: Path, *, numerals: bool) -> None
 def _read(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSets]:
     try:
         table = ParquetReader(file).table().combine_chunks()
-        title, content = (_sets(table.column(name).chunk(0), vocabulary) for name in ("title", "content"))
+        title, content = (
+            _sets(table.column(name).chunk(0), vocabulary) for name in ("title", "content")
+        )
     except (ParquetError, KeyError) as error:
         reason = first_line(error)
-        raise StoreError(f"{file}: not a readable file of words ({reason}); remove it and run again") from error
+        raise StoreError(
+            f"{file}: not a readable file of words ({reason}); remove it and run again"
+        ) from error
     return title, content
 
 
@@ -152,7 +164,11 @@ def _sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
     """Return an Arrow column of word lists as sets of numbers, without a Python object a word."""
     encoded = column.flatten().dictionary_encode()
     numbers = np.asarray(vocabulary.add(encoded.dictionary.to_pylist()), dtype=np.int32)
-    words = numbers[encoded.indices.to_numpy(zero_copy_only=False)] if len(encoded) else np.empty(0, np.int32)
+    words = (
+        numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+        if len(encoded)
+        else np.empty(0, np.int32)
+    )
     sizes = column.value_lengths().to_numpy(zero_copy_only=False)
     order = np.lexsort((words, np.repeat(np.arange(len(sizes)), sizes)))
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

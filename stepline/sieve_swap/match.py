@@ -1,8 +1,8 @@
 """Nearest human-written step of each piece of narration, or why it has none (section 4.2, eq. 6).
 
-`nearest_steps` looks each piece up by itself, as the paper does. `ordered_steps` aligns the narration with the steps of
-one document in its order, by dynamic programming with an idle state (`align_in_order`).
-A piece is a sentence, or short neighbours merged (appendix A.2).
+`nearest_steps` looks each piece up by itself, as the paper does. `ordered_steps` aligns the
+narration with the steps of one document in its order, by dynamic programming with an idle state
+(`align_in_order`). A piece is a sentence, or short neighbours merged (appendix A.2).
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,13 @@ class NarrationSegment:
 
 
 def segments(sentences: Sequence[Sentence], settings: SwapSettings) -> list[NarrationSegment]:
-    """Return the narration in pieces: each sentence one, or short neighbours merged where `merge` is "before".
+    """Return the narration in pieces: each sentence one, or short neighbours merged where `merge`
+    is "before".
 
-    Two consecutive pieces merge when both are shorter than `longest_merged` and less than `merge_gap` seconds lie
-    between them. A merged piece counts by its own length when the next sentence comes, so that none outgrows
-    2 x longest_merged + merge_gap; the paper leaves that open. Sentences without text are left out.
+    Two consecutive pieces merge when both are shorter than `longest_merged` and less than
+    `merge_gap` seconds lie between them. A merged piece counts by its own length when the next
+    sentence comes, so that none outgrows 2 x longest_merged + merge_gap; the paper leaves that
+    open. Sentences without text are left out.
     """
     single = [
         NarrationSegment(sentence.text.strip(), sentence.span, (index,))
@@ -52,14 +54,17 @@ def segments(sentences: Sequence[Sentence], settings: SwapSettings) -> list[Narr
     return merged
 
 
-def _short_neighbours(first: NarrationSegment, second: NarrationSegment, settings: SwapSettings) -> bool:
+def _short_neighbours(
+    first: NarrationSegment, second: NarrationSegment, settings: SwapSettings
+) -> bool:
     longest = settings.longest_merged
     short = first.span.duration < longest and second.span.duration < longest
     return short and near(first.span, second.span, settings)
 
 
 def near(first: Span, second: Span, settings: SwapSettings) -> bool:
-    """Tell whether less than `merge_gap` seconds lie between two spans; overlapping ones have no gap."""
+    """Tell whether less than `merge_gap` seconds lie between two spans; overlapping ones have no
+    gap."""
     return second.start - first.end < settings.merge_gap
 
 
@@ -76,11 +81,13 @@ IDLE = -1  # the sentence tells no step
 
 
 def align_in_order(similarity: Matrix, floor: float) -> tuple[Assigned, float]:
-    """Return the step of each sentence, IDLE for none, and the total gain; step numbers never go back.
+    """Return the step of each sentence, IDLE for none, and the total gain; step numbers never go
+    back.
 
-    similarity: (S, K) cosine of sentence and step. A sentence at a step gains similarity - floor, an idle one 0; the
-    total is the greatest there is. Several sentences may tell one step, and steps may be left out. Ties prefer idle,
-    then the earlier step. Source: beyond the paper, which takes each sentence's nearest step by itself.
+    similarity: (S, K) cosine of sentence and step. A sentence at a step gains similarity - floor,
+    an idle one 0; the total is the greatest there is. Several sentences may tell one step, and
+    steps may be left out. Ties prefer idle, then the earlier step. Source: beyond the paper, which
+    takes each sentence's nearest step by itself.
     """
     if similarity.ndim != 2:
         raise ShapeError(f"similarity must be (sentences, steps), not {similarity.shape}")
@@ -88,7 +95,8 @@ def align_in_order(similarity: Matrix, floor: float) -> tuple[Assigned, float]:
     gain = similarity.astype(np.float64) - floor
     # best[k + 1]: most that the sentences so far can gain when the last step told is at most k.
     best = np.zeros(steps + 1)
-    taken = np.zeros((sentences, steps), dtype=bool)  # the sentence tells exactly step k, and that beats idling
+    # the sentence tells exactly step k, and that beats idling
+    taken = np.zeros((sentences, steps), dtype=bool)
     came_from = np.zeros((sentences, steps + 1), dtype=np.int64)
     for row in range(sentences):
         told = best[1:] + gain[row]
@@ -136,7 +144,8 @@ class Match:
 
 @dataclass(frozen=True)
 class KeptAsSaid:
-    """A piece of narration that tells a step, though no written one is near enough and agrees: it keeps its words."""
+    """A piece of narration that tells a step, though no written one is near enough and agrees: it
+    keeps its words."""
 
     segment: NarrationSegment
     similarity: float
@@ -160,15 +169,18 @@ def nearest_steps(
     documents: DocumentIds | None,
     settings: SwapSettings,
 ) -> list[SegmentOutcome]:
-    """Return for each segment its nearest step that keeps what was said; documents: search the steps of these only.
+    """Return for each segment its nearest step that keeps what was said; documents: search the
+    steps of these only.
 
-    vectors: (S, D) unit. No step as near as `floor`: sieved out. With `check`, one that changes a number, a unit or a
-    negation gives way to the next nearest, up to `candidates`. None of them nearer than `swap_similarity` and in
-    agreement: `unswapped` says what becomes of the segment.
+    vectors: (S, D) unit. No step as near as `floor`: sieved out. With `check`, one that changes a
+    number, a unit or a negation gives way to the next nearest, up to `candidates`. None of them
+    nearer than `swap_similarity` and in agreement: `unswapped` says what becomes of the segment.
     """
     if not told or (documents is not None and not len(documents)):
         return [SieveRejection(segment, UNPAIRED) for segment in told]
-    rows, cosines = base.nearest(vectors, settings.candidates if settings.check else 1, documents=documents)
+    rows, cosines = base.nearest(
+        vectors, settings.candidates if settings.check else 1, documents=documents
+    )
     near_enough = (cosines >= settings.floor - ROUNDING) & (rows >= 0)
     wanted = np.unique(rows[near_enough])
     steps = dict(zip(wanted.tolist(), base.steps(wanted), strict=True)) if len(wanted) else {}
@@ -176,7 +188,9 @@ def nearest_steps(
     for place, segment in enumerate(told):
         tried = [
             (steps[int(row)], float(cosine))
-            for row, cosine in zip(rows[place][near_enough[place]], cosines[place][near_enough[place]], strict=True)
+            for row, cosine in zip(
+                rows[place][near_enough[place]], cosines[place][near_enough[place]], strict=True
+            )
         ]
         outcomes.append(_first_that_agrees(segment, tried, settings))
     return outcomes
@@ -189,24 +203,44 @@ def _first_that_agrees(
     for step, cosine in tried:
         if cosine < settings.swap_similarity - ROUNDING:
             break
-        changed = change(segment.text, step.text, new_numbers=settings.new_numbers) if settings.check else None
+        changed = (
+            change(segment.text, step.text, new_numbers=settings.new_numbers)
+            if settings.check
+            else None
+        )
         if changed is None:
             return Match(segment, step, cosine)
         reason = changed if reason == FAR else reason
-    return _unmatched(segment, reason, tried[0][1], settings) if tried else SieveRejection(segment, FAR)
+    return (
+        _unmatched(segment, reason, tried[0][1], settings)
+        if tried
+        else SieveRejection(segment, FAR)
+    )
 
 
-def _unmatched(segment: NarrationSegment, reason: str, cosine: float, settings: SwapSettings) -> SegmentOutcome:
-    """Return what becomes of a segment that passes the sieve and has no step; cosine: of its nearest."""
-    return KeptAsSaid(segment, cosine) if settings.unswapped == "own words" else SieveRejection(segment, reason)
+def _unmatched(
+    segment: NarrationSegment, reason: str, cosine: float, settings: SwapSettings
+) -> SegmentOutcome:
+    """Return what becomes of a segment that passes the sieve and has no step; cosine: of its
+    nearest."""
+    return (
+        KeptAsSaid(segment, cosine)
+        if settings.unswapped == "own words"
+        else SieveRejection(segment, reason)
+    )
 
 
 def ordered_steps(
-    told: Sequence[NarrationSegment], vectors: Matrix, base: TextBase, documents: DocumentIds, settings: SwapSettings
+    told: Sequence[NarrationSegment],
+    vectors: Matrix,
+    base: TextBase,
+    documents: DocumentIds,
+    settings: SwapSettings,
 ) -> list[SegmentOutcome]:
     """Return for each segment a step of the one document whose steps, told in its order, fit best.
 
-    documents: those tried, the likeliest first; ties prefer the earlier. Steps that change what was said are not taken.
+    documents: those tried, the likeliest first; ties prefer the earlier. Steps that change what was
+    said are not taken.
     """
     best_gain, best_rows = 0.0, np.full(len(told), IDLE, dtype=np.int64)
     best_cosines: Matrix = np.zeros(len(told), dtype=np.float32)
@@ -219,7 +253,9 @@ def ordered_steps(
             place = np.maximum(assigned, 0)
             best_gain, best_rows = gain, np.where(assigned == IDLE, IDLE, rows[place])
             told_at = np.take_along_axis(similarity, place[:, None], axis=1)[:, 0]
-            best_cosines = np.where(assigned == IDLE, _refused(similarity, allowed, settings.floor), told_at)
+            best_cosines = np.where(
+                assigned == IDLE, _refused(similarity, allowed, settings.floor), told_at
+            )
     taken = best_rows[best_rows != IDLE]
     steps = iter(base.steps(taken) if len(taken) else [])
     missed = UNORDERED if len(documents) else UNPAIRED
@@ -230,19 +266,25 @@ def ordered_steps(
             outcomes.append(Match(segment, step, cosine))
         else:
             outcomes.append(
-                _unmatched(segment, missed, cosine, settings) if cosine > 0 else SieveRejection(segment, missed)
+                _unmatched(segment, missed, cosine, settings)
+                if cosine > 0
+                else SieveRejection(segment, missed)
             )
     return outcomes
 
 
 def _refused(similarity: Matrix, allowed: Matrix, floor: float) -> Matrix:
-    """Return the cosine of each segment's nearest step (S,) where all near ones change what was said; 0 elsewhere."""
+    """Return the cosine of each segment's nearest step (S,) where all near ones change what was
+    said; 0 elsewhere."""
     only = (similarity >= floor).any(axis=1) & ~(allowed >= floor).any(axis=1)
     return np.where(only, similarity.max(axis=1, initial=0.0), 0.0).astype(np.float32)
 
 
 def _without_changes(
-    told: Sequence[NarrationSegment], similarity: Matrix, steps: Sequence[TextStep], settings: SwapSettings
+    told: Sequence[NarrationSegment],
+    similarity: Matrix,
+    steps: Sequence[TextStep],
+    settings: SwapSettings,
 ) -> Matrix:
     """Return the similarity with -1 where a step near enough changes what was said."""
     if not settings.check:
@@ -254,16 +296,24 @@ def _without_changes(
     return allowed
 
 
-def merge_matches(outcomes: Sequence[SegmentOutcome], settings: SwapSettings) -> list[SegmentOutcome]:
-    """Return the outcomes with contiguous matches of one step as one, if less than `merge_gap` seconds lie between.
+def merge_matches(
+    outcomes: Sequence[SegmentOutcome], settings: SwapSettings
+) -> list[SegmentOutcome]:
+    """Return the outcomes with contiguous matches of one step as one, if less than `merge_gap`
+    seconds lie between.
 
-    Contiguous: no other piece of narration, kept or sieved, stands between. The greatest similarity is kept. Where the
-    joined narration contradicts the step (a negation of the one half, say) the matches stay apart.
+    Contiguous: no other piece of narration, kept or sieved, stands between. The greatest similarity
+    is kept. Where the joined narration contradicts the step (a negation of the one half, say) the
+    matches stay apart.
     """
     merged: list[SegmentOutcome] = []
     for outcome in outcomes:
         last = merged[-1] if merged else None
-        if isinstance(last, Match) and isinstance(outcome, Match) and _one_telling(last, outcome, settings):
+        if (
+            isinstance(last, Match)
+            and isinstance(outcome, Match)
+            and _one_telling(last, outcome, settings)
+        ):
             whole = join([last.segment, outcome.segment])
             merged[-1] = Match(whole, last.step, max(last.similarity, outcome.similarity))
         else:
@@ -272,7 +322,12 @@ def merge_matches(outcomes: Sequence[SegmentOutcome], settings: SwapSettings) ->
 
 
 def _one_telling(first: Match, second: Match, settings: SwapSettings) -> bool:
-    if first.step.id != second.step.id or not near(first.segment.span, second.segment.span, settings):
+    if first.step.id != second.step.id or not near(
+        first.segment.span, second.segment.span, settings
+    ):
         return False
     whole = f"{first.segment.text} {second.segment.text}"
-    return not settings.check or change(whole, first.step.text, new_numbers=settings.new_numbers) is None
+    return (
+        not settings.check
+        or change(whole, first.step.text, new_numbers=settings.new_numbers) is None
+    )

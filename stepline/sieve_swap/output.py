@@ -1,10 +1,12 @@
-"""Files of a run's output: pairs, records, statistics, and the JSON form in which the paper's authors released theirs.
+"""Files of a run's output: pairs, records, statistics, and the JSON form in which the paper's
+authors released theirs.
 
-Each file is named by its place in the input and by a digest of all that decides its bytes. A run that was killed finds
-what is done by these names, and goes on; a file is written whole or not at all. Statistics are what there is to count
-in a swapped collection (appendix A.1, figures 4 to 6), part by part, and added up.
-The released form is {id: {duration, timestamps, sentences}} with two texts a segment. Their meaning is not documented;
-here the first is the step and the second what was said. `stepline.datasets.read("sieve-swap", ...)` reads the files.
+Each file is named by its place in the input and by a digest of all that decides its bytes. A run
+that was killed finds what is done by these names, and goes on; a file is written whole or not at
+all. Statistics are what there is to count in a swapped collection (appendix A.1, figures 4 to 6),
+part by part, and added up. The released form is {id: {duration, timestamps, sentences}} with two
+texts a segment. Their meaning is not documented; here the first is the step and the second what was
+said. `stepline.datasets.read("sieve-swap", ...)` reads the files.
 """
 
 import hashlib
@@ -40,7 +42,8 @@ CUT = 16  # hex digits of a digest in a file's name
 
 @dataclass(frozen=True)
 class PairedVideo:
-    """What pairing says of one video. reason: why it stays out, None where it comes in. Best document first."""
+    """What pairing says of one video. reason: why it stays out, None where it comes in. Best
+    document first."""
 
     video: str
     reason: str | None
@@ -79,7 +82,9 @@ def write_pairs(rows: Sequence[PairedVideo], path: Path) -> None:
         ]
     )
     with atomic_path(path) as partial:
-        parquet.write_table(arrow.Table.from_pylist([asdict(row) for row in rows], schema=schema), partial)
+        parquet.write_table(
+            arrow.Table.from_pylist([asdict(row) for row in rows], schema=schema), partial
+        )
 
 
 def read_pairs(path: Path) -> list[PairedVideo]:
@@ -88,11 +93,14 @@ def read_pairs(path: Path) -> list[PairedVideo]:
         return [PairedVideo(**row) for row in ParquetReader(path).rows()]
     except (ParquetError, TypeError) as error:
         reason = first_line(error)
-        raise StoreError(f"{path}: not a readable file of pairs ({reason}); remove it and run again") from error
+        raise StoreError(
+            f"{path}: not a readable file of pairs ({reason}); remove it and run again"
+        ) from error
 
 
 def write_records(records: Sequence[Record], split: str, path: Path) -> None:
-    """Write records as Parquet, sorted by id, with columns for their split and their texts; `read_parquet` reads it."""
+    """Write records as Parquet, sorted by id, with columns for their split and their texts;
+    `read_parquet` reads it."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -114,7 +122,9 @@ def write_records(records: Sequence[Record], split: str, path: Path) -> None:
     columns = ("id", "video", "task", "split", "texts", "starts", "ends", "record")
     schema = arrow.schema([(column, kinds.get(column, arrow.string())) for column in columns])
     with atomic_path(path) as partial:
-        parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial, compression="zstd")
+        parquet.write_table(
+            arrow.Table.from_pylist(rows, schema=schema), partial, compression="zstd"
+        )
 
 
 def remove_leftovers(out: Path, words: Path) -> None:
@@ -125,7 +135,8 @@ def remove_leftovers(out: Path, words: Path) -> None:
 
 
 def keep_only(out: Path, wanted: Iterable[Path]) -> int:
-    """Remove files of earlier runs over other videos or texts; return how many. Only the run's own folders."""
+    """Remove files of earlier runs over other videos or texts; return how many. Only the run's own
+    folders."""
     kept = set(wanted)
     stale = [file for file in _ours(out) if file not in kept]
     for file in stale:
@@ -154,13 +165,17 @@ class Statistics(FrozenModel):
     words_a_step: dict[str, int] = Field(default_factory=dict)
     seconds_a_step: dict[str, int] = Field(default_factory=dict)
     seconds_a_video: dict[str, int] = Field(default_factory=dict)  # tens
-    density_before: dict[str, int] = Field(default_factory=dict)  # twentieths: content words among a text's words
+    # twentieths: content words among a text's words
+    density_before: dict[str, int] = Field(default_factory=dict)
     density_after: dict[str, int] = Field(default_factory=dict)
-    words_before: dict[str, int] = Field(default_factory=dict)  # content word -> times, raw narration
+    # content word -> times, raw narration
+    words_before: dict[str, int] = Field(default_factory=dict)
     words_after: dict[str, int] = Field(default_factory=dict)  # the same, steps
-    documents: dict[str, int] = Field(default_factory=dict)  # "source: id" of a document -> steps taken from it
+    # "source: id" of a document -> steps taken from it
+    documents: dict[str, int] = Field(default_factory=dict)
     licences: dict[str, int] = Field(default_factory=dict)
-    checks: dict[str, int] = Field(default_factory=dict)  # swaps with a number that is not said, and others
+    # swaps with a number that is not said, and others
+    checks: dict[str, int] = Field(default_factory=dict)
     excluded: dict[str, int] = Field(default_factory=dict)  # evaluation set -> videos kept out
     seconds: float = 0.0  # of all steps
 
@@ -168,7 +183,10 @@ class Statistics(FrozenModel):
 def add(parts: Sequence[Statistics]) -> Statistics:
     """Return the sum of parts."""
     fields = [name for name in Statistics.model_fields if name != "seconds"]
-    sums = {name: _sorted(sum((Counter(getattr(part, name)) for part in parts), Counter())) for name in fields}
+    sums = {
+        name: _sorted(sum((Counter(getattr(part, name)) for part in parts), Counter()))
+        for name in fields
+    }
     return Statistics.model_validate(sums | {"seconds": sum(part.seconds for part in parts)})
 
 
@@ -179,7 +197,9 @@ def _sorted(counts: Counter[str]) -> dict[str, int]:
 def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
     """Return the statistics of swapped records; splits: of each record."""
     steps = [step for record in records for step in record.steps]
-    before = [s.text for record in records if record.transcript for s in record.transcript.sentences]
+    before = [
+        s.text for record in records if record.transcript for s in record.transcript.sentences
+    ]
     after = [step.text for step in steps]
     words_before, density_before = _content(before)
     words_after, density_after = _content(after)
@@ -191,13 +211,19 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
         steps_a_video=_sorted(Counter(str(len(record.steps)) for record in records)),
         words_a_step=_bars([len(text.split()) for text in after]),
         seconds_a_step=_bars([step.said.duration for step in steps if step.said]),
-        seconds_a_video=_sorted(Counter(str(TEN * int(length(record) // TEN)) for record in records)),
+        seconds_a_video=_sorted(
+            Counter(str(TEN * int(length(record) // TEN)) for record in records)
+        ),
         density_before=density_before,
         density_after=density_after,
         words_before=words_before,
         words_after=words_after,
-        documents=_sorted(Counter(document_of(step.source_text) for step in steps if step.source_text)),
-        licences=_sorted(Counter(step.licence or "not stated" for step in steps if step.source_text)),
+        documents=_sorted(
+            Counter(document_of(step.source_text) for step in steps if step.source_text)
+        ),
+        licences=_sorted(
+            Counter(step.licence or "not stated" for step in steps if step.source_text)
+        ),
         checks=_checks(steps),
         seconds=sum(step.said.duration for step in steps if step.said),
     )
@@ -213,9 +239,12 @@ def _sentences(dropped: Sequence[Rejected]) -> list[Rejected]:
 
 
 def _kept(record: Record) -> dict[int, str]:
-    """Return how each kept sentence was kept; a step without source_text has the words that were said."""
+    """Return how each kept sentence was kept; a step without source_text has the words that were
+    said."""
     own = {source: OWN for step in record.steps if not step.source_text for source in step.sources}
-    return own | {source: KEPT for step in record.steps if step.source_text for source in step.sources}
+    return own | {
+        source: KEPT for step in record.steps if step.source_text for source in step.sources
+    }
 
 
 def _bars(values: Sequence[float]) -> dict[str, int]:
@@ -223,7 +252,8 @@ def _bars(values: Sequence[float]) -> dict[str, int]:
 
 
 def _content(texts: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return how often each content word comes, numerals and units too, and texts by their share of such words."""
+    """Return how often each content word comes, numerals and units too, and texts by their share of
+    such words."""
     words: Counter[str] = Counter()
     density: Counter[str] = Counter()
     for text, found in zip(texts, content_words(texts, numerals=True), strict=True):
@@ -234,34 +264,45 @@ def _content(texts: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _checks(steps: Sequence[Step]) -> dict[str, int]:
-    """Count the swaps that change something, read again from what was written: none may but a number not said."""
+    """Count the swaps that change something, read again from what was written: none may but a
+    number not said."""
     found: Counter[str] = Counter()
     for step in steps:
         if step.source_text:
-            found[change(step.alternatives[0], step.text, new_numbers=False) or "nothing is changed"] += 1
+            found[
+                change(step.alternatives[0], step.text, new_numbers=False) or "nothing is changed"
+            ] += 1
     return _sorted(found + Counter({NEW: 0}))
 
 
 def write_released(parts: Iterable[Path], file: Path) -> int:
-    """Write the records of Parquet files as one JSON file, a video at a time; return how many segments it holds."""
+    """Write the records of Parquet files as one JSON file, a video at a time; return how many
+    segments it holds."""
     segments = 0
     with atomic_path(file) as partial, partial.open("w", encoding="utf-8") as out:
         mark = "{"
         for record in _records(parts):
             entry = released_entry(record)
             segments += len(record.steps)
-            out.write(f"{mark}\n{json.dumps(record.video.id)}: {json.dumps(entry, ensure_ascii=False)}")
+            out.write(
+                f"{mark}\n{json.dumps(record.video.id)}: {json.dumps(entry, ensure_ascii=False)}"
+            )
             mark = ","
         out.write("\n}\n" if mark == "," else "{}\n")
     return segments
 
 
 def released_entry(record: Record) -> dict[str, object]:
-    """Return one video in the released form; a step without another wording gives its own text twice."""
+    """Return one video in the released form; a step without another wording gives its own text
+    twice."""
     return {
         "duration": length(record),
-        "timestamps": [[step.spans[0].start, step.spans[0].end] for step in record.steps if step.spans],
-        "sentences": [[step.text, (*step.alternatives, step.text)[0]] for step in record.steps if step.spans],
+        "timestamps": [
+            [step.spans[0].start, step.spans[0].end] for step in record.steps if step.spans
+        ],
+        "sentences": [
+            [step.text, (*step.alternatives, step.text)[0]] for step in record.steps if step.spans
+        ],
     }
 
 

@@ -1,13 +1,15 @@
-"""Pairs of videos and documents that share a title word and enough content words (section 4.2, eq. 5).
+"""Pairs of videos and documents that share a title word and enough content words (section 4.2, eq.
+5).
 
     token-IoU     |A and R| / |A or R|     A: content words of a transcript, R: those of a document, both as sets
     token-recall  |A and R| / |R|          or / |A|: the paper does not say whose words it is a share of
 
-Eq. 5 as printed has a malformed set-builder; it is read as "some document shares at least one title word". Nothing
-is compared pairwise: which document has which word is a sparse matrix, and its product with the words of a batch of
-videos counts the words that each shares with each. The result is exactly the pairwise loop's. Sets of words are
-numbers in two flat arrays (WordSets), so that millions of them need neither objects nor time.
-`threshold_table` gives what each pair of thresholds would keep: the paper's figure 7a.
+Eq. 5 as printed has a malformed set-builder; it is read as "some document shares at least one title
+word". Nothing is compared pairwise: which document has which word is a sparse matrix, and its
+product with the words of a batch of videos counts the words that each shares with each. The result
+is exactly the pairwise loop's. Sets of words are numbers in two flat arrays (WordSets), so that
+millions of them need neither objects nor time. `threshold_table` gives what each pair of thresholds
+would keep: the paper's figure 7a.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +51,8 @@ class WordVocabulary:
 class WordSets:
     """N sets: the words of set i are words[starts[i]:starts[i + 1]], each once.
 
-    starts: (N + 1,) int64; words: (sum of sizes,) int32. sizes counts words that have no number as well.
+    starts: (N + 1,) int64; words: (sum of sizes,) int32. sizes counts words that have no number as
+    well.
     """
 
     starts: Numbers
@@ -76,7 +79,8 @@ class WordSets:
 
     @staticmethod
     def of(lists: Iterable[Sequence[int]]) -> "WordSets":
-        """Return the sets of lists of numbers; repeats fall together, each UNKNOWN counts as a word of its own."""
+        """Return the sets of lists of numbers; repeats fall together, each UNKNOWN counts as a word
+        of its own."""
         rows, unknown = [], []
         for numbers in lists:
             row = np.unique(np.asarray(numbers, dtype=np.int32))
@@ -95,7 +99,8 @@ class WordSets:
         return WordSets(np.cumsum(sizes).astype(np.int64), words, unknown)
 
 
-BATCH = 64  # videos whose counts are held at once: a byte a document each, where no document has 256 words
+# videos whose counts are held at once: a byte a document each, where no document has 256 words
+BATCH = 64
 
 Ratios = npt.NDArray[np.float64]
 
@@ -119,18 +124,25 @@ class Pairs:
 
 
 class PairFinder:
-    """Documents made ready for pairing. titles, contents: the words of each document's title and of its steps."""
+    """Documents made ready for pairing. titles, contents: the words of each document's title and of
+    its steps."""
 
     def __init__(self, titles: WordSets, contents: WordSets, vocabulary: int) -> None:
         self._sizes = contents.sizes
         self._titles, self._contents = (_incidence(sets, vocabulary) for sets in (titles, contents))
 
-    def all_pairs(self, titles: WordSets, contents: WordSets, settings: PairingSettings) -> Iterator[Pairs]:
+    def all_pairs(
+        self, titles: WordSets, contents: WordSets, settings: PairingSettings
+    ) -> Iterator[Pairs]:
         """Yield the pairs of each video in turn."""
         sizes = contents.sizes
         of_transcript = settings.recall_of == "transcript"
         # a first sieve by recall; both rules are applied exactly to what is left
-        enough = 0 if of_transcript else np.floor(settings.recall * self._sizes).astype(self._contents.dtype)[:, None]
+        enough = (
+            0
+            if of_transcript
+            else np.floor(settings.recall * self._sizes).astype(self._contents.dtype)[:, None]
+        )
         for start in range(0, len(titles), BATCH):
             videos = range(start, min(start + BATCH, len(titles)))
             named = _shared(self._titles, [titles[video] for video in videos])
@@ -146,12 +158,17 @@ class PairFinder:
 
 
 def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
-    """Return which set has which word, (N, V), in the least type of number that can count the words of a set."""
+    """Return which set has which word, (N, V), in the least type of number that can count the words
+    of a set."""
     kind = np.min_scalar_type(int(np.diff(sets.starts).max(initial=1)))
-    return sparse.csr_array((np.ones(len(sets.words), kind), sets.words, sets.starts), shape=(len(sets), vocabulary))
+    return sparse.csr_array(
+        (np.ones(len(sets.words), kind), sets.words, sets.starts), shape=(len(sets), vocabulary)
+    )
 
 
-def _shared(documents: sparse.csr_array, videos: Sequence[Words]) -> npt.NDArray[np.unsignedinteger]:
+def _shared(
+    documents: sparse.csr_array, videos: Sequence[Words]
+) -> npt.NDArray[np.unsignedinteger]:
     """Return how many words each document shares with each video, (N, videos)."""
     has = np.zeros((documents.shape[1], len(videos)), dtype=documents.dtype)
     for column, words in enumerate(videos):
@@ -165,7 +182,8 @@ RECALLS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 @dataclass(frozen=True)
 class ThresholdRow:
-    """What is kept where token-IoU >= iou and token-recall >= recall: videos, documents, and pairs of them."""
+    """What is kept where token-IoU >= iou and token-recall >= recall: videos, documents, and pairs
+    of them."""
 
     iou: float
     recall: float
@@ -177,7 +195,8 @@ class ThresholdRow:
 def threshold_table(
     found: Iterable[Pairs], ious: Sequence[float] = IOUS, recalls: Sequence[float] = RECALLS
 ) -> list[ThresholdRow]:
-    """Return a row for each pair of thresholds; `found` must have been paired at thresholds as low as the least."""
+    """Return a row for each pair of thresholds; `found` must have been paired at thresholds as low
+    as the least."""
     listed = list(found)
     iou = np.concatenate([np.empty(0), *(pairs.iou for pairs in listed)])
     recall = np.concatenate([np.empty(0), *(pairs.recall for pairs in listed)])

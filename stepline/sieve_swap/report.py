@@ -44,13 +44,16 @@ def page(
     thresholds: Sequence[ThresholdRow] = (),
     examples: Sequence[Record] = (),
 ) -> str:
-    """Return the page. titles: "source: id" of a document -> its title. examples: records shown line by line."""
+    """Return the page. titles: "source: id" of a document -> its title. examples: records shown
+    line by line."""
     parts = [
         _section("What came out", _numbers(statistics)),
         _section("Videos", _table(("", "videos"), statistics.videos)),
         _section("Sentences", _table(("", "sentences"), statistics.sentences)),
         _section("Evaluation videos kept out", _table(("dataset", "videos"), statistics.excluded)),
-        _section("Numbers, units and negation", _table(("of the swaps", "swaps"), statistics.checks)),
+        _section(
+            "Numbers, units and negation", _table(("of the swaps", "swaps"), statistics.checks)
+        ),
         _figures(statistics),
         _section("Words of chat and of instruction", _word_changes(statistics)),
         _section(f"The {TOP} documents that give most steps", _documents(statistics, titles)),
@@ -86,7 +89,9 @@ def _numbers(s: Statistics) -> str:
         "different documents used": f"{len(s.documents):,}",
         "different content words before, after": f"{len(s.words_before):,}, {len(s.words_after):,}",
     }
-    cells = "".join(f"<tr><td>{escape(name)}</td><td class=n>{value}</td></tr>" for name, value in rows.items())
+    cells = "".join(
+        f"<tr><td>{escape(name)}</td><td class=n>{value}</td></tr>" for name, value in rows.items()
+    )
     return f"<table>{cells}</table>"
 
 
@@ -108,22 +113,32 @@ def _figures(s: Statistics) -> str:
         ("Words a step", histogram(s.words_a_step, "words", last=LONG)),
         ("Seconds a step", histogram(s.seconds_a_step, "seconds", last=LONG)),
         ("Length of the videos", histogram(s.seconds_a_video, f"seconds, bars of {TEN}")),
-        ("Content words among a text's words", grouped_histogram(density, "per cent", bar=100 / DENSITY)),
+        (
+            "Content words among a text's words",
+            grouped_histogram(density, "per cent", bar=100 / DENSITY),
+        ),
     )
-    drawn = "".join(f"<figure><figcaption>{escape(name)}</figcaption>{svg}</figure>" for name, svg in plots)
+    drawn = "".join(
+        f"<figure><figcaption>{escape(name)}</figcaption>{svg}</figure>" for name, svg in plots
+    )
     return f'<section class="plots">{drawn}</section>\n'
 
 
 def _word_changes(s: Statistics) -> str:
     """Draw the content words whose share among all content words rises most, and falls most."""
     before, after = (_shares(words) for words in (s.words_before, s.words_after))
-    change = {word: after.get(word, 0.0) - before.get(word, 0.0) for word in before.keys() | after.keys()}
+    change = {
+        word: after.get(word, 0.0) - before.get(word, 0.0) for word in before.keys() | after.keys()
+    }
     order = sorted(change, key=lambda word: (-change[word], word))
     risen = [word for word in order[:RISEN] if change[word] > 0]
     fallen = [word for word in order[::-1][:RISEN] if change[word] < 0]
 
     def drawn(words: Sequence[str]) -> str:
-        return ranked_bars([(word, (before.get(word, 0.0), after.get(word, 0.0))) for word in words], ("{:.2f} %",) * 2)
+        return ranked_bars(
+            [(word, (before.get(word, 0.0), after.get(word, 0.0))) for word in words],
+            ("{:.2f} %",) * 2,
+        )
 
     note = '<p><span class="k s0"></span> raw narration <span class="k s1"></span> steps: per cent of content words</p>'
     return f"{note}<h3>More often</h3>{drawn(risen)}<h3>Less often</h3>{drawn(fallen)}"
@@ -136,7 +151,9 @@ def _shares(words: Mapping[str, int]) -> dict[str, float]:
 
 def _documents(s: Statistics, titles: Mapping[str, str]) -> str:
     first = list(s.documents.items())[:TOP]
-    return ranked_bars([(titles.get(key, key), (float(count),)) for key, count in first], ("{:,.0f}",))
+    return ranked_bars(
+        [(titles.get(key, key), (float(count),)) for key, count in first], ("{:,.0f}",)
+    )
 
 
 def _thresholds(rows: Sequence[ThresholdRow]) -> str:
@@ -152,8 +169,10 @@ def _thresholds(rows: Sequence[ThresholdRow]) -> str:
 
 
 def _example(record: Record) -> str:
-    """Return a video's lines beside its steps: a step and what was said for it have one colour, sieved lines none."""
-    told = list(dict.fromkeys(step.sources for step in record.steps))  # "mix" has two steps of one telling
+    """Return a video's lines beside its steps: a step and what was said for it have one colour,
+    sieved lines none."""
+    # "mix" has two steps of one telling
+    told = list(dict.fromkeys(step.sources for step in record.steps))
     owner = {source: number for number, sources in enumerate(told) for source in sources}
     left = "".join(
         f'<li class="{_colour(owner.get(place))}"><b>{_clock(sentence.span.start)}</b> {escape(sentence.text)}</li>'
@@ -187,7 +206,8 @@ EXAMPLES = 6  # videos shown line by line
 
 
 def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
-    """Write train.json, validation.json, statistics.json and report.html into the job's folder; return their paths."""
+    """Write train.json, validation.json, statistics.json and report.html into the job's folder;
+    return their paths."""
     out = job.out
     files = [out / "statistics.json", out / "report.html"]
     write_atomic(files[0], outcome.statistics.model_dump_json(indent=1) + "\n")
@@ -221,13 +241,17 @@ def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
     """Return what the run's thresholds and higher ones keep; lower ones were not paired."""
     settings = job.settings.pairing
     rows = [
-        Pairs(np.asarray(row.documents, dtype=np.int64), np.asarray(row.iou), np.asarray(row.recall))
+        Pairs(
+            np.asarray(row.documents, dtype=np.int64), np.asarray(row.iou), np.asarray(row.recall)
+        )
         for file in pairs
         for row in read_pairs(file)
         if row.documents
     ]
     ious = sorted({settings.iou, *(iou for iou in IOUS if iou >= settings.iou)})
-    recalls = sorted({settings.recall, *(recall for recall in RECALLS if recall >= settings.recall)})
+    recalls = sorted(
+        {settings.recall, *(recall for recall in RECALLS if recall >= settings.recall)}
+    )
     return threshold_table(rows, ious, recalls) if rows else []
 
 

@@ -1,8 +1,10 @@
-"""Sieve & Swap over a whole collection: in parts of a few hundred videos, each done once, whatever interrupts it.
+"""Sieve & Swap over a whole collection: in parts of a few hundred videos, each done once, whatever
+interrupts it.
 
-The videos are gone through three times, one part in memory at a time: to count categories; to pair (after which the
-documents that anything was paired with are known: R2 in the paper); to sieve and swap. Each part's files are named by
-all that decides them, so that a rerun after kill -9 finds them and ends with the bytes of an undisturbed run.
+The videos are gone through three times, one part in memory at a time: to count categories; to pair
+(after which the documents that anything was paired with are known: R2 in the paper); to sieve and
+swap. Each part's files are named by all that decides them, so that a rerun after kill -9 finds them
+and ends with the bytes of an undisturbed run.
 """
 
 import hashlib
@@ -23,9 +25,22 @@ from stepline.progress import trim_memory
 from stepline.records import Record, Rejected, Video
 from stepline.sieve_swap import output as shards
 from stepline.sieve_swap import output as statistics
-from stepline.sieve_swap.content_words import DocumentWords, content_words, document_words, title_words
+from stepline.sieve_swap.content_words import (
+    DocumentWords,
+    content_words,
+    document_words,
+    title_words,
+)
 from stepline.sieve_swap.match import DocumentIds
-from stepline.sieve_swap.output import LEFT_OUT, PAIRS, PARTS, TRAIN, VALIDATION, PairedVideo, Statistics
+from stepline.sieve_swap.output import (
+    LEFT_OUT,
+    PAIRS,
+    PARTS,
+    TRAIN,
+    VALIDATION,
+    PairedVideo,
+    Statistics,
+)
 from stepline.sieve_swap.pairing import PairFinder, WordSets
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.sieve_swap.swap import Embed, sieve_and_swap
@@ -45,7 +60,8 @@ Part: TypeAlias = tuple[int, list[VideoOrRejected]]
 
 @dataclass(frozen=True)
 class Job:
-    """One run. videos: what `read_videos` takes. embed: texts to vectors, None = the base's encoder. say: progress."""
+    """One run. videos: what `read_videos` takes. embed: texts to vectors, None = the base's
+    encoder. say: progress."""
 
     videos: Path
     base: TextBase
@@ -58,7 +74,8 @@ class Job:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run made: the sums over its parts, its parts' files, and how many parts an earlier run had done."""
+    """What a run made: the sums over its parts, its parts' files, and how many parts an earlier run
+    had done."""
 
     statistics: Statistics
     parts: tuple[Path, ...]
@@ -67,12 +84,15 @@ class RunResult:
 
 
 def run(job: Job) -> RunResult:
-    """Sieve and swap every video of a job and return what there is to report; files appear in `job.out`.
+    """Sieve and swap every video of a job and return what there is to report; files appear in
+    `job.out`.
 
     Raises SettingsError where `out` holds a run with other settings, and what the readers raise.
     """
     if not job.base.step_count:
-        raise StoreError(f"{job.base.folder}: the text base holds no step; build it from texts that have some")
+        raise StoreError(
+            f"{job.base.folder}: the text base holds no step; build it from texts that have some"
+        )
     check_writable(job.out)
     _same_run(job)
     shards.remove_leftovers(job.out, _words_folder(job))
@@ -91,7 +111,8 @@ def run(job: Job) -> RunResult:
 
 
 def _told(job: Job) -> Iterator[VideoOrRejected]:
-    """Yield every video, saying why the first few are not readable; the records of `left_out` say it of each."""
+    """Yield every video, saying why the first few are not readable; the records of `left_out` say
+    it of each."""
     unread = 0
     for video in read_videos(job.videos):
         if isinstance(video, Rejected):
@@ -104,7 +125,9 @@ def _told(job: Job) -> Iterator[VideoOrRejected]:
 def _same_run(job: Job) -> None:
     """Write what decides the run into `out`, or raise where another run's stands there."""
     kept = job.settings.model_dump(mode="json", exclude={"run": {"words"}, "text_base": True})
-    text = f"stepline {__version__}\n" + "".join(f"{key}: {value}\n" for key, value in sorted(kept.items()))
+    text = f"stepline {__version__}\n" + "".join(
+        f"{key}: {value}\n" for key, value in sorted(kept.items())
+    )
     note = job.out / "settings.txt"
     if note.is_file() and note.read_text() != text:
         cure = "give another --out or remove it"
@@ -114,7 +137,8 @@ def _same_run(job: Job) -> None:
 
 
 def _words_folder(job: Job) -> Path:
-    """Return where the documents' words are kept: beside the base, for all runs; in `out` where that is not allowed."""
+    """Return where the documents' words are kept: beside the base, for all runs; in `out` where
+    that is not allowed."""
     base = job.base.folder
     return base / WORDS if base.is_dir() and os.access(base, os.W_OK) else job.out / WORDS
 
@@ -133,7 +157,9 @@ def _parts(job: Job) -> Iterator[Part]:
 
 
 def _digest(part: Sequence[VideoOrRejected]) -> str:
-    return shards.digest(*(v.model_dump_json() if isinstance(v, Record) else (v.location, v.reason) for v in part))
+    return shards.digest(
+        *(v.model_dump_json() if isinstance(v, Record) else (v.location, v.reason) for v in part)
+    )
 
 
 # ---------------------------------------------------------------- pairing
@@ -147,7 +173,9 @@ def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Pat
     for number, part in _parts(job):
         refused = [(video, video_filter.rejection_reason(video)) for video in part]
         reasons = [reason for _, reason in refused]
-        stem = shards.name(number, _digest(part), words.digest, settings, reasons, _paired_at_all(job.settings))
+        stem = shards.name(
+            number, _digest(part), words.digest, settings, reasons, _paired_at_all(job.settings)
+        )
         file = job.out / PAIRS / f"{stem}.parquet"
         if not file.is_file():
             if ready is None:
@@ -159,7 +187,10 @@ def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Pat
 
 
 def _pair_part(
-    job: Job, refused: Sequence[tuple[VideoOrRejected, str | None]], words: DocumentWords, ready: PairFinder
+    job: Job,
+    refused: Sequence[tuple[VideoOrRejected, str | None]],
+    words: DocumentWords,
+    ready: PairFinder,
 ) -> list[PairedVideo]:
     """Return a row a video: why it stays out, or its split and its documents, the best first."""
     rows = []
@@ -172,14 +203,23 @@ def _pair_part(
     records = [video for video, reason in refused if reason is None and isinstance(video, Record)]
     settings = job.settings.pairing
     titles = [record.video.title or record.video.task or "" for record in records]
-    speech = [" ".join(s.text for s in record.transcript.sentences) if record.transcript else "" for record in records]
+    speech = [
+        " ".join(s.text for s in record.transcript.sentences) if record.transcript else ""
+        for record in records
+    ]
     find = words.vocabulary.find
     title_sets = WordSets.of(find(found) for found in title_words(titles))
-    speech_sets = WordSets.of(find(sorted(set(w))) for w in content_words(speech, numerals=settings.numerals))
-    for place, pairs in zip(places, ready.all_pairs(title_sets, speech_sets, settings), strict=True):
+    speech_sets = WordSets.of(
+        find(sorted(set(w))) for w in content_words(speech, numerals=settings.numerals)
+    )
+    for place, pairs in zip(
+        places, ready.all_pairs(title_sets, speech_sets, settings), strict=True
+    ):
         best = np.lexsort((pairs.documents, -pairs.recall, -pairs.iou))
         found = {"documents": pairs.documents, "iou": pairs.iou, "recall": pairs.recall}
-        row = replace(rows[place], split=pairs.split(settings), reason=None if len(pairs) else UNPAIRED)
+        row = replace(
+            rows[place], split=pairs.split(settings), reason=None if len(pairs) else UNPAIRED
+        )
         rows[place] = replace(row, **{key: value[best].tolist() for key, value in found.items()})
     return rows
 
@@ -203,7 +243,8 @@ def _retained(files: Sequence[Path]) -> DocumentIds:
 def _swap(
     job: Job, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
 ) -> tuple[list[Path], int]:
-    """Return the files of counts, one a part, and how many were there; a part's counts are written last."""
+    """Return the files of counts, one a part, and how many were there; a part's counts are written
+    last."""
     match = job.settings.match.model_dump(mode="json")
     searched = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
     made_with = shards.digest(match, searched, words.digest, job.base.encoder, job.base.step_count)
@@ -223,20 +264,37 @@ def _swap(
 
 
 def _swap_part(
-    job: Job, stem: str, part: Sequence[VideoOrRejected], rows: Sequence[PairedVideo], retained: DocumentIds | None
+    job: Job,
+    stem: str,
+    part: Sequence[VideoOrRejected],
+    rows: Sequence[PairedVideo],
+    retained: DocumentIds | None,
 ) -> Statistics:
     """Write the records of one part, one file a split that has any, and return its counts."""
     taken = [
-        (video, row) for video, row in zip(part, rows, strict=True) if row.reason is None and isinstance(video, Record)
+        (video, row)
+        for video, row in zip(part, rows, strict=True)
+        if row.reason is None and isinstance(video, Record)
     ]
-    paired = [np.asarray(row.documents, dtype=np.int64) for _, row in taken] if _paired_at_all(job.settings) else None
+    paired = (
+        [np.asarray(row.documents, dtype=np.int64) for _, row in taken]
+        if _paired_at_all(job.settings)
+        else None
+    )
     swapped = sieve_and_swap(
-        [video for video, _ in taken], job.base, job.settings.match, paired=paired, retained=retained, embed=job.embed
+        [video for video, _ in taken],
+        job.base,
+        job.settings.match,
+        paired=paired,
+        retained=retained,
+        embed=job.embed,
     )
     by_split: dict[str, list[Record]] = {TRAIN: [], VALIDATION: [], LEFT_OUT: []}
     for record, (_, row) in zip(swapped, taken, strict=True):
         by_split[row.split or TRAIN].append(_signed(record, row, job))
-    by_split[LEFT_OUT] = [_left_out(v, row.reason) for v, row in zip(part, rows, strict=True) if row.reason]
+    by_split[LEFT_OUT] = [
+        _left_out(v, row.reason) for v, row in zip(part, rows, strict=True) if row.reason
+    ]
     for split, records in by_split.items():
         if records:
             shards.write_records(records, split, job.out / split / f"{stem}.parquet")
@@ -252,19 +310,30 @@ def _of_those_left_out(rows: Sequence[PairedVideo]) -> Statistics:
 
 def _signed(record: Record, row: PairedVideo, job: Job) -> Record:
     """Return the record with what made its steps."""
-    best = {"iou": row.iou[0], "recall": row.recall[0], "documents": len(row.documents)} if row.documents else None
+    best = (
+        {"iou": row.iou[0], "recall": row.recall[0], "documents": len(row.documents)}
+        if row.documents
+        else None
+    )
     match = job.settings.match.model_dump(mode="json")
-    settings = record.settings | {"sieve_swap": {"match": match, "split": row.split, "pairing": best}}
-    models = record.models | {"sieve_swap": {"stepline": __version__, "encoder": str(job.base.encoder)}}
+    settings = record.settings | {
+        "sieve_swap": {"match": match, "split": row.split, "pairing": best}
+    }
+    models = record.models | {
+        "sieve_swap": {"stepline": __version__, "encoder": str(job.base.encoder)}
+    }
     return record.model_copy(update={"settings": settings, "models": models})
 
 
 def _left_out(video: VideoOrRejected, reason: str | None) -> Record:
-    """Return the record of a video that stays out: its id and the reason, without its transcript."""
+    """Return the record of a video that stays out: its id and the reason, without its
+    transcript."""
     why = video.reason if isinstance(video, Rejected) else reason or ""
     identity = _id(video) or "unnamed"
     known = video.video if isinstance(video, Record) else Video(id=identity)
-    return Record(id=identity, video=known, dropped=(Rejected(what="video", text=identity, reason=why),))
+    return Record(
+        id=identity, video=known, dropped=(Rejected(what="video", text=identity, reason=why),)
+    )
 
 
 def _files_of(job: Job, stem: str) -> list[Path]:

@@ -8,7 +8,8 @@ from stepline.text_base.settings import TextBaseSettings
 Variant: TypeAlias = Literal["raw", "only-sieve", "swap", "mix"]
 Scope: TypeAlias = Literal["retained", "paired", "all"]
 
-FLOORS = {"wording": 0.55, "similarity": 0.6}  # of MiniLM, calibrated on hand-made pairs (docs/sieve_swap.md)
+# of MiniLM, calibrated on hand-made pairs (docs/sieve_swap.md)
+FLOORS = {"wording": 0.55, "similarity": 0.6}
 
 
 class PairingSettings(Settings):
@@ -16,27 +17,38 @@ class PairingSettings(Settings):
 
     longest_video: Positive = 600.0  # seconds; a longer video is left out (10 minutes in the paper)
     smallest_category: Count = 5  # videos of one task that there must be; 1 = a task may be alone
-    category: str = ""  # only HowTo100M's videos of this category_1 ("Food and Entertaining"); "" = all
+    # only HowTo100M's videos of this category_1 ("Food and Entertaining"); "" = all
+    category: str = ""
     iou: Fraction = 0.1  # least token-IoU of a transcript and a document
     recall: Fraction = 0.3  # least token-recall
-    recall_of: Literal["document", "transcript"] = "document"  # whose words the recall is a share of
-    validation_iou: Fraction = 0.2  # a video whose best pair reaches it goes to the validation split
+    # whose words the recall is a share of
+    recall_of: Literal["document", "transcript"] = "document"
+    # a video whose best pair reaches it goes to the validation split
+    validation_iou: Fraction = 0.2
     numerals: bool = False  # count numerals and units among the content words, as appendix A.1 does
 
 
 class SwapSettings(Settings):
     """Which step a sentence is replaced by, and when it is sieved (section 4.2, eq. 6)."""
 
-    variant: Variant = "swap"  # raw: every sentence; only-sieve: the kept ones; swap: their steps; mix: both
-    scope: Scope = "retained"  # steps of all paired documents, of the video's own, or of the whole base
-    method: Literal["nearest", "monotone"] = "nearest"  # monotone: in the order of one paired document
+    # raw: every sentence; only-sieve: the kept ones; swap: their steps; mix: both
+    variant: Variant = "swap"
+    # steps of all paired documents, of the video's own, or of the whole base
+    scope: Scope = "retained"
+    # monotone: in the order of one paired document
+    method: Literal["nearest", "monotone"] = "nearest"
     ordered_documents: Count = 20  # paired documents, the likeliest first, that "monotone" tries
-    sieve: Literal["wording", "similarity"] = "wording"  # wording: a sentence must sound like an instruction, too
+    # wording: a sentence must sound like an instruction, too
+    sieve: Literal["wording", "similarity"] = "wording"
     instruction: Fraction = 0.5  # least P(it tells a step), by its wording, for sieve "wording"
-    similarity: Fraction | None = None  # least cosine to a step of what is kept (0.75 in the paper); None: by `sieve`
-    swap_similarity: Fraction = 0.6  # least cosine at which a kept sentence is swapped; 0: as soon as it is kept
-    unswapped: Literal["own words", "drop"] = "own words"  # what becomes of a kept sentence without a step to swap
-    merge: Literal["before", "after"] = "after"  # short neighbours before retrieval, or hits on one step after
+    # least cosine to a step of what is kept (0.75 in the paper); None: by `sieve`
+    similarity: Fraction | None = None
+    # least cosine at which a kept sentence is swapped; 0: as soon as it is kept
+    swap_similarity: Fraction = 0.6
+    # what becomes of a kept sentence without a step to swap
+    unswapped: Literal["own words", "drop"] = "own words"
+    # short neighbours before retrieval, or hits on one step after
+    merge: Literal["before", "after"] = "after"
     longest_merged: Positive = 8.0  # seconds; only shorter sentences merge before retrieval
     merge_gap: Positive = 4.0  # seconds; only neighbours closer than this merge
     candidates: Count = 5  # nearest steps tried until one keeps numbers, units and negation
@@ -59,7 +71,8 @@ class RunSettings(Settings):
 class SieveSwapSettings(Settings):
     """Every setting of `stepline sieve-swap`."""
 
-    text_base: TextBaseSettings = TextBaseSettings()  # how a base is built from texts that are not one yet
+    # how a base is built from texts that are not one yet
+    text_base: TextBaseSettings = TextBaseSettings()
     pairing: PairingSettings = PairingSettings()
     match: SwapSettings = SwapSettings()
     run: RunSettings = RunSettings()

@@ -1,20 +1,24 @@
-"""Records whose narration is sieved, and swapped for human-written steps where it tells one (eqs. 3, 4, 6, 7).
+"""Records whose narration is sieved, and swapped for human-written steps where it tells one (eqs.
+3, 4, 6, 7).
 
     raw          every sentence as it was said (the paper's Raw ASR)
     only-sieve   the sentences that a step is near to, as they were said
     swap         that step instead of the sentence; what was said is kept among `alternatives`
     mix          both, as two steps with the same seconds
 
-A sentence whose near steps all change a number, a unit or a negation keeps its own words (`refused`): a step without
-`source_text`, licence and `alternatives` has not been swapped.
+A sentence whose near steps all change a number, a unit or a negation keeps its own words
+(`refused`): a step without `source_text`, licence and `alternatives` has not been swapped.
 
-The seconds are those of the speech, in `spans` and in `said`: the paper keeps the transcript's times. Nobody has looked
-at the picture, so `status` stays None; a NaSVA model may place the steps anew, since these are ordinary records.
+The seconds are those of the speech, in `spans` and in `said`: the paper keeps the transcript's
+times. Nobody has looked at the picture, so `status` stays None; a NaSVA model may place the steps
+anew, since these are ordinary records.
 
-P(a sentence tells a step | its wording): "throw the onions in" does, "my grandma loved onions" does not.
+P(a sentence tells a step | its wording): "throw the onions in" does, "my grandma loved onions" does
+not.
 
-A logistic regression on MiniLM vectors, fitted by `benchmarks/fit_instruction_wording.py` to spoken cooking steps and
-to talk between steps about the same food. Beyond the paper, whose sieve is the threshold on similarity alone.
+A logistic regression on MiniLM vectors, fitted by `benchmarks/fit_instruction_wording.py` to spoken
+cooking steps and to talk between steps about the same food. Beyond the paper, whose sieve is the
+threshold on similarity alone.
 """
 
 import functools
@@ -53,12 +57,19 @@ def instruction_probability(vectors: Matrix) -> Matrix:
     """
     weights, intercept = _model()
     if vectors.ndim != 2 or vectors.shape[1] != len(weights):
-        raise ShapeError(f"the sieve by wording needs MiniLM vectors (S, {len(weights)}), not {vectors.shape}")
-    return (1 / (1 + np.exp(-(vectors.astype(np.float64) @ weights + intercept)))).astype(np.float32)
+        raise ShapeError(
+            f"the sieve by wording needs MiniLM vectors (S, {len(weights)}), not {vectors.shape}"
+        )
+    return (1 / (1 + np.exp(-(vectors.astype(np.float64) @ weights + intercept)))).astype(
+        np.float32
+    )
 
 
-def are_instructions(texts: Sequence[str], floor: float, vectors: Matrix | None = None) -> list[bool]:
-    """Tell for each text whether P(it tells a step) reaches the floor; vectors: its MiniLM vectors, if at hand."""
+def are_instructions(
+    texts: Sequence[str], floor: float, vectors: Matrix | None = None
+) -> list[bool]:
+    """Tell for each text whether P(it tells a step) reaches the floor; vectors: its MiniLM vectors,
+    if at hand."""
     if vectors is None:
         from stepline.text import embed
 
@@ -85,17 +96,21 @@ def sieve_and_swap(
     retained: DocumentIds | None = None,
     embed: Embed | None = None,
 ) -> list[Record]:
-    """Return each record with its swapped steps and, in `dropped`, the sentences that were sieved out and why.
+    """Return each record with its swapped steps and, in `dropped`, the sentences that were sieved
+    out and why.
 
-    paired: each record's documents, the likeliest first; needed by scope "paired" and method "monotone". retained: the
-    documents of scope "retained"; None searches all. embed: texts to the (N, D) unit vectors of the base's
-    encoder; None is `base.embed`, which refuses an encoder that has changed since.
-    Earlier steps of a record are replaced. Raises ShapeError where the numbers do not fit.
+    paired: each record's documents, the likeliest first; needed by scope "paired" and method
+    "monotone". retained: the documents of scope "retained"; None searches all. embed: texts to the
+    (N, D) unit vectors of the base's encoder; None is `base.embed`, which refuses an encoder that
+    has changed since. Earlier steps of a record are replaced. Raises ShapeError where the numbers
+    do not fit.
     """
     if paired is not None and len(paired) != len(records):
         raise ShapeError(f"paired must have one entry a record: {len(records)}, not {len(paired)}")
     if paired is None and (settings.scope == "paired" or settings.method == "monotone"):
-        raise ShapeError("scope 'paired' and method 'monotone' need each record's documents; give `paired`")
+        raise ShapeError(
+            "scope 'paired' and method 'monotone' need each record's documents; give `paired`"
+        )
     told = [segments(record.sentences, settings) for record in records]
     if settings.variant == "raw":
         return [_raw(record, pieces) for record, pieces in zip(records, told, strict=True)]
@@ -122,15 +137,20 @@ def _outcomes(
     paired: Sequence[DocumentIds] | None,
     retained: DocumentIds | None,
 ) -> list[list[SegmentOutcome]]:
-    """Return the outcomes of each record; steps of one set of documents are searched for all records at once."""
+    """Return the outcomes of each record; steps of one set of documents are searched for all
+    records at once."""
     if settings.method == "nearest" and settings.scope != "paired":
         documents = retained if settings.scope == "retained" else None
-        found = nearest_steps([s for pieces in told for s in pieces], vectors, base, documents, settings)
+        found = nearest_steps(
+            [s for pieces in told for s in pieces], vectors, base, documents, settings
+        )
         return [found[start:end] for start, end in itertools.pairwise(cuts)]
     match = ordered_steps if settings.method == "monotone" else nearest_steps
     return [
         match(pieces, vectors[start:end], base, documents, settings)
-        for pieces, start, end, documents in zip(told, cuts[:-1], cuts[1:], paired or (), strict=True)
+        for pieces, start, end, documents in zip(
+            told, cuts[:-1], cuts[1:], paired or (), strict=True
+        )
     ]
 
 
@@ -163,7 +183,9 @@ def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapS
         if isinstance(miss, SieveRejection)
         for source in miss.segment.sources
     ]
-    return Record.model_validate(dict(record) | {"steps": tuple(steps), "dropped": (*record.dropped, *sieved)})
+    return Record.model_validate(
+        dict(record) | {"steps": tuple(steps), "dropped": (*record.dropped, *sieved)}
+    )
 
 
 def _step_of(match: Match, number: int, form: str) -> Step:
@@ -172,7 +194,12 @@ def _step_of(match: Match, number: int, form: str) -> Step:
         return _step(number, match.segment, match.segment.text, score=score)
     source = f"{match.step.source}: {match.step.id}"
     said = (match.segment.text,)
-    made = {"score": score, "source_text": source, "licence": match.step.licence, "alternatives": said}
+    made = {
+        "score": score,
+        "source_text": source,
+        "licence": match.step.licence,
+        "alternatives": said,
+    }
     return _step(number, match.segment, match.step.text, **made)
 
 

@@ -1,8 +1,9 @@
-"""What people are asked about videos, as views of the studio that keep what they say in its one store.
+"""What people are asked about videos, as views of the studio that keep what they say in its one
+store.
 
-`/annotate/` asks whether a clip of the library shows what is said in it, as `stepline annotate vnd` does with files of
-its own (WYS2, section 4). `/audit/` has people check a sample of a dataset, as `stepline curate audit` does (NaSVA,
-section 4.5).
+`/annotate/` asks whether a clip of the library shows what is said in it, as `stepline annotate vnd`
+does with files of its own (WYS2, section 4). `/audit/` has people check a sample of a dataset, as
+`stepline curate audit` does (NaSVA, section 4.5).
 """
 
 from abc import ABC, abstractmethod
@@ -45,7 +46,8 @@ class StoredAnswers:
 
 
 def library_clips(studio: Studio) -> list[AnnotationClip]:
-    """Return a clip a sentence of the library's videos whose files are there; ids: the video's, and the sentence's."""
+    """Return a clip a sentence of the library's videos whose files are there; ids: the video's, and
+    the sentence's."""
     found = []
     for card in studio.videos():
         record = studio.record(card.id)
@@ -58,7 +60,8 @@ def library_clips(studio: Studio) -> list[AnnotationClip]:
 
 
 class View(ABC):
-    """An ASGI application of all below the path `at`, whose routes are made anew where what they ask about changed."""
+    """An ASGI application of all below the path `at`, whose routes are made anew where what they
+    ask about changed."""
 
     at: ClassVar[str]
 
@@ -106,13 +109,17 @@ class AnnotationView(View):
         told = "\n".join(clip.model_dump_json() for clip in clips)
         folder = self._studio.folder / CUT / sha256(told.encode()).hexdigest()[:12]
         self._clips = clips
-        return annotation_routes(AnnotationQueue(clips, StoredAnswers(self._studio), asked=ASKED), folder, self.at)
+        return annotation_routes(
+            AnnotationQueue(clips, StoredAnswers(self._studio), asked=ASKED), folder, self.at
+        )
 
 
 class StoredVerdicts:
-    """The verdicts on a sample in a library's store, each in the file of `stepline curate audit` too, for its reports.
+    """The verdicts on a sample in a library's store, each in the file of `stepline curate audit`
+    too, for its reports.
 
-    What that command took meanwhile is taken in. The file has it first: whatever is lost of it, the store gives back.
+    What that command took meanwhile is taken in. The file has it first: whatever is lost of it, the
+    store gives back.
     """
 
     def __init__(self, studio: Studio, exported: "Verdicts", sample: "AuditSample") -> None:
@@ -138,7 +145,8 @@ class StoredVerdicts:
 
 
 class AuditView(View):
-    """The report of the dataset below `out`, with the audit in it, by the settings of its recipe."""
+    """The report of the dataset below `out`, with the audit in it, by the settings of its
+    recipe."""
 
     at = "/audit/"
 
@@ -156,7 +164,10 @@ class AuditView(View):
         """Return the name, time of change and bytes of each file of the dataset."""
         from stepline.curate.stage import DATASET
 
-        states = [(path.name, path.stat()) for path in sorted((self._out / DATASET / "data").glob("*.parquet"))]
+        states = [
+            (path.name, path.stat())
+            for path in sorted((self._out / DATASET / "data").glob("*.parquet"))
+        ]
         return [(name, state.st_mtime_ns, state.st_size) for name, state in states]
 
     def _changed_routes(self) -> list[Route] | None:

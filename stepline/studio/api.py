@@ -1,4 +1,5 @@
-"""The API of the studio: one table of operations, from which come both the routes and their OpenAPI description."""
+"""The API of the studio: one table of operations, from which come both the routes and their OpenAPI
+description."""
 
 import asyncio
 import re
@@ -50,7 +51,8 @@ Endpoint: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
 
 
 class CorrectionBody(FrozenModel):
-    """What a page sends to correct a video. id: the client's own, so that what is sent twice counts once."""
+    """What a page sends to correct a video. id: the client's own, so that what is sent twice counts
+    once."""
 
     by: PersonName
     base: Annotated[int, Field(ge=0)]
@@ -68,7 +70,8 @@ class ShareBody(FrozenModel):
 
 
 class VideoBody(FrozenModel):
-    """A video that is to be understood: a path, in the library or below a folder that is allowed, or a link."""
+    """A video that is to be understood: a path, in the library or below a folder that is allowed,
+    or a link."""
 
     path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     link: Annotated[str, Field(max_length=4096)] | None = None
@@ -92,7 +95,8 @@ class PriorityBody(FrozenModel):
 
 @dataclass(frozen=True)
 class Operation:
-    """A row of the API. parameters: those of the query, with what they mean. body: the model of what is sent."""
+    """A row of the API. parameters: those of the query, with what they mean. body: the model of
+    what is sent."""
 
     method: Literal["GET", "POST", "HEAD", "PATCH"]
     path: str
@@ -105,11 +109,14 @@ class Operation:
 class StudioApi:
     """The operations of one library."""
 
-    def __init__(self, studio: Studio, broadcast: Broadcast, jobs: JobRunner, audit: AuditView) -> None:
+    def __init__(
+        self, studio: Studio, broadcast: Broadcast, jobs: JobRunner, audit: AuditView
+    ) -> None:
         self.studio, self.broadcast, self.jobs, self.audit = studio, broadcast, jobs, audit
         self.uploads = Uploads(studio, jobs)
         self.stops: Callable[[], bool] = lambda: False  # whether the server ends
-        self._searching = ThreadPoolExecutor(1, thread_name_prefix="search")  # SQLite's connection is of one thread
+        # SQLite's connection is of one thread
+        self._searching = ThreadPoolExecutor(1, thread_name_prefix="search")
         self._index: SearchIndex | None = None
         self._indexed = -LOOK
 
@@ -117,39 +124,130 @@ class StudioApi:
         """Return the table."""
         video = "/api/videos/{id}"
         return [
-            Operation("GET", "/api/library", self.library, "The library's id, and whether a dataset can be audited."),
-            Operation("GET", "/api/videos", self.videos, "The videos as cards.",
-                      {"q": "words of the title", "state": "new or corrected", "sort": "title, newest or duration"}),
-            Operation("POST", "/api/videos", self.process, "Have a video understood.", body=VideoBody),
+            Operation(
+                "GET",
+                "/api/library",
+                self.library,
+                "The library's id, and whether a dataset can be audited.",
+            ),
+            Operation(
+                "GET",
+                "/api/videos",
+                self.videos,
+                "The videos as cards.",
+                {
+                    "q": "words of the title",
+                    "state": "new or corrected",
+                    "sort": "title, newest or duration",
+                },
+            ),
+            Operation(
+                "POST", "/api/videos", self.process, "Have a video understood.", body=VideoBody
+            ),
             Operation("GET", video, self.video, "One video."),
-            Operation("GET", f"{video}/record", self.record, "The corrected record, and what the machine had said.",
-                      {"part": "steps: those of the record alone"}),
-            Operation("GET", f"{video}/steps", self.steps, "An output of the corrected record.",
-                      {"format": f"one of {', '.join(OUTPUTS)}"}),
-            Operation("GET", f"{video}/history", self.history, "The corrections, the oldest first."),
-            Operation("POST", f"{video}/corrections", self.correct, "Take a correction in, or undo one.",
-                      body=CorrectionBody),
+            Operation(
+                "GET",
+                f"{video}/record",
+                self.record,
+                "The corrected record, and what the machine had said.",
+                {"part": "steps: those of the record alone"},
+            ),
+            Operation(
+                "GET",
+                f"{video}/steps",
+                self.steps,
+                "An output of the corrected record.",
+                {"format": f"one of {', '.join(OUTPUTS)}"},
+            ),
+            Operation(
+                "GET", f"{video}/history", self.history, "The corrections, the oldest first."
+            ),
+            Operation(
+                "POST",
+                f"{video}/corrections",
+                self.correct,
+                "Take a correction in, or undo one.",
+                body=CorrectionBody,
+            ),
             Operation("GET", f"{video}/media", self.media, "The video file, whole or a range."),
-            Operation("GET", f"{video}/pictures/{{second}}.jpg", self.picture, "What is on screen at a second."),
-            Operation("GET", f"{video}/waveform", self.waveform, "The peaks of the sound, 0 to 255, in equal parts."),
-            Operation("GET", "/api/jobs", self.list_jobs, "The jobs: those that run, that wait, that ended."),
-            Operation("POST", "/api/jobs/{id:int}/cancel", partial(self.change_job, "cancel"), "End a job."),
-            Operation("POST", "/api/jobs/{id:int}/retry", partial(self.change_job, "retry"), "Begin it again."),
-            Operation("POST", "/api/jobs/{id:int}/priority", self.prioritise, "Change the turn of a job that waits.",
-                      body=PriorityBody),
-            Operation("POST", "/api/uploads", self.begin_upload, "Begin an upload.", body=UploadBody),
-            Operation("HEAD", "/api/uploads/{id}", self.upload, "How much of an upload is there: Upload-Offset."),
-            Operation("PATCH", "/api/uploads/{id}", self.take_piece,
-                      f"Add a piece, at most {PIECE} bytes, at the header Upload-Offset; the last one begins the job."),
-            Operation("GET", "/api/search", self.search, "The moments that answer a query.",
-                      {"q": "what is done", "most": f"answers, 1 to {MOST_ANSWERS}"}),
-            Operation("GET", "/api/live", self.live_runs, "The live runs whose logs lie in the library."),
-            Operation("GET", "/api/live/{name}/events", self.live_events,
-                      "What a live run tells, from its first event on, as server-sent events."),
-            Operation("POST", "/api/share", self.share, "Write a folder that needs no server.", body=ShareBody),
+            Operation(
+                "GET",
+                f"{video}/pictures/{{second}}.jpg",
+                self.picture,
+                "What is on screen at a second.",
+            ),
+            Operation(
+                "GET",
+                f"{video}/waveform",
+                self.waveform,
+                "The peaks of the sound, 0 to 255, in equal parts.",
+            ),
+            Operation(
+                "GET",
+                "/api/jobs",
+                self.list_jobs,
+                "The jobs: those that run, that wait, that ended.",
+            ),
+            Operation(
+                "POST",
+                "/api/jobs/{id:int}/cancel",
+                partial(self.change_job, "cancel"),
+                "End a job.",
+            ),
+            Operation(
+                "POST",
+                "/api/jobs/{id:int}/retry",
+                partial(self.change_job, "retry"),
+                "Begin it again.",
+            ),
+            Operation(
+                "POST",
+                "/api/jobs/{id:int}/priority",
+                self.prioritise,
+                "Change the turn of a job that waits.",
+                body=PriorityBody,
+            ),
+            Operation(
+                "POST", "/api/uploads", self.begin_upload, "Begin an upload.", body=UploadBody
+            ),
+            Operation(
+                "HEAD",
+                "/api/uploads/{id}",
+                self.upload,
+                "How much of an upload is there: Upload-Offset.",
+            ),
+            Operation(
+                "PATCH",
+                "/api/uploads/{id}",
+                self.take_piece,
+                f"Add a piece, at most {PIECE} bytes, at the header Upload-Offset; the last one begins the job.",
+            ),
+            Operation(
+                "GET",
+                "/api/search",
+                self.search,
+                "The moments that answer a query.",
+                {"q": "what is done", "most": f"answers, 1 to {MOST_ANSWERS}"},
+            ),
+            Operation(
+                "GET", "/api/live", self.live_runs, "The live runs whose logs lie in the library."
+            ),
+            Operation(
+                "GET",
+                "/api/live/{name}/events",
+                self.live_events,
+                "What a live run tells, from its first event on, as server-sent events.",
+            ),
+            Operation(
+                "POST",
+                "/api/share",
+                self.share,
+                "Write a folder that needs no server.",
+                body=ShareBody,
+            ),
             Operation("GET", "/api/events", self.events, "What happens, as server-sent events."),
             Operation("GET", "/api/openapi.json", self.openapi, "This description."),
-        ]  # fmt: skip
+        ]
 
     # ---------------------------------------------------------------- videos
 
@@ -160,7 +258,11 @@ class StudioApi:
     def videos(self, request: Request) -> Response:
         """Return the cards that a query asks for."""
         query = request.query_params
-        words, state, sort = query.get("q", "").casefold().split(), query.get("state"), query.get("sort", "title")
+        words, state, sort = (
+            query.get("q", "").casefold().split(),
+            query.get("state"),
+            query.get("sort", "title"),
+        )
         order: dict[str, Callable[[VideoCard], Any]] = {
             "title": lambda card: card.title.casefold(),
             "newest": lambda card: -card.made,
@@ -168,12 +270,19 @@ class StudioApi:
         }
         if sort not in order:
             raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is one of {', '.join(order)}")
-        cards = [card for card in self.studio.videos() if all(word in card.title.casefold() for word in words)]
-        chosen = sorted((card for card in cards if state in (None, "", card.state)), key=order[sort])
+        cards = [
+            card
+            for card in self.studio.videos()
+            if all(word in card.title.casefold() for word in words)
+        ]
+        chosen = sorted(
+            (card for card in cards if state in (None, "", card.state)), key=order[sort]
+        )
         return JSONResponse({"videos": [card.model_dump(mode="json") for card in chosen]})
 
     def video(self, request: Request) -> Response:
-        """Return a card, the library's id, the outputs, whether the file is there, and its pictures a second."""
+        """Return a card, the library's id, the outputs, whether the file is there, and its pictures
+        a second."""
         id = self._id(request)
         path = self.studio.media(id, self.studio.record(id))
         rate = media.frame_rate(path, media.file_stamp(path)) if path is not None else None
@@ -207,13 +316,17 @@ class StudioApi:
         """Take a correction in; 409 tells who changed the same meanwhile, and what."""
         id, body = self._id(request), await read_body(request, CorrectionBody)
         try:
-            correction = Correction(video=id, when=time.time(), **dict(body) | {"id": body.id or uuid.uuid4().hex})
+            correction = Correction(
+                video=id, when=time.time(), **dict(body) | {"id": body.id or uuid.uuid4().hex}
+            )
         except ValidationError as error:
             raise HTTPException(HTTPStatus.BAD_REQUEST, _first(error)) from error
         try:
             revision = await run_in_threadpool(self.studio.correct, id, correction)
         except ConflictError as conflict:
-            edits = [edit.model_dump(mode="json") for each in conflict.theirs for edit in each.edits]
+            edits = [
+                edit.model_dump(mode="json") for each in conflict.theirs for edit in each.edits
+            ]
             told = {"error": str(conflict), "by": conflict.theirs[-1].by, "edits": edits}
             return JSONResponse(told | {"revision": self.studio.revision(id)}, HTTPStatus.CONFLICT)
         return JSONResponse({"revision": revision, "id": correction.id})
@@ -237,7 +350,9 @@ class StudioApi:
             raise HTTPException(HTTPStatus.NOT_FOUND, "no second of this video")
         path = self._file(id)
         data = media.picture(path, media.file_stamp(path), second)
-        return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
+        return Response(
+            data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"}
+        )
 
     def waveform(self, request: Request) -> Response:
         """Return the peaks of the sound."""
@@ -270,7 +385,9 @@ class StudioApi:
     async def prioritise(self, request: Request) -> Response:
         """Change a job's turn."""
         body = await read_body(request, PriorityBody)
-        return await run_in_threadpool(self._told_job, request, lambda id: self.jobs.prioritise(id, body.priority))
+        return await run_in_threadpool(
+            self._told_job, request, lambda id: self.jobs.prioritise(id, body.priority)
+        )
 
     def _told_job(self, request: Request, change: Callable[[int], bool]) -> Response:
         id = request.path_params["id"]
@@ -292,13 +409,19 @@ class StudioApi:
     def upload(self, request: Request) -> Response:
         """Tell how much of an upload is there."""
         upload = self._upload(request)
-        told = {"Upload-Offset": str(self.uploads.offset(upload)), "Upload-Length": str(upload.size)}
+        told = {
+            "Upload-Offset": str(self.uploads.offset(upload)),
+            "Upload-Length": str(upload.size),
+        }
         return Response(headers=told)
 
     async def take_piece(self, request: Request) -> Response:
         """Add a piece to an upload."""
         upload = await run_in_threadpool(self._upload, request)
-        offset, length = request.headers.get("Upload-Offset", ""), int(request.headers["Content-Length"])
+        offset, length = (
+            request.headers.get("Upload-Offset", ""),
+            int(request.headers["Content-Length"]),
+        )
         if not (offset.isascii() and offset.isdecimal() and len(offset) < 19):
             raise HTTPException(HTTPStatus.BAD_REQUEST, "Upload-Offset: the bytes that are there")
         try:
@@ -306,7 +429,9 @@ class StudioApi:
         except ClientDisconnect:  # what came is kept; nobody hears this
             return Response(status_code=HTTPStatus.BAD_REQUEST)
         there = self.uploads.offset(upload)
-        return JSONResponse({"offset": there, "job": upload.job}, headers={"Upload-Offset": str(there)})
+        return JSONResponse(
+            {"offset": there, "job": upload.job}, headers={"Upload-Offset": str(there)}
+        )
 
     def _upload(self, request: Request) -> Upload:
         try:
@@ -317,15 +442,24 @@ class StudioApi:
     def _allowed_options(self, options: JobOptions) -> JobOptions:
         if options.captions is None:
             return options
-        return options.model_copy(update={"captions": str(self.studio.inside(Path(options.captions)))})
+        return options.model_copy(
+            update={"captions": str(self.studio.inside(Path(options.captions)))}
+        )
 
     # ---------------------------------------------------------------- the library as a whole
 
     async def search(self, request: Request) -> Response:
         """Return moments; words alone are searched where the weights of MiniLM are missing."""
         query, most = request.query_params.get("q", ""), request.query_params.get("most", "10")
-        if not (most.isascii() and most.isdecimal() and 1 <= int(most[:4]) <= MOST_ANSWERS and len(query) <= 500):
-            raise HTTPException(HTTPStatus.BAD_REQUEST, f"most is 1 to {MOST_ANSWERS}, q at most 500 characters")
+        if not (
+            most.isascii()
+            and most.isdecimal()
+            and 1 <= int(most[:4]) <= MOST_ANSWERS
+            and len(query) <= 500
+        ):
+            raise HTTPException(
+                HTTPStatus.BAD_REQUEST, f"most is 1 to {MOST_ANSWERS}, q at most 500 characters"
+            )
         found = await asyncio.wrap_future(self._searching.submit(self._search, query, int(most)))
         return JSONResponse({"moments": found})
 
@@ -335,12 +469,16 @@ class StudioApi:
         if time.monotonic() > self._indexed + LOOK:
             self._index.update()
             self._indexed = time.monotonic()
-        return [_moment(moment, video_id(moment.file)) for moment in self._index.search(query, most)]
+        return [
+            _moment(moment, video_id(moment.file)) for moment in self._index.search(query, most)
+        ]
 
     async def share(self, request: Request) -> Response:
         """Write a share folder."""
         body = await read_body(request, ShareBody)
-        index = await run_in_threadpool(share, self.studio, [self._known(id) for id in body.ids], Path(body.out))
+        index = await run_in_threadpool(
+            share, self.studio, [self._known(id) for id in body.ids], Path(body.out)
+        )
         return JSONResponse({"index": str(index)})
 
     async def events(self, _: Request) -> Response:
@@ -354,7 +492,9 @@ class StudioApi:
     async def live_events(self, request: Request) -> Response:
         """Return the events of a live run."""
         try:
-            path = await run_in_threadpool(live_log, self.studio.folder, request.path_params["name"])
+            path = await run_in_threadpool(
+                live_log, self.studio.folder, request.path_params["name"]
+            )
         except LookupError as error:
             raise HTTPException(HTTPStatus.NOT_FOUND, "no such live run") from error
         return _event_stream(follow_log(path, self.stops))
@@ -383,19 +523,25 @@ class StudioApi:
     def _file(self, id: str) -> Path:
         path = self.studio.media(id, self.studio.record(id))
         if path is None:
-            told = "the video's file is not in the library nor in a folder of --allow, or has changed"
+            told = (
+                "the video's file is not in the library nor in a folder of --allow, or has changed"
+            )
             raise HTTPException(HTTPStatus.NOT_FOUND, told)
         return path
 
 
 def _event_stream(events: AsyncIterator[str]) -> Response:
-    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return StreamingResponse(
+        events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+    )
 
 
 def _moment(moment: Moment, id: str) -> dict[str, JsonValue]:
     told: dict[str, JsonValue] = asdict(moment)
     told["id"] = id
-    told["picture"] = None if moment.start is None else f"/api/videos/{id}/pictures/{moment.start:.1f}.jpg"
+    told["picture"] = (
+        None if moment.start is None else f"/api/videos/{id}/pictures/{moment.start:.1f}.jpg"
+    )
     told["link"] = f"/video/{id}" + ("" if moment.start is None else f"#t={moment.start:g}")
     return told
 
@@ -418,9 +564,14 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
     paths: dict[str, Any] = {}
     schemas: dict[str, Any] = {}
     for row in operations:
-        in_path = [re.split("[:}]", part[1:])[0] for part in row.path.split("/") if part.startswith("{")]
+        in_path = [
+            re.split("[:}]", part[1:])[0] for part in row.path.split("/") if part.startswith("{")
+        ]
         parameters: list[dict[str, Any]] = [
-            *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in in_path),
+            *(
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                for name in in_path
+            ),
             *(
                 {"name": name, "in": "query", "description": meaning, "schema": {"type": "string"}}
                 for name, meaning in row.parameters.items()
@@ -429,13 +580,19 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
         told: dict[str, Any] = {
             "summary": row.summary,
             "parameters": parameters,
-            "responses": {"200": {"description": "done"}, "4XX": {"description": "an error, in a line"}},
+            "responses": {
+                "200": {"description": "done"},
+                "4XX": {"description": "an error, in a line"},
+            },
         }
         if row.body is not None:
             schema = row.body.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas |= schema.pop("$defs", {}) | {row.body.__name__: schema}
             reference = {"$ref": f"#/components/schemas/{row.body.__name__}"}
-            told["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
+            told["requestBody"] = {
+                "required": True,
+                "content": {"application/json": {"schema": reference}},
+            }
         paths.setdefault(row.path.replace(":int", ""), {})[row.method.lower()] = told
     security: dict[str, JsonValue] = {"token": {"type": "http", "scheme": "bearer"}}
     return {

@@ -1,9 +1,9 @@
 """Corrections of a record by people: what they changed, kept as edits beside what the machine said.
 
-Nothing is ever overwritten. A video has a list of corrections; its length is the revision. `corrected` applies those
-that are not undone to the machine's record, `check_correction` says whether one more may be taken. An undo is a
-correction too, and a redo is the undo of it. Two edits are independent where they touch different fields or steps:
-then either order gives the same record.
+Nothing is ever overwritten. A video has a list of corrections; its length is the revision.
+`corrected` applies those that are not undone to the machine's record, `check_correction` says
+whether one more may be taken. An undo is a correction too, and a redo is the undo of it. Two edits
+are independent where they touch different fields or steps: then either order gives the same record.
 """
 
 from collections import defaultdict
@@ -15,7 +15,16 @@ from pydantic import Field, JsonValue, model_validator
 
 from stepline.errors import StoreError
 from stepline.outputs.text import one_line
-from stepline.records import FrozenModel, Record, Seconds, Span, Status, Step, StepKind, covering_span
+from stepline.records import (
+    FrozenModel,
+    Record,
+    Seconds,
+    Span,
+    Status,
+    Step,
+    StepKind,
+    covering_span,
+)
 
 StepId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 StepText: TypeAlias = Annotated[str, Field(max_length=2000, pattern=r"\S")]
@@ -30,7 +39,8 @@ MOST_EDITS = 10_000  # of one correction
 class ChangeEdit(FrozenModel):
     """New values for fields of a step; None leaves a field as it is.
 
-    span: takes the place of the best one. status: the person's verdict, so its score becomes 1 or 0.
+    span: takes the place of the best one. status: the person's verdict, so its score becomes 1 or
+    0.
     """
 
     do: Literal["change"]
@@ -43,7 +53,8 @@ class ChangeEdit(FrozenModel):
 
 
 class AddEdit(FrozenModel):
-    """A step that the machine missed, shown in `span`; it follows the step `after`, None for the first place."""
+    """A step that the machine missed, shown in `span`; it follows the step `after`, None for the
+    first place."""
 
     do: Literal["add"]
     id: StepId
@@ -99,8 +110,8 @@ Edit: TypeAlias = Annotated[
 class Correction(FrozenModel):
     """What a person changed at once: edits, or the id of an earlier correction that is undone.
 
-    when: UTC, seconds since 1970. base: the revision that the person saw. window: of the person's browser, whose own
-    corrections since then it does not clash with.
+    when: UTC, seconds since 1970. base: the revision that the person saw. window: of the person's
+    browser, whose own corrections since then it does not clash with.
     """
 
     id: Annotated[str, Field(min_length=1, max_length=80)]
@@ -120,7 +131,8 @@ class Correction(FrozenModel):
 
 
 class ConflictError(StoreError):
-    """Somebody else changed the same field of the same step since; `theirs` are those corrections."""
+    """Somebody else changed the same field of the same step since; `theirs` are those
+    corrections."""
 
     def __init__(self, theirs: Sequence[Correction], places: Iterable[Place]) -> None:
         fields = sorted({field for _, field in places})
@@ -132,9 +144,11 @@ class ConflictError(StoreError):
 
 @dataclass(frozen=True)
 class CorrectedRecord:
-    """A record with its corrections. machine: by step id, what the machine had said for each field that differs.
+    """A record with its corrections. machine: by step id, what the machine had said for each field
+    that differs.
 
-    A deleted step is in `machine` with all its fields and in `record` no more; one that a person added in neither.
+    A deleted step is in `machine` with all its fields and in `record` no more; one that a person
+    added in neither.
     """
 
     record: Record
@@ -143,7 +157,8 @@ class CorrectedRecord:
 
 
 def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRecord:
-    """Return the record with those corrections that are not undone. Raises StoreError where they are not its own."""
+    """Return the record with those corrections that are not undone. Raises StoreError where they
+    are not its own."""
     steps = _StepTable(record, _anchors(record, corrections))
     for correction in active_corrections(corrections):
         for edit in correction.edits:
@@ -153,16 +168,29 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
     machine = {}
     for step in record.steps:
         said = step_fields(step)
-        changed = {field: value for field, value in said.items() if step.id not in now or now[step.id][field] != value}
+        changed = {
+            field: value
+            for field, value in said.items()
+            if step.id not in now or now[step.id][field] != value
+        }
         if changed:
             machine[step.id] = changed
     return CorrectedRecord(record.model_copy(update={"steps": arranged}), machine, len(corrections))
 
 
 def step_fields(step: Step) -> dict[str, JsonValue]:
-    """Return the fields of a step that people correct, as JSON has them: span is the best one, or None."""
-    span: JsonValue = {"start": step.spans[0].start, "end": step.spans[0].end} if step.spans else None
-    return {"text": step.text, "kind": step.kind, "span": span, "at": step.at, "status": step.status}
+    """Return the fields of a step that people correct, as JSON has them: span is the best one, or
+    None."""
+    span: JsonValue = (
+        {"start": step.spans[0].start, "end": step.spans[0].end} if step.spans else None
+    )
+    return {
+        "text": step.text,
+        "kind": step.kind,
+        "span": span,
+        "at": step.at,
+        "status": step.status,
+    }
 
 
 def active_corrections(corrections: Sequence[Correction]) -> list[Correction]:
@@ -175,26 +203,37 @@ def active_corrections(corrections: Sequence[Correction]) -> list[Correction]:
 
 
 def check_correction(record: Record, corrections: Sequence[Correction], new: Correction) -> None:
-    """Raise ConflictError where others touched since what `new` touches, StoreError where it fits no step.
+    """Raise ConflictError where others touched since what `new` touches, StoreError where it fits
+    no step.
 
-    Since: the revision that it was based on, or, for an undo, the correction undone, for what rests on that. What was
-    done and undone since does not count.
+    Since: the revision that it was based on, or, for an undo, the correction undone, for what rests
+    on that. What was done and undone since does not count.
     """
     by_id = {correction.id: correction for correction in corrections}
     active = active_corrections(corrections)
     if new.id in by_id:
         raise StoreError(f"correction {new.id!r} is there already; give a new one an id of its own")
     if new.base > len(corrections):
-        raise StoreError(f"revision {new.base} is not known, {len(corrections)} is the last; load the video again")
-    since = [each for each in corrections[new.base :] if not new.window or each.window != new.window]
+        raise StoreError(
+            f"revision {new.base} is not known, {len(corrections)} is the last; load the video again"
+        )
+    since = [
+        each for each in corrections[new.base :] if not new.window or each.window != new.window
+    ]
     if new.undoes is not None:
         undone = by_id.get(new.undoes)
         if undone is None or undone not in active:
-            raise StoreError(f"correction {new.undoes!r} is not there to undo, or is undone already")
+            raise StoreError(
+                f"correction {new.undoes!r} is not there to undo, or is undone already"
+            )
         since = list(corrections[corrections.index(undone) + 1 :])
     places = touched_places(new, by_id)
     within = {correction.id for correction in since}
-    standing = [correction for correction in since if correction in active and correction.undoes not in within]
+    standing = [
+        correction
+        for correction in since
+        if correction in active and correction.undoes not in within
+    ]
     theirs = [correction for correction in standing if places & touched_places(correction, by_id)]
     if theirs:
         raise ConflictError(theirs, places & touched_places(theirs[-1], by_id))
@@ -219,7 +258,9 @@ def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> f
     for edit in correction.edits:
         match edit:
             case ChangeEdit():
-                places |= {(edit.step, field) for field in FIELDS if getattr(edit, field) is not None}
+                places |= {
+                    (edit.step, field) for field in FIELDS if getattr(edit, field) is not None
+                }
             case OrderEdit():
                 places.add(ORDER)
             case AddEdit():
@@ -243,7 +284,8 @@ def _made_steps(correction: Correction) -> Iterator[tuple[str, str | None]]:
 
 
 def _anchors(record: Record, corrections: Sequence[Correction]) -> dict[str, str | None]:
-    """Return every step that ever was, and the one that it follows, which is older, or stands before it."""
+    """Return every step that ever was, and the one that it follows, which is older, or stands
+    before it."""
     ids = [step.id for step in record.steps]
     anchors: dict[str, str | None] = dict(zip(ids, [None, *ids], strict=False))
     for correction in corrections:
@@ -266,7 +308,11 @@ class _StepTable:
                 self.steps[edit.step] = _changed(self._step(edit.step), edit)
             case AddEdit():
                 step = Step(id=edit.id, text=one_line(edit.text), kind=edit.kind)
-                shown = {"spans": (edit.span,), "status": "shown", "score": 1.0} if edit.span is not None else {}
+                shown = (
+                    {"spans": (edit.span,), "status": "shown", "score": 1.0}
+                    if edit.span is not None
+                    else {}
+                )
                 self.steps[edit.id] = step.model_copy(update=shown)
             case DeleteEdit():
                 self._step(edit.step)
@@ -279,10 +325,12 @@ class _StepTable:
                 self.order = edit.steps
 
     def arranged(self) -> tuple[Step, ...]:
-        """Return the steps in their order; one that the order does not name comes after the one that it follows.
+        """Return the steps in their order; one that the order does not name comes after the one
+        that it follows.
 
-        Of several that follow one, those that people made come first, by their start: so it does not matter which
-        was made first. A step that was moved away from its most likely second has none.
+        Of several that follow one, those that people made come first, by their start: so it does
+        not matter which was made first. A step that was moved away from its most likely second has
+        none.
         """
         followers: dict[str | None, list[str]] = defaultdict(list)
         for id in self.anchors.keys() - set(self.order):
@@ -300,7 +348,11 @@ class _StepTable:
 
     def _place_among_followers(self, id: str) -> tuple[bool, float, str]:
         step = self.steps.get(id)
-        return id in self.machine, step.spans[0].start if step is not None and step.spans else 0.0, id
+        return (
+            id in self.machine,
+            step.spans[0].start if step is not None and step.spans else 0.0,
+            id,
+        )
 
     def _settled(self, step: Step) -> Step:
         machine = self.machine.get(step.id)
@@ -310,14 +362,20 @@ class _StepTable:
 
     def _step(self, id: str) -> Step:
         if id not in self.steps:
-            raise StoreError(f"step {id!r} is not in the video, or is deleted; load the video again")
+            raise StoreError(
+                f"step {id!r} is not in the video, or is deleted; load the video again"
+            )
         return self.steps[id]
 
     def _split(self, step: Step, edit: SplitEdit) -> None:
         span = step.spans[0] if step.spans else None
         if span is None or not span.start < edit.at < span.end:
-            where = f"it is at {span.start:g}-{span.end:g} s" if span is not None else "it has no place"
-            raise StoreError(f"step {step.id!r} cannot be split at {edit.at:g} s: {where}; choose a second inside")
+            where = (
+                f"it is at {span.start:g}-{span.end:g} s" if span is not None else "it has no place"
+            )
+            raise StoreError(
+                f"step {step.id!r} cannot be split at {edit.at:g} s: {where}; choose a second inside"
+            )
         parts = (Span(span.start, edit.at), Span(edit.at, span.end))
         first, second = (
             step.model_copy(update={"text": one_line(text), "spans": (part,)})
@@ -331,7 +389,9 @@ class _StepTable:
         span = covering_span(step.spans[0] for step in steps if step.spans)
         self.steps[kept.id] = kept.model_copy(
             update={
-                "text": one_line(text) if text is not None else "; ".join(step.text for step in steps),
+                "text": one_line(text)
+                if text is not None
+                else "; ".join(step.text for step in steps),
                 "spans": (span,) if span is not None else (),
                 "said": covering_span(step.said for step in steps),
                 "sources": tuple(sorted({source for step in steps for source in step.sources})),

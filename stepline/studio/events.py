@@ -1,4 +1,5 @@
-"""What happens in a library, told as it does: to browsers as server-sent events, to programs as signed webhooks."""
+"""What happens in a library, told as it does: to browsers as server-sent events, to programs as
+signed webhooks."""
 
 import asyncio
 import hashlib
@@ -89,13 +90,17 @@ class Broadcast:
 
 
 class Webhook:
-    """Posts the events of a library to a URL, each signed: HMAC-SHA256 of "TIME.BODY" with the secret, in hexadecimal.
+    """Posts the events of a library to a URL, each signed: HMAC-SHA256 of "TIME.BODY" with the
+    secret, in hexadecimal.
 
-    The store has them until they are told, so each comes at least once, in their order, whatever ends meanwhile. One
-    that is answered by a refusal is given up after REFUSALS, for others wait behind it; all others after LONGEST.
+    The store has them until they are told, so each comes at least once, in their order, whatever
+    ends meanwhile. One that is answered by a refusal is given up after REFUSALS, for others wait
+    behind it; all others after LONGEST.
     """
 
-    def __init__(self, url: str, secret: bytes, settings: LinkSettings, pause: float = PAUSE) -> None:
+    def __init__(
+        self, url: str, secret: bytes, settings: LinkSettings, pause: float = PAUSE
+    ) -> None:
         self._url, self._secret, self._settings, self._pause = url, secret, settings, pause
         self._waits, self._closed = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -103,7 +108,9 @@ class Webhook:
     def start(self, studio: Studio) -> None:
         """Send what waits in the store, and what comes to it."""
         studio.on_event = self._waits.set
-        self._thread = threading.Thread(target=self._send_all, args=(studio,), name="webhook", daemon=True)
+        self._thread = threading.Thread(
+            target=self._send_all, args=(studio,), name="webhook", daemon=True
+        )
         self._thread.start()
 
     def close(self, patience: float = 2.0) -> None:
@@ -123,7 +130,11 @@ class Webhook:
             except StoreError as error:
                 event, fault = None, str(error)
             if fault is not None and pause == self._pause:  # once, however long it lasts
-                log.warning("webhook: %s is not told yet (%s); what waits for it is kept", self._host(), fault)
+                log.warning(
+                    "webhook: %s is not told yet (%s); what waits for it is kept",
+                    self._host(),
+                    fault,
+                )
             if fault is None and event is not None:
                 pause = self._pause
             elif self._closed.is_set():
@@ -135,16 +146,25 @@ class Webhook:
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     def _send_or_give_up(self, studio: Studio, event: Event) -> str | None:
-        """Post an event, and forget it where it is told or given up; return what went wrong where it is neither."""
+        """Post an event, and forget it where it is told or given up; return what went wrong where
+        it is neither."""
         try:
             self._send(event)
         except (MediaError, OSError, http.client.HTTPException) as error:
             refused = isinstance(error, HTTPError)
-            if event.made > time.time() - LONGEST and (not refused or event.refusals + 1 < REFUSALS):
+            if event.made > time.time() - LONGEST and (
+                not refused or event.refusals + 1 < REFUSALS
+            ):
                 if refused:
                     studio.count_refusal(event.number)
                 return str(error)
-            log.warning("webhook: %s is never told of a %s of %.0f (%s)", self._host(), event.name, event.made, error)
+            log.warning(
+                "webhook: %s is never told of a %s of %.0f (%s)",
+                self._host(),
+                event.name,
+                event.made,
+                error,
+            )
         studio.forget_event(event.number)
         return None
 
@@ -180,11 +200,17 @@ def open_webhook(url: str | None, secret: Path | None, settings: LinkSettings) -
     if not is_link(url):
         raise SettingsError(f"--webhook {url}: no address; it begins with http:// or https://")
     if secret is None:
-        raise SettingsError("--webhook needs --webhook-secret, a file with the key that signs what is told")
+        raise SettingsError(
+            "--webhook needs --webhook-secret, a file with the key that signs what is told"
+        )
     try:
         key = read_limited(secret, 4096).split(b"\n")[0].strip()
     except (OSError, LimitError) as error:
-        raise SettingsError(f"--webhook-secret {secret}: cannot be read ({error}); write a key into it") from error
+        raise SettingsError(
+            f"--webhook-secret {secret}: cannot be read ({error}); write a key into it"
+        ) from error
     if len(key) < SHORTEST_KEY:
-        raise SettingsError(f"--webhook-secret {secret}: a key of {len(key)} bytes; take {SHORTEST_KEY} or more")
+        raise SettingsError(
+            f"--webhook-secret {secret}: a key of {len(key)} bytes; take {SHORTEST_KEY} or more"
+        )
     return Webhook(url, key, settings)

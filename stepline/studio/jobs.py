@@ -1,7 +1,8 @@
-"""Jobs of a library: each video in a process of its own, kept in the store, so that a restart goes on with them.
+"""Jobs of a library: each video in a process of its own, kept in the store, so that a restart goes
+on with them.
 
-A job that ran when the server ended is begun again; what it had finished is found by the main job itself. Of those
-that wait, the one of the highest priority comes first, then the oldest.
+A job that ran when the server ended is begun again; what it had finished is found by the main job
+itself. Of those that wait, the one of the highest priority comes first, then the oldest.
 """
 
 import contextlib
@@ -47,7 +48,8 @@ class RunningJob:
     error: str | None = None
 
     def told(self) -> dict[str, JsonValue]:
-        """Return the stage that is furthest behind, the share of the job that is done, and the seconds left."""
+        """Return the stage that is furthest behind, the share of the job that is done, and the
+        seconds left."""
         parts = {name: at / of if of else 0.0 for name, (at, of) in self.stages.items()}
         if not parts:
             return {"stage": None, "done": 0.0, "left_s": None}
@@ -59,10 +61,16 @@ class RunningJob:
 
 
 class JobRunner:
-    """Runs the jobs of a library, so many at once, from `start` to `stop`. settings: of the main job."""
+    """Runs the jobs of a library, so many at once, from `start` to `stop`. settings: of the main
+    job."""
 
     def __init__(
-        self, studio: Studio, broadcast: Broadcast, *, at_once: int = 1, settings: StepsSettings | None = None
+        self,
+        studio: Studio,
+        broadcast: Broadcast,
+        *,
+        at_once: int = 1,
+        settings: StepsSettings | None = None,
     ) -> None:
         self._studio, self._broadcast, self._at_once = studio, broadcast, at_once
         self._settings = settings or StepsSettings()
@@ -76,7 +84,8 @@ class JobRunner:
         for job in self._studio.jobs():
             self._studio.change_job(job.id, expected=("running",), state="waiting", begun=None)
         self._threads = [
-            threading.Thread(target=self._work, name=f"job-{n}", daemon=True) for n in range(self._at_once)
+            threading.Thread(target=self._work, name=f"job-{n}", daemon=True)
+            for n in range(self._at_once)
         ]
         for thread in self._threads:
             thread.start()
@@ -112,7 +121,9 @@ class JobRunner:
     def cancel(self, id: int) -> bool:
         """End a job that waits or runs, and tell whether it did."""
         now = time.time()
-        cancelled = self._studio.change_job(id, expected=("waiting", "running"), state="cancelled", ended=now)
+        cancelled = self._studio.change_job(
+            id, expected=("waiting", "running"), state="cancelled", ended=now
+        )
         with self._changed:
             if (running := self._running.get(id)) is not None:
                 _kill(running.process)
@@ -122,7 +133,9 @@ class JobRunner:
     def retry(self, id: int) -> bool:
         """Have a job that ended wait again, and tell whether it had."""
         ended: tuple[JobState, ...] = ("done", "failed", "cancelled")
-        again = self._studio.change_job(id, expected=ended, state="waiting", begun=None, ended=None, error=None)
+        again = self._studio.change_job(
+            id, expected=ended, state="waiting", begun=None, ended=None, error=None
+        )
         self.wake(id)
         return again
 
@@ -135,13 +148,18 @@ class JobRunner:
     def told(self, job: Job) -> dict[str, JsonValue]:
         """Return a job as pages show it, with how far it is."""
         running = self._running.get(job.id)
-        far: dict[str, JsonValue] = {"stage": None, "done": float(job.state == "done"), "left_s": None}
+        far: dict[str, JsonValue] = {
+            "stage": None,
+            "done": float(job.state == "done"),
+            "left_s": None,
+        }
         if running is not None and job.state == "running":
             far = running.told()
         return job.model_dump(mode="json") | far
 
     def _work(self) -> None:
-        """Do one job after the other; where the system has no room for one, wait, and try that one again."""
+        """Do one job after the other; where the system has no room for one, wait, and try that one
+        again."""
         while not self._stops:
             job = None
             try:
@@ -151,15 +169,19 @@ class JobRunner:
                 log.warning("jobs wait for %g s: %s", PAUSE, error)
                 time.sleep(PAUSE)
                 if job is not None:
-                    with self._changed, contextlib.suppress(StoreError):  # else the next start takes it up
+                    # else the next start takes it up
+                    with self._changed, contextlib.suppress(StoreError):
                         self._running.pop(job.id, None)
-                        self._studio.change_job(job.id, expected=("running",), state="waiting", begun=None)
+                        self._studio.change_job(
+                            job.id, expected=("running",), state="waiting", begun=None
+                        )
 
     def _next(self) -> Job | None:
         """Wait for the next job and mark it as running; None at the end."""
         with self._changed:
             while not self._stops:
-                waiting = [job for job in self._studio.jobs() if job.state == "waiting"]  # in their turn
+                # in their turn
+                waiting = [job for job in self._studio.jobs() if job.state == "waiting"]
                 for job in waiting:
                     if job.id not in self._running and self._studio.change_job(
                         job.id, expected=("waiting",), state="running", begun=time.time()
@@ -170,12 +192,21 @@ class JobRunner:
 
     def _run(self, job: Job) -> None:
         options = JobOptions.model_validate_json(json.dumps(job.options))
-        task = JobTask(source=job.source, out=str(self._studio.folder), options=options, settings=self._settings)
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said, _start_worker(said) as process:
+        task = JobTask(
+            source=job.source,
+            out=str(self._studio.folder),
+            options=options,
+            settings=self._settings,
+        )
+        with (
+            tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
+            _start_worker(said) as process,
+        ):
             running = RunningJob(job.id, process)
             with self._changed:
                 self._running[job.id] = running
-                if self._stops or self._studio.job(job.id).state != "running":  # ended before it began
+                # ended before it began
+                if self._stops or self._studio.job(job.id).state != "running":
                     _kill(process)
             self._publish(job.id)
             with contextlib.suppress(BrokenPipeError):
@@ -201,7 +232,12 @@ class JobRunner:
             state = "failed" if running.error is not None else "done"
             last = videos[-1] if videos else None
             self._studio.change_job(
-                job.id, expected=("running",), state=state, ended=time.time(), error=running.error, video=last
+                job.id,
+                expected=("running",),
+                state=state,
+                ended=time.time(),
+                error=running.error,
+                video=last,
             )
         self._publish(job.id)
 
@@ -225,8 +261,13 @@ def _start_worker(said: IO[str]) -> "subprocess.Popen[str]":
     """Start a worker in a process group of its own, which what it starts belongs to."""
     return subprocess.Popen(
         [sys.executable, "-m", "stepline.studio.worker"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, encoding="utf-8", start_new_session=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=said,
+        text=True,
+        encoding="utf-8",
+        start_new_session=True,
+    )
 
 
 def _give(process: "subprocess.Popen[str]", line: str) -> None:

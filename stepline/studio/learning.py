@@ -1,4 +1,5 @@
-"""`stepline learn`: what the corrections of a library teach, as a settings file in it and as training data beside it.
+"""`stepline learn`: what the corrections of a library teach, as a settings file in it and as
+training data beside it.
 
 videos = corrected_videos(Studio(folder))       records, corrections, and what is seen, kept in FOLDER
 result = refit(videos.found)                    studio/refit.py
@@ -27,16 +28,21 @@ from stepline.studio.store import Studio
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-LEARNED = "learned.toml"  # in the library: settings that `stepline steps --settings` takes, and the studio's jobs use
+# in the library: settings that `stepline steps --settings` takes, and the studio's jobs use
+LEARNED = "learned.toml"
 EVIDENCE = ".stepline-learn"  # in the library: what was seen of each video
 FORM = 1  # of those files; of another form they are made anew
 KEY = 24  # hexadecimal digits of their names
-PARTS: dict[Part, str] = {"placing": "where steps are shown, and whether", "judge": "which sentences are shown"}
+PARTS: dict[Part, str] = {
+    "placing": "where steps are shown, and whether",
+    "judge": "which sentences are shown",
+}
 
 
 @dataclass(frozen=True)
 class CorrectedVideos:
-    """The corrected videos of a library that a refit can use, and those that it cannot, each with its reason."""
+    """The corrected videos of a library that a refit can use, and those that it cannot, each with
+    its reason."""
 
     found: tuple[CorrectedVideo, ...]
     left_out: tuple[Rejected, ...]
@@ -60,17 +66,24 @@ def corrected_videos(studio: Studio, progress: Progress | None = None) -> Correc
             network = vision.model_dump_json()
             if network not in backbones:
                 backbones[network] = load_backbone(vision)
-            seen = visual_features(machine, media, studio.folder / EVIDENCE, backbones[network], progress)
+            seen = visual_features(
+                machine, media, studio.folder / EVIDENCE, backbones[network], progress
+            )
         except SteplineError as error:
-            left_out.append(Rejected("video", "it cannot be grounded again", id=machine.id, value=str(error)))
+            left_out.append(
+                Rejected("video", "it cannot be grounded again", id=machine.id, value=str(error))
+            )
             continue
         truth = studio.corrected(card.id).record
-        found.append(CorrectedVideo(machine, truth, seen, source_of(machine, studio.video(card.id).name)))
+        found.append(
+            CorrectedVideo(machine, truth, seen, source_of(machine, studio.video(card.id).name))
+        )
     return CorrectedVideos(tuple(found), tuple(left_out))
 
 
 def source_of(record: Record, name: str) -> str:
-    """Return who made a video, where its page said so, else the folder of the library that it lies in, else itself.
+    """Return who made a video, where its page said so, else the folder of the library that it lies
+    in, else itself.
 
     name: of the record's file, below the library.
     """
@@ -82,11 +95,14 @@ def source_of(record: Record, name: str) -> str:
 def record_settings(record: Record) -> StepsSettings:
     """Return the settings that made a record.
 
-    Raises SettingsError where a refit could not make its steps again: a trained network or a vision-language model
-    placed them, the pictures were not looked at, or a part of the video alone was.
+    Raises SettingsError where a refit could not make its steps again: a trained network or a
+    vision-language model placed them, the pictures were not looked at, or a part of the video alone
+    was.
     """
     inputs = record.settings.get("inputs")
-    settings = validate(StepsSettings, {name: value for name, value in record.settings.items() if name != "inputs"})
+    settings = validate(
+        StepsSettings, {name: value for name, value in record.settings.items() if name != "inputs"}
+    )
     flaws = {
         "a trained network placed its steps": settings.nasva.aligner.path is not None,
         "a vision-language model was asked": settings.vision.witness.named,
@@ -101,31 +117,44 @@ def record_settings(record: Record) -> StepsSettings:
 
 
 def visual_features(
-    record: Record, media: Path, folder: Path, backbone: "Backbone", progress: Progress | None = None
+    record: Record,
+    media: Path,
+    folder: Path,
+    backbone: "Backbone",
+    progress: Progress | None = None,
 ) -> VisualFeatures:
-    """Return what the main job saw of a video: from `folder`, where it was kept, else looked at anew.
+    """Return what the main job saw of a video: from `folder`, where it was kept, else looked at
+    anew.
 
     Raises MediaError where the video cannot be read, StoreError where it has no picture.
     """
     from stepline.media import probe
 
     settings = record_settings(record)
-    told = json.dumps([FORM, record.video.sha256, settings.vision.model_dump(mode="json")], sort_keys=True)
+    told = json.dumps(
+        [FORM, record.video.sha256, settings.vision.model_dump(mode="json")], sort_keys=True
+    )
     path = folder / sha256(told.encode()).hexdigest()[:KEY]
     if path.is_file():
         return replace(unpack_features(path.read_bytes()), backbone=backbone)
     request = Request(media, record.id)
-    seen = extract_features(request, probe(media, settings.media), settings, backbone=backbone, progress=progress)
+    seen = extract_features(
+        request, probe(media, settings.media), settings, backbone=backbone, progress=progress
+    )
     if seen.features is None:
         raise StoreError("no picture of it can be seen")
     write_atomic(path, pack_features(seen))
-    return replace(unpack_features(path.read_bytes()), backbone=backbone)  # as another run will read it
+    # as another run will read it
+    return replace(unpack_features(path.read_bytes()), backbone=backbone)
 
 
-def learn(studio: Studio, progress: Progress | None = None, told: Told | None = None) -> tuple[Refit, CorrectedVideos]:
+def learn(
+    studio: Studio, progress: Progress | None = None, told: Told | None = None
+) -> tuple[Refit, CorrectedVideos]:
     """Refit to a library's corrections, and write `LEARNED` into it where something was learnt.
 
-    What is refused leaves the settings that are in use. Raises DatasetError for too few videos or sources.
+    What is refused leaves the settings that are in use. Raises DatasetError for too few videos or
+    sources.
     """
     videos = corrected_videos(studio, progress)
     result = refit(videos.found, learned_settings(studio.folder), told)
@@ -141,14 +170,18 @@ def learned_settings(folder: Path) -> StepsSettings:
 
 
 def write_settings(result: Refit, path: Path) -> None:
-    """Write what was accepted as TOML; of a part that was refused, what the file held before stays."""
+    """Write what was accepted as TOML; of a part that was refused, what the file held before
+    stays."""
     from stepline.limits import SETTINGS, parse_toml, read_limited
 
     before = parse_toml(read_limited(path, SETTINGS).decode()) if path.is_file() else {}
-    sections = {"nasva.ground": before.get("nasva", {}).get("ground", {}), "judge": before.get("judge", {})} | dict(
-        result.settings
-    )
-    lines = [f"# Made by `stepline learn` from the corrections of {result.videos} videos; delete it to forget them."]
+    sections = {
+        "nasva.ground": before.get("nasva", {}).get("ground", {}),
+        "judge": before.get("judge", {}),
+    } | dict(result.settings)
+    lines = [
+        f"# Made by `stepline learn` from the corrections of {result.videos} videos; delete it to forget them."
+    ]
     for section, values in sections.items():
         if values:
             lines += ["", f"[{section}]", *(f"{name} = {value}" for name, value in values.items())]
@@ -156,13 +189,22 @@ def write_settings(result: Refit, path: Path) -> None:
 
 
 def report(result: Refit, left_out: Sequence[Rejected] = ()) -> str:
-    """Return in plain words what a refit came to: the figures of held-out videos, and what was refused."""
-    lines = [f"{result.videos} corrected videos of {result.sources} sources, each source held out in turn"]
+    """Return in plain words what a refit came to: the figures of held-out videos, and what was
+    refused."""
+    lines = [
+        f"{result.videos} corrected videos of {result.sources} sources, each source held out in turn"
+    ]
     for part, figures in result.figures.items():
-        lines += ["", PARTS[part], f"  {'':<30} {'before':>7} {'after':>7}  {'difference [95 %]':<24} {'of':>5}"]
+        lines += [
+            "",
+            PARTS[part],
+            f"  {'':<30} {'before':>7} {'after':>7}  {'difference [95 %]':<24} {'of':>5}",
+        ]
         for row in figures:
             change = f"{row.change:+.3f} [{row.low:+.3f}, {row.high:+.3f}]"
-            lines.append(f"  {row.name:<30} {row.before:>7.3f} {row.after:>7.3f}  {change:<24} {row.of:>5}")
+            lines.append(
+                f"  {row.name:<30} {row.before:>7.3f} {row.after:>7.3f}  {change:<24} {row.of:>5}"
+            )
         reason = result.refusals.get(part)
         lines.append(f"  refused: {reason}" if reason else "  accepted")
     lines += ["", *(f"left out {item.id}: {item.value}" for item in left_out)]

@@ -1,4 +1,5 @@
-"""Live runs beside a library: the logs that `stepline live --out FOLDER` keeps there, and each line as it comes."""
+"""Live runs beside a library: the logs that `stepline live --out FOLDER` keeps there, and each line
+as it comes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +15,8 @@ MOST = 2**20  # bytes of a log that are read at once
 
 
 def live_logs(folder: Path) -> list[dict[str, Any]]:
-    """Return the live runs whose logs lie in a folder, the newest first: name, and whether it has finished."""
+    """Return the live runs whose logs lie in a folder, the newest first: name, and whether it has
+    finished."""
     logs = [path for path in folder.glob(f"*{EVENTS}") if path.is_file() and not path.is_symlink()]
     logs.sort(key=lambda path: (-path.stat().st_mtime, path.name))
     return [{"name": path.name.removesuffix(EVENTS), "finished": _finished(path)} for path in logs]
@@ -28,7 +30,8 @@ def live_log(folder: Path, name: str) -> Path:
 
 
 async def follow_log(path: Path, stops: Callable[[], bool]) -> AsyncIterator[str]:
-    """Yield the events of a run from its first on, as text/event-stream has them, until the server stops.
+    """Yield the events of a run from its first on, as text/event-stream has them, until the server
+    stops.
 
     Where the run is begun anew, "anew" is told, and its events from the first on.
     """
@@ -43,7 +46,9 @@ async def follow_log(path: Path, stops: Callable[[], bool]) -> AsyncIterator[str
         begun = first or begun
         if lines:
             offset, silent = offset + len(lines), 0.0
-            yield "".join(f"data: {line}\n\n" for line in lines.decode("utf-8", "replace").split("\n") if line)
+            yield "".join(
+                f"data: {line}\n\n" for line in lines.decode("utf-8", "replace").split("\n") if line
+            )
             continue
         silent += LOOK
         if silent >= HEARTBEAT:
@@ -53,7 +58,8 @@ async def follow_log(path: Path, stops: Callable[[], bool]) -> AsyncIterator[str
 
 
 def _read(path: Path, offset: int) -> tuple[bytes, bytes]:
-    """Return the first line of a log, which tells one run from another, and the whole lines from a byte on."""
+    """Return the first line of a log, which tells one run from another, and the whole lines from a
+    byte on."""
     try:
         with path.open("rb") as file:
             first = file.readline(4096)

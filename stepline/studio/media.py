@@ -1,4 +1,5 @@
-"""What the pages show of a video beside the file itself: pictures of its seconds, and the waveform of its sound."""
+"""What the pages show of a video beside the file itself: pictures of its seconds, and the waveform
+of its sound."""
 
 import functools
 import io
@@ -17,12 +18,19 @@ AT_ONCE = Semaphore(2)  # videos that are decoded at a time; viewers are many, c
 KEPT = 1000  # pictures; some 10 kB each
 
 # Types that browsers play; what they do not know they would offer to keep.
-TYPES = {".mp4": "video/mp4", ".m4v": "video/mp4", ".mov": "video/mp4", ".webm": "video/webm", ".mkv": "video/webm"}
+TYPES = {
+    ".mp4": "video/mp4",
+    ".m4v": "video/mp4",
+    ".mov": "video/mp4",
+    ".webm": "video/webm",
+    ".mkv": "video/webm",
+}
 
 
 @functools.lru_cache(KEPT)
 def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001   another file of the path, another picture
-    """Return what is on screen at a second, as JPEG, WIDTH pixels across. Raises MediaError where nothing is."""
+    """Return what is on screen at a second, as JPEG, WIDTH pixels across. Raises MediaError where
+    nothing is."""
     from PIL import Image
 
     with AT_ONCE:
@@ -35,7 +43,8 @@ def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001   a
 
 
 def peaks(path: Path, settings: MediaSettings | None = None) -> bytes:
-    """Return the loudest of each of PEAKS equal parts of a video's sound, 0 to 255 for silence to full scale.
+    """Return the loudest of each of PEAKS equal parts of a video's sound, 0 to 255 for silence to
+    full scale.
 
     Nothing where it has no sound. Raises MediaError where the file cannot be read.
     """
@@ -53,7 +62,8 @@ def peaks(path: Path, settings: MediaSettings | None = None) -> bytes:
 
 @functools.lru_cache(KEPT)
 def frame_rate(path: Path, stamp: str) -> float:  # noqa: ARG001   another file of the path, another rate
-    """Return the pictures a second of a video, 0 where it has none. Raises MediaError where it cannot be read."""
+    """Return the pictures a second of a video, 0 where it has none. Raises MediaError where it
+    cannot be read."""
     with AT_ONCE:
         return probe(path).frame_rate
 

@@ -1,12 +1,14 @@
-"""A refit of grounding and judge to videos that people corrected: few parameters, shrunk hard, held out by source.
+"""A refit of grounding and judge to videos that people corrected: few parameters, shrunk hard, held
+out by source.
 
     placing   `GROUND`'s settings: P(shown) before evidence, the lag of pictures behind words, the length of spans
     judge     the three weights of P(the picture shows it) of a sentence (wys2/judge.py)
 
-Maximum a posteriori: each parameter has a normal prior around its default, on the scale that `Parameter` names, and a
-step adds -log P(its verdict) and 1 - tIoU of its span. Sources are held out in turn (leave one source out, at most
-`FOLDS` folds); a part is accepted where its held-out loss falls, by a bootstrap over sources, and no figure with it.
-Letters: V videos, N steps or sentences of all videos.
+Maximum a posteriori: each parameter has a normal prior around its default, on the scale that
+`Parameter` names, and a step adds -log P(its verdict) and 1 - tIoU of its span. Sources are held
+out in turn (leave one source out, at most `FOLDS` folds); a part is accepted where its held-out
+loss falls, by a bootstrap over sources, and no figure with it. Letters: V videos, N steps or
+sentences of all videos.
 """
 
 import math
@@ -17,7 +19,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Ratio, interval, over_sources, point_estimate, resample
+from stepline.evaluate.bootstrap import (
+    Floats,
+    Ratio,
+    interval,
+    over_sources,
+    point_estimate,
+    resample,
+)
 from stepline.grounding.settings import GroundSettings
 from stepline.nasva.settings import NasvaSettings
 from stepline.pipeline.request import StepsSettings
@@ -26,7 +35,8 @@ from stepline.records import Record, Span, Step, Transcript
 from stepline.text.embedding import embedded_once
 from stepline.wys2.judge import grounding_evidence, judge_rows, judged_span, regression_weights
 
-Point: TypeAlias = tuple[float, ...]  # of all parameters, in standard deviations of their priors; 0 is the default
+# of all parameters, in standard deviations of their priors; 0 is the default
+Point: TypeAlias = tuple[float, ...]
 Part: TypeAlias = Literal["placing", "judge"]
 Told: TypeAlias = Callable[[str], None]
 
@@ -34,7 +44,8 @@ LEAST_VIDEOS, LEAST_SOURCES = 5, 3
 FOLDS = 10
 GRID = (-2.0, -1.0, -0.5, 0.5, 1.0, 2.0)  # standard deviations of the prior that are tried
 SLACK = 1.0  # s by which the best second may miss a span that people gave; their edges are no finer
-OVERLAP = 0.5  # s of a sentence's clip that must show its step; as the judge that is shipped was fitted
+# s of a sentence's clip that must show its step; as the judge that is shipped was fitted
+OVERLAP = 0.5
 SURE = 1e-3  # of a probability in a logarithm
 JUDGE_SPREAD = 1.0  # standard deviation of the prior of each of the judge's weights, nats
 NEWTON = 25  # steps of the judge's fit; it ends in six
@@ -42,14 +53,16 @@ NEWTON = 25  # steps of the judge's fit; it ends in six
 
 @dataclass(frozen=True)
 class Parameter:
-    """A setting of nasva.ground: on `scale` its prior is normal around the default, `spread` wide."""
+    """A setting of nasva.ground: on `scale` its prior is normal around the default, `spread`
+    wide."""
 
     name: str
     scale: Literal["linear", "log", "logit"]
     spread: float
 
     def value(self, default: float, z: float) -> float:
-        """Return the setting that lies z standard deviations from its default, with four decimals."""
+        """Return the setting that lies z standard deviations from its default, with four
+        decimals."""
         x = z * self.spread
         if self.scale == "linear":
             return round(default + x, 4)
@@ -72,7 +85,8 @@ LOSS, JUDGE_LOSS = "loss a step", "loss a sentence"
 
 @dataclass(frozen=True)
 class CorrectedVideo:
-    """A video that people corrected. machine: its record; truth: as they left it; seen: what its pictures show.
+    """A video that people corrected. machine: its record; truth: as they left it; seen: what its
+    pictures show.
 
     source: who made it, or the folder that it lies in, or itself: sources are held out whole.
     """
@@ -83,7 +97,8 @@ class CorrectedVideo:
     source: str
 
     def step_labels(self) -> list[tuple[int, bool, Span | None]]:
-        """Return the places of the machine's steps that people judged or left, whether shown, and where."""
+        """Return the places of the machine's steps that people judged or left, whether shown, and
+        where."""
         final = {step.id: step for step in self.truth.steps}
         labels = []
         for place, step in enumerate(self.machine.steps):
@@ -105,7 +120,8 @@ class CorrectedVideo:
 
 @dataclass(frozen=True)
 class VideoOutcome:
-    """What the parameters make of one video: sums over its labelled steps, and the judge's evidence.
+    """What the parameters make of one video: sums over its labelled steps, and the judge's
+    evidence.
 
     rows: (S, 3) of its sentences. shown: (S,) their truth.
     """
@@ -116,22 +132,29 @@ class VideoOutcome:
 
 
 def ground_settings(point: Point, base: GroundSettings) -> GroundSettings:
-    """Return the settings at a point around the defaults of the package; what is no parameter is the base's."""
+    """Return the settings at a point around the defaults of the package; what is no parameter is
+    the base's."""
     usual = GroundSettings()
-    changed = {p.name: p.value(getattr(usual, p.name), z) for p, z in zip(GROUND, point, strict=True) if z}
+    changed = {
+        p.name: p.value(getattr(usual, p.name), z) for p, z in zip(GROUND, point, strict=True) if z
+    }
     return base.model_copy(update={p.name: getattr(usual, p.name) for p in GROUND} | changed)
 
 
 def outcome(video: CorrectedVideo, settings: GroundSettings, *, seconds: float) -> VideoOutcome:
-    """Return what settings of grounding make of a video. seconds: of the clip in which a sentence is judged."""
+    """Return what settings of grounding make of a video. seconds: of the clip in which a sentence
+    is judged."""
     machine = video.machine
     steps = [
-        Step(id=step.id, text=step.text, kind=step.kind, said=step.said, sources=step.sources) for step in machine.steps
+        Step(id=step.id, text=step.text, kind=step.kind, said=step.said, sources=step.sources)
+        for step in machine.steps
     ]
     transcript = machine.transcript or Transcript()
     whole = StepsSettings(nasva=NasvaSettings(ground=settings))
     written = not machine.recipe
-    found = ground_steps(steps, machine.video.duration or 0.0, transcript, video.seen, whole, written=written)
+    found = ground_steps(
+        steps, machine.video.duration or 0.0, transcript, video.seen, whole, written=written
+    )
     sums = dict.fromkeys(("steps", "right", "shown", "at", "tIoU", LOSS), 0.0)
     for place, shown, span in video.step_labels():
         step = found.steps[place]
@@ -166,7 +189,10 @@ def fit_judge(rows: Floats, shown: Floats, usual: Floats) -> Floats:
 
 
 def _refit_judge(outcomes: Sequence[VideoOutcome]) -> Floats:
-    rows, shown = np.concatenate([o.rows for o in outcomes]), np.concatenate([o.shown for o in outcomes])
+    rows, shown = (
+        np.concatenate([o.rows for o in outcomes]),
+        np.concatenate([o.shown for o in outcomes]),
+    )
     return fit_judge(rows, shown, regression_weights("grounding"))
 
 
@@ -179,12 +205,15 @@ def judge_sums(found: VideoOutcome, weights: Floats) -> dict[str, float]:
 
 
 class PlacingFit:
-    """The fit of `GROUND` to videos. What a point makes of a video is computed once, whichever videos it is fitted to.
+    """The fit of `GROUND` to videos. What a point makes of a video is computed once, whichever
+    videos it is fitted to.
 
     base: the settings that what is no parameter comes from.
     """
 
-    def __init__(self, videos: Sequence[CorrectedVideo], base: StepsSettings, told: Told | None = None) -> None:
+    def __init__(
+        self, videos: Sequence[CorrectedVideo], base: StepsSettings, told: Told | None = None
+    ) -> None:
         self.videos, self.base, self._told = videos, base, told or (lambda _: None)
         self._known: dict[tuple[int, Point], VideoOutcome] = {}
 
@@ -198,10 +227,13 @@ class PlacingFit:
 
     def cost(self, videos: Sequence[int], point: Point) -> float:
         """Return the negative log posterior of a point, less a constant."""
-        return sum(self.outcome(video, point).sums[LOSS] for video in videos) + 0.5 * sum(z * z for z in point)
+        return sum(self.outcome(video, point).sums[LOSS] for video in videos) + 0.5 * sum(
+            z * z for z in point
+        )
 
     def fit(self, videos: Sequence[int]) -> Point:
-        """Return the best point found: each parameter alone, then the gains together, the greatest first."""
+        """Return the best point found: each parameter alone, then the gains together, the greatest
+        first."""
         best, least = DEFAULT, self.cost(videos, DEFAULT)
         gains = []
         for place in range(len(GROUND)):
@@ -222,7 +254,8 @@ def _at(point: Point, place: int, z: float) -> Point:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of held-out videos before and after, and the difference with its 95 % interval over sources."""
+    """A figure of held-out videos before and after, and the difference with its 95 % interval over
+    sources."""
 
     name: str
     before: float
@@ -239,7 +272,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Refit:
-    """What a refit has come to. settings: those to write, by section; nothing where all was refused.
+    """What a refit has come to. settings: those to write, by section; nothing where all was
+    refused.
 
     refusals: by part, why. figures: by part, of videos that were held out.
     """
@@ -251,16 +285,22 @@ class Refit:
     settings: Mapping[str, Mapping[str, float | list[float]]] = field(default_factory=dict)
 
 
-def refit(videos: Sequence[CorrectedVideo], base: StepsSettings | None = None, told: Told | None = None) -> Refit:
-    """Return what corrections teach: parameters fitted to all videos, and how the fit does on those held out.
+def refit(
+    videos: Sequence[CorrectedVideo], base: StepsSettings | None = None, told: Told | None = None
+) -> Refit:
+    """Return what corrections teach: parameters fitted to all videos, and how the fit does on those
+    held out.
 
-    base: the settings in use, which `before` is measured with. Raises DatasetError for too few videos or sources.
+    base: the settings in use, which `before` is measured with. Raises DatasetError for too few
+    videos or sources.
     """
     base, sources = base or StepsSettings(), [video.source for video in videos]
     different = len(set(sources))
     if len(videos) < LEAST_VIDEOS or different < LEAST_SOURCES:
         counts = f"{len(videos)} corrected videos of {different} sources"
-        raise DatasetError(f"{counts}; a refit needs {LEAST_VIDEOS} of {LEAST_SOURCES}: correct more")
+        raise DatasetError(
+            f"{counts}; a refit needs {LEAST_VIDEOS} of {LEAST_SOURCES}: correct more"
+        )
     with embedded_once():
         fitting = PlacingFit(videos, base, told)
         used = [outcome(video, base.nasva.ground, seconds=base.judge.seconds) for video in videos]
@@ -276,7 +316,9 @@ def refit(videos: Sequence[CorrectedVideo], base: StepsSettings | None = None, t
         everything = range(len(videos))
         point, weights = fitting.fit(everything), _refit_judge(used)
     figures = _figures(before, [{**placed[n], **judged[n]} for n in range(len(videos))], sources)
-    refusals = {part: reason for part, rows in figures.items() if (reason := refusal(rows)) is not None}
+    refusals = {
+        part: reason for part, rows in figures.items() if (reason := refusal(rows)) is not None
+    }
     settings: dict[str, Mapping[str, float | list[float]]] = {}
     fitted = ground_settings(point, base.nasva.ground)
     if "placing" not in refusals:
@@ -290,9 +332,12 @@ def refit(videos: Sequence[CorrectedVideo], base: StepsSettings | None = None, t
 def held_out_figures(
     videos: Sequence[CorrectedVideo], before: StepsSettings, after: StepsSettings
 ) -> dict[Part, Sequence[Figure]]:
-    """Return what settings do to corrected videos that they were not fitted to, beside what others do."""
+    """Return what settings do to corrected videos that they were not fitted to, beside what others
+    do."""
     with embedded_once():
-        first, second = ([_sums(video, settings) for video in videos] for settings in (before, after))
+        first, second = (
+            [_sums(video, settings) for video in videos] for settings in (before, after)
+        )
         return _figures(first, second, [video.source for video in videos])
 
 
@@ -324,26 +369,37 @@ def _figures(before: Sums, after: Sums, sources: Sequence[str]) -> dict[Part, Se
 
 
 def refusal(rows: Sequence[Figure]) -> str | None:
-    """Return why a part is refused: its loss, the last figure, does not surely fall, or another figure is worse."""
+    """Return why a part is refused: its loss, the last figure, does not surely fall, or another
+    figure is worse."""
     *others, loss = rows
     if not loss.high < 0:
         return f"the held-out loss does not surely fall ({loss.change:+.3f} [{loss.low:+.3f}, {loss.high:+.3f}])"
     worse = next((row for row in others if row.change < 0), None)
-    return None if worse is None else f"{worse.name} falls by {-worse.change:.3f} on held-out videos"
+    return (
+        None if worse is None else f"{worse.name} falls by {-worse.change:.3f} on held-out videos"
+    )
 
 
 def _folds(sources: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the videos to fit to and those held out; all videos of a source are held out together."""
-    names = sorted(set(sources), key=lambda name: (-sources.count(name), name))  # so that folds are of like size
+    """Yield the videos to fit to and those held out; all videos of a source are held out
+    together."""
+    # so that folds are of like size
+    names = sorted(set(sources), key=lambda name: (-sources.count(name), name))
     fold_of = {name: place % FOLDS for place, name in enumerate(names)}
     for fold in range(min(FOLDS, len(names))):
         held = [video for video, name in enumerate(sources) if fold_of[name] == fold]
         yield [video for video in range(len(sources)) if video not in held], held
 
 
-def _figure(name: str, hits: str, of: str, before: Sums, after: Sums, sources: Sequence[str]) -> Figure:
+def _figure(
+    name: str, hits: str, of: str, before: Sums, after: Sums, sources: Sequence[str]
+) -> Figure:
     totals = np.array([row[of] for row in before])
-    first, second = (Ratio(np.array([row[hits] for row in rows]), totals) for rows in (before, after))
-    draws = resample({"before": over_sources(first, sources), "after": over_sources(second, sources)})
+    first, second = (
+        Ratio(np.array([row[hits] for row in rows]), totals) for rows in (before, after)
+    )
+    draws = resample(
+        {"before": over_sources(first, sources), "after": over_sources(second, sources)}
+    )
     low, high = interval(draws["after"] - draws["before"])
     return Figure(name, point_estimate(first), point_estimate(second), low, high, int(totals.sum()))

@@ -1,4 +1,5 @@
-"""The studio's server: its pages, the API behind them, who may ask, and the jobs that run meanwhile.
+"""The studio's server: its pages, the API behind them, who may ask, and the jobs that run
+meanwhile.
 
 The guards are those of annotate/local_server.py; access.py tells who may ask.
 """
@@ -55,7 +56,8 @@ class PasswordBody(FrozenModel):
 def _pages(access: Access) -> list[Route]:
     folder = files("stepline.studio") / "pages"
     static = {each.name: each for each in folder.iterdir() if Path(each.name).suffix in STATIC}
-    static["page.css"] = files("stepline.outputs.page") / "style.css"  # the studio's pages look like the page
+    # the studio's pages look like the page
+    static["page.css"] = files("stepline.outputs.page") / "style.css"
 
     def page(name: str, _: Request) -> Response:
         return Response((folder / name).read_bytes(), media_type="text/html")
@@ -69,7 +71,9 @@ def _pages(access: Access) -> list[Route]:
     async def login(request: Request) -> Response:
         body = await read_body(request, PasswordBody)
         address = request.client.host if request.client else ""
-        if access.password is None or not await run_in_threadpool(access.password.check, body.password, address):
+        if access.password is None or not await run_in_threadpool(
+            access.password.check, body.password, address
+        ):
             raise HTTPException(HTTPStatus.FORBIDDEN, "that is not the password")
         reply = JSONResponse({})
         access.let_in(reply)
@@ -80,18 +84,23 @@ def _pages(access: Access) -> list[Route]:
         *(Route(path, partial(page, name)) for path, name in there.items()),
         Route("/login", login, methods=["POST"]),
         Route("/static/{name}", file),
-        Route("/favicon.ico", lambda _: Response(static["icon.svg"].read_bytes(), media_type="image/svg+xml")),
+        Route(
+            "/favicon.ico",
+            lambda _: Response(static["icon.svg"].read_bytes(), media_type="image/svg+xml"),
+        ),
     ]
 
 
 @dataclass(frozen=True)
 class StudioOptions:
-    """How a studio is served. password: for a host that others reach. at_once: jobs. settings: of the main job.
+    """How a studio is served. password: for a host that others reach. at_once: jobs. settings: of
+    the main job.
     certificate: None for plain http.
 
-    port: None for the one at which the library was served last, else any free one; what a browser could not send yet
-    lies under that address.
-    audit: the OUT of `stepline curate` whose dataset people check at /audit/; None: the library's own folder.
+    port: None for the one at which the library was served last, else any free one; what a browser
+    could not send yet lies under that address.
+    audit: the OUT of `stepline curate` whose dataset people check at /audit/; None: the library's
+    own folder.
     """
 
     port: int | None = None
@@ -116,10 +125,14 @@ class StudioServer(LocalServer):
         self.studio, self.broadcast = studio, Broadcast()
         self.access = Access(chosen.host, chosen.password, https=https)
         self.webhook = chosen.webhook
-        self.jobs = JobRunner(studio, self.broadcast, at_once=chosen.at_once, settings=chosen.settings)
+        self.jobs = JobRunner(
+            studio, self.broadcast, at_once=chosen.at_once, settings=chosen.settings
+        )
         annotation, audit = AnnotationView(studio), AuditView(studio, chosen.audit or studio.folder)
         self.api = StudioApi(studio, self.broadcast, self.jobs, audit)
-        routes = [Route(row.path, row.endpoint, methods=[row.method]) for row in self.api.operations()]
+        routes = [
+            Route(row.path, row.endpoint, methods=[row.method]) for row in self.api.operations()
+        ]
         application = local_application(
             [*routes, annotation.route(), audit.route(), *_pages(self.access)],
             token=HEADER,
@@ -129,7 +142,11 @@ class StudioServer(LocalServer):
             refuse=self.access.refuse,
         )
         serve = partial(
-            super().__init__, application, host=chosen.host, connections=CONNECTIONS, certificate=chosen.certificate
+            super().__init__,
+            application,
+            host=chosen.host,
+            connections=CONNECTIONS,
+            certificate=chosen.certificate,
         )
         try:
             serve(studio.port if chosen.port is None else chosen.port)
@@ -137,15 +154,20 @@ class StudioServer(LocalServer):
             if chosen.port is not None or not studio.port:
                 raise
             told = "what a browser could not send to it waits there: free it, and give --port"
-            log.warning("port %d, of the last time, is taken (%s); %s", studio.port, error.strerror, told)
+            log.warning(
+                "port %d, of the last time, is taken (%s); %s", studio.port, error.strerror, told
+            )
             serve(0)
         studio.keep_port(self.port)
         self.api.stops = lambda: self.is_stopping
-        studio.on_video = lambda id, revision: self.broadcast.publish("video", {"id": id, "revision": revision})
+        studio.on_video = lambda id, revision: self.broadcast.publish(
+            "video", {"id": id, "revision": revision}
+        )
         self.link = f"{self.address}?token={self.access.token}"
 
     def run(self) -> None:
-        """Serve, and do jobs, until `stop` is called or Ctrl-C; jobs that run then go on at the next start."""
+        """Serve, and do jobs, until `stop` is called or Ctrl-C; jobs that run then go on at the
+        next start."""
         if self.webhook is not None:
             self.webhook.start(self.studio)
         self.jobs.start()

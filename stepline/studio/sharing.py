@@ -1,4 +1,5 @@
-"""The outputs of a corrected record for a browser or a program, and a folder of them that needs no server."""
+"""The outputs of a corrected record for a browser or a program, and a folder of them that needs no
+server."""
 
 import shutil
 import tempfile
@@ -20,9 +21,11 @@ INDEX = "index.html"
 
 
 def write_output(record: Record, name: str, video: Path | None) -> Path:
-    """Write one output of a record into a temporary folder of its own, which the caller removes; several files as zip.
+    """Write one output of a record into a temporary folder of its own, which the caller removes;
+    several files as zip.
 
-    Raises SettingsError for an output that is unknown, or that this record or a missing video does not allow.
+    Raises SettingsError for an output that is unknown, or that this record or a missing video does
+    not allow.
     """
     if name not in OUTPUTS:
         raise SettingsError(f"unknown output format {name!r}; known: {', '.join(OUTPUTS)}")
@@ -30,7 +33,9 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
     try:
         pictured = OUTPUTS[name].keyframes != "none" and video is not None
         pictures = keyframes(record, video) if pictured and video is not None else {}
-        write_outputs(record, folder, keyframes=pictures, media=video, linked=False, formats=(name,))
+        write_outputs(
+            record, folder, keyframes=pictures, media=video, linked=False, formats=(name,)
+        )
         path = output_path(record, folder, name)
         if not path.exists():
             raise SettingsError(f"output format {name!r} cannot hold this record; take another")
@@ -52,9 +57,11 @@ def _files(place: Path) -> list[Path]:
 
 
 def share(studio: Studio, ids: Sequence[str], out: Path) -> Path:
-    """Write the pages and usual outputs of videos, as corrected, into a folder, their videos beside them and an index.
+    """Write the pages and usual outputs of videos, as corrected, into a folder, their videos beside
+    them and an index.
 
-    Return the index. Raises StoreError for a folder that holds something else, or lies outside of what is allowed.
+    Return the index. Raises StoreError for a folder that holds something else, or lies outside of
+    what is allowed.
     """
     folder = studio.inside(out)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / INDEX).is_file():
@@ -69,7 +76,9 @@ def share(studio: Studio, ids: Sequence[str], out: Path) -> Path:
             beside = folder / "videos" / f"{record.id}{video.suffix.lower()}"
             beside.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(video, beside)
-        record = record.model_copy(update={"video": record.video.model_copy(update={"path": beside and beside.name})})
+        record = record.model_copy(
+            update={"video": record.video.model_copy(update={"path": beside and beside.name})}
+        )
         pictures = keyframes(record, beside) if beside is not None else {}
         write_outputs(record, folder, keyframes=pictures, media=beside, formats=USUAL)
         rows.append(
@@ -80,6 +89,8 @@ def share(studio: Studio, ids: Sequence[str], out: Path) -> Path:
                 "steps": [step.text for step in record.steps],
             }
         )
-    page = template((files("stepline.studio") / "pages" / "shared.html").read_text(encoding="utf-8"))
+    page = template(
+        (files("stepline.studio") / "pages" / "shared.html").read_text(encoding="utf-8")
+    )
     write_atomic(folder / INDEX, page.render(rows=rows))
     return folder / INDEX

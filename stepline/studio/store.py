@@ -1,10 +1,12 @@
-"""A library as the studio keeps it: a folder of records, and beside them what people and jobs add, in one SQLite file.
+"""A library as the studio keeps it: a folder of records, and beside them what people and jobs add,
+in one SQLite file.
 
     studio = Studio(Path("out"))
     card = studio.videos()[0]
     studio.corrected(card.id).record
 
-The machine's records are only read. What was answered is on disk: WAL, synchronous=FULL, one transaction a change.
+The machine's records are only read. What was answered is on disk: WAL, synchronous=FULL, one
+transaction a change.
 """
 
 import contextlib
@@ -67,9 +69,11 @@ CREATE TABLE IF NOT EXISTS waveform (video TEXT PRIMARY KEY, stamp TEXT NOT NULL
 
 
 class VideoCard(FrozenModel):
-    """What a list of videos tells of one. duration: s. shown: steps that are shown. revision: corrections taken in.
+    """What a list of videos tells of one. duration: s. shown: steps that are shown. revision:
+    corrections taken in.
 
-    made: UTC, seconds since 1970, of the record's file. picture: the path of one, below the server's address.
+    made: UTC, seconds since 1970, of the record's file. picture: the path of one, below the
+    server's address.
     """
 
     id: str
@@ -84,7 +88,8 @@ class VideoCard(FrozenModel):
 
 
 class Job(FrozenModel):
-    """A video that is to be understood. source: a path or an address. made, begun, ended: UTC, seconds since 1970.
+    """A video that is to be understood. source: a path or an address. made, begun, ended: UTC,
+    seconds since 1970.
 
     error: why it failed, in a line. video: the id of what it brought.
     """
@@ -102,7 +107,8 @@ class Job(FrozenModel):
 
 
 class Upload(FrozenModel):
-    """A file that comes in pieces. size: bytes in all. options: of its job. job: begun once it is whole."""
+    """A file that comes in pieces. size: bytes in all. options: of its job. job: begun once it is
+    whole."""
 
     id: str
     name: str
@@ -114,7 +120,8 @@ class Upload(FrozenModel):
 
 @dataclass(frozen=True)
 class Event:
-    """What a webhook is to be told. body: JSON. made: UTC, seconds since 1970. refusals: answers that were none."""
+    """What a webhook is to be told. body: JSON. made: UTC, seconds since 1970. refusals: answers
+    that were none."""
 
     number: int
     id: str
@@ -126,7 +133,8 @@ class Event:
 
 @dataclass(frozen=True)
 class LibraryVideo:
-    """A record of the library. name: its file, below the folder. stamp: changes when the file does."""
+    """A record of the library. name: its file, below the folder. stamp: changes when the file
+    does."""
 
     id: str
     name: str
@@ -146,18 +154,23 @@ def open_corrections(folder: Path) -> "Studio | None":
 class Studio:
     """One library. allowed: folders outside of it from which files may be taken.
 
-    reads_only: nothing will be corrected, so that a folder that cannot be written will do; its store is copied into
-    memory then. Raises StoreError where the folder is none, or its store cannot be read or written.
+    reads_only: nothing will be corrected, so that a folder that cannot be written will do; its
+    store is copied into memory then. Raises StoreError where the folder is none, or its store
+    cannot be read or written.
     """
 
-    def __init__(self, folder: Path, allowed: Sequence[Path] = (), *, reads_only: bool = False) -> None:
+    def __init__(
+        self, folder: Path, allowed: Sequence[Path] = (), *, reads_only: bool = False
+    ) -> None:
         if not folder.is_dir():
             raise StoreError(f"{folder}: no folder; name the one that `stepline steps --out` wrote")
         self.folder = Path(os.path.realpath(folder))
         self.allowed = (self.folder, *(Path(os.path.realpath(each)) for each in allowed))
         self.path = self.folder / STORE
-        self.on_video: Callable[[str, int], None] = lambda _id, _revision: None  # told of each correction
-        self.on_event: Callable[[], None] | None = None  # told that an event waits; None: nobody wants any
+        # told of each correction
+        self.on_video: Callable[[str, int], None] = lambda _id, _revision: None
+        # told that an event waits; None: nobody wants any
+        self.on_event: Callable[[], None] | None = None
         self._lock = RLock()
         self._read_lock = Lock()
         self._cards: dict[str, tuple[LibraryVideo, VideoCard | None]] = {}
@@ -174,7 +187,8 @@ class Studio:
 
     @property
     def identity(self) -> str:
-        """What tells this library from any other that is served at the same address, kept with it."""
+        """What tells this library from any other that is served at the same address, kept with
+        it."""
         return self._fact("id")
 
     @property
@@ -183,13 +197,16 @@ class Studio:
         return int(self._fact("port"))
 
     def keep_port(self, port: int) -> None:
-        """Keep the port at which it is served, so that browsers find what they kept under its address."""
+        """Keep the port at which it is served, so that browsers find what they kept under its
+        address."""
         with self._change() as database:
             database.execute("UPDATE library SET value = ? WHERE name = 'port'", (str(port),))
 
     def _fact(self, name: str) -> str:
         with self._guarded():
-            row = self._database.execute("SELECT value FROM library WHERE name = ?", (name,)).fetchone()
+            row = self._database.execute(
+                "SELECT value FROM library WHERE name = ?", (name,)
+            ).fetchone()
             return str(row[0])
 
     # ---------------------------------------------------------------- videos
@@ -198,13 +215,18 @@ class Studio:
         """Return the videos of the library, sorted by title."""
         self._look()
         with self._guarded():
-            counts = dict(self._database.execute("SELECT video, count(*) FROM correction GROUP BY video").fetchall())
+            counts = dict(
+                self._database.execute(
+                    "SELECT video, count(*) FROM correction GROUP BY video"
+                ).fetchall()
+            )
         cards = [card for _, card in self._cards.copy().values() if card is not None]
         current = (self._card_now(card, counts.get(card.id, 0)) for card in cards)
         return sorted(current, key=lambda card: (card.title.casefold(), card.id))
 
     def video(self, id: str) -> LibraryVideo:
-        """Return where a video's record lies. Raises LookupError for an id that is none of this library."""
+        """Return where a video's record lies. Raises LookupError for an id that is none of this
+        library."""
         known = self._cards.get(id)
         if known is None or known[1] is None or self._stamp(known[0].name) != known[0].stamp:
             self._look()
@@ -214,7 +236,8 @@ class Studio:
         return known[0]
 
     def card(self, id: str) -> VideoCard:
-        """Return what a list tells of one video. Raises LookupError for an id that is none of this library."""
+        """Return what a list tells of one video. Raises LookupError for an id that is none of this
+        library."""
         self.video(id)
         _, card = self._cards[id]
         if card is None:
@@ -222,7 +245,8 @@ class Studio:
         return self._card_now(card, self.revision(id))
 
     def record(self, id: str) -> Record:
-        """Return the machine's record: of a video that people corrected the one that they corrected."""
+        """Return the machine's record: of a video that people corrected the one that they
+        corrected."""
         return self._current(self.video(id))[0]
 
     def corrected(self, id: str) -> CorrectedRecord:
@@ -234,14 +258,16 @@ class Studio:
         return self.revision(video_id(name))
 
     def corrected_record(self, name: str) -> Record:
-        """Return the record in a file, named as seen from the library, as people have corrected it."""
+        """Return the record in a file, named as seen from the library, as people have corrected
+        it."""
         stamp = self._stamp(name)
         if stamp is None:
             raise StoreError(f"{self.folder / name}: it has gone; search again")
         return self._current(LibraryVideo(video_id(name), name, stamp))[1].record
 
     def _current(self, video: LibraryVideo) -> tuple[Record, CorrectedRecord]:
-        """Return the machine's record and the corrected one; those asked for last are kept in memory."""
+        """Return the machine's record and the corrected one; those asked for last are kept in
+        memory."""
         id = video.id
         with self._guarded():
             key = (video, self.revision(id))
@@ -256,7 +282,9 @@ class Studio:
             return self._recent[key]
 
     def _read_machine(self, video: LibraryVideo) -> Record:
-        kept = self._database.execute("SELECT record FROM machine WHERE video = ?", (video.id,)).fetchone()
+        kept = self._database.execute(
+            "SELECT record FROM machine WHERE video = ?", (video.id,)
+        ).fetchone()
         return from_json(kept[0], str(self.path)) if kept else read_record(self.folder / video.name)
 
     # ---------------------------------------------------------------- corrections
@@ -264,46 +292,62 @@ class Studio:
     def corrections(self, id: str) -> list[Correction]:
         """Return the corrections of a video, the oldest first."""
         with self._guarded():
-            rows = self._database.execute("SELECT body FROM correction WHERE video = ? ORDER BY number", (id,))
+            rows = self._database.execute(
+                "SELECT body FROM correction WHERE video = ? ORDER BY number", (id,)
+            )
             return [Correction.model_validate_json(body) for (body,) in rows.fetchall()]
 
     def revision(self, id: str) -> int:
         """Return how many corrections a video has."""
         with self._guarded():
-            count = self._database.execute("SELECT count(*) FROM correction WHERE video = ?", (id,)).fetchone()
+            count = self._database.execute(
+                "SELECT count(*) FROM correction WHERE video = ?", (id,)
+            ).fetchone()
             return int(count[0])
 
     def correct(self, id: str, correction: Correction) -> int:
-        """Take a correction in, and return the video's revision; one that is sent again changes nothing.
+        """Take a correction in, and return the video's revision; one that is sent again changes
+        nothing.
 
-        It is on disk when this returns. Raises ConflictError where somebody changed the same meanwhile, StoreError
-        where it makes no sense of the video.
+        It is on disk when this returns. Raises ConflictError where somebody changed the same
+        meanwhile, StoreError where it makes no sense of the video.
         """
         if correction.video != id:
-            raise StoreError(f"correction {correction.id!r} is of video {correction.video!r}, not of {id!r}")
+            raise StoreError(
+                f"correction {correction.id!r} is of video {correction.video!r}, not of {id!r}"
+            )
         record = self.record(id)
         with self._change() as database:
             known = self.corrections(id)
-            again = next((n for n, each in enumerate(known, start=1) if each.id == correction.id), None)
-            if again is not None and known[again - 1].model_copy(update={"when": correction.when}) == correction:
+            again = next(
+                (n for n, each in enumerate(known, start=1) if each.id == correction.id), None
+            )
+            if (
+                again is not None
+                and known[again - 1].model_copy(update={"when": correction.when}) == correction
+            ):
                 return len(known)
             check_correction(record, known, correction)
             if not known:
-                database.execute("INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record)))
+                database.execute(
+                    "INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record))
+                )
             row = (correction.id, id, correction.model_dump_json())
             database.execute("INSERT INTO correction(id, video, body) VALUES (?, ?, ?)", row)
             self._keep_event(database, "video", {"id": id, "revision": len(known) + 1})
         self.on_video(id, len(known) + 1)
         return len(known) + 1
 
-    # ---------------------------------------------------------------- answers about clips, verdicts on texts
+    # ---------------------------------------------------------------- answers about clips, verdicts
+    # on texts
 
     def answers(self) -> list[Answer]:
         """Return what annotators said of clips, in the order first given."""
         return [Answer.model_validate_json(body) for body in self._said("answer")]
 
     def keep_answer(self, answer: Answer) -> None:
-        """Keep an answer; it takes the place of an earlier one about the clip by the same person."""
+        """Keep an answer; it takes the place of an earlier one about the clip by the same
+        person."""
         self._keep("answer", "clip", (answer.clip, answer.annotator, answer.model_dump_json()))
 
     def verdicts(self) -> "list[Verdict]":
@@ -314,11 +358,18 @@ class Studio:
 
     def keep_verdict(self, verdict: "Verdict") -> None:
         """Keep a verdict; it takes the place of an earlier one on the text by the same person."""
-        self._keep("verdict", "asked", (verdict.asked, verdict.annotator, verdict.model_dump_json()))
+        self._keep(
+            "verdict", "asked", (verdict.asked, verdict.annotator, verdict.model_dump_json())
+        )
 
     def _said(self, table: str) -> list[str]:
         with self._guarded():
-            return [body for (body,) in self._database.execute(f"SELECT body FROM {table} ORDER BY rowid").fetchall()]
+            return [
+                body
+                for (body,) in self._database.execute(
+                    f"SELECT body FROM {table} ORDER BY rowid"
+                ).fetchall()
+            ]
 
     def _keep(self, table: str, about: str, row: tuple[str, str, str]) -> None:
         replace = f"ON CONFLICT({about}, annotator) DO UPDATE SET body = excluded.body"
@@ -328,7 +379,8 @@ class Studio:
     # ---------------------------------------------------------------- jobs
 
     def jobs(self) -> list[Job]:
-        """Return the jobs: those that run or wait first, in their turn, then the others, the last ended first."""
+        """Return the jobs: those that run or wait first, in their turn, then the others, the last
+        ended first."""
         order = "state NOT IN ('running', 'waiting'), state <> 'running', coalesce(ended, 0) DESC, priority DESC, id"
         with self._guarded():
             rows = self._database.execute(f"SELECT * FROM job ORDER BY {order}").fetchall()
@@ -355,7 +407,8 @@ class Studio:
         marks = ", ".join("?" * len(expected))
         with self._change() as database:
             changed = database.execute(
-                f"UPDATE job SET {fields} WHERE id = ? AND state IN ({marks})", (*values.values(), id, *expected)
+                f"UPDATE job SET {fields} WHERE id = ? AND state IN ({marks})",
+                (*values.values(), id, *expected),
             )
             if changed.rowcount > 0:
                 self._keep_job_event(database, id)
@@ -386,10 +439,15 @@ class Studio:
 
     def _keep_job_event(self, database: sqlite3.Connection, id: int) -> None:
         job = self.job(id)
-        self._keep_event(database, "job", {"id": id, "state": job.state, "error": job.error, "video": job.video})
+        self._keep_event(
+            database, "job", {"id": id, "state": job.state, "error": job.error, "video": job.video}
+        )
 
-    def _keep_event(self, database: sqlite3.Connection, name: str, data: dict[str, JsonValue]) -> None:
-        """Keep an event in the transaction of what it tells, so that neither is there without the other."""
+    def _keep_event(
+        self, database: sqlite3.Connection, name: str, data: dict[str, JsonValue]
+    ) -> None:
+        """Keep an event in the transaction of what it tells, so that neither is there without the
+        other."""
         if self.on_event is not None:
             row = (uuid.uuid4().hex, name, json.dumps({"event": name, **data}), time.time())
             database.execute("INSERT INTO event(id, name, body, made) VALUES (?, ?, ?, ?)", row)
@@ -402,7 +460,10 @@ class Studio:
         with self._guarded():
             rows = self._database.execute("SELECT * FROM upload ORDER BY made").fetchall()
         names = ("id", "name", "size", "made", "options", "job")
-        return [Upload(**dict(zip(names, row, strict=True)) | {"options": parse_json(row[4])}) for row in rows]
+        return [
+            Upload(**dict(zip(names, row, strict=True)) | {"options": parse_json(row[4])})
+            for row in rows
+        ]
 
     def upload(self, id: str) -> Upload:
         """Return an upload. Raises LookupError for an id that is none."""
@@ -413,14 +474,17 @@ class Studio:
 
     def add_upload(self, name: str, size: int, options: dict[str, JsonValue]) -> Upload:
         """Keep an upload of which nothing has come yet, and return it."""
-        upload = Upload(id=uuid.uuid4().hex, name=name, size=size, made=time.time(), options=options)
+        upload = Upload(
+            id=uuid.uuid4().hex, name=name, size=size, made=time.time(), options=options
+        )
         row = (upload.id, name, size, upload.made, json.dumps(options))
         with self._change() as database:
             database.execute("INSERT INTO upload VALUES (?, ?, ?, ?, ?, NULL)", row)
         return upload
 
     def finish_upload(self, id: str, source: str) -> int:
-        """Begin the job of an upload that is whole, whose file will be at `source`, and return its id."""
+        """Begin the job of an upload that is whole, whose file will be at `source`, and return its
+        id."""
         upload = self.upload(id)
         with self._change() as database:
             job = _insert_job(database, source, upload.options, 0)
@@ -438,7 +502,9 @@ class Studio:
     def waveform(self, id: str, stamp: str) -> bytes | None:
         """Return the peaks that were kept of a video whose file had this stamp."""
         with self._guarded():
-            row = self._database.execute("SELECT peaks FROM waveform WHERE video = ? AND stamp = ?", (id, stamp))
+            row = self._database.execute(
+                "SELECT peaks FROM waveform WHERE video = ? AND stamp = ?", (id, stamp)
+            )
             found = row.fetchone()
         return found[0] if found else None
 
@@ -463,15 +529,18 @@ class Studio:
         )
 
     def media(self, id: str, record: Record) -> Path | None:
-        """Return the file of a video: in the library, in an allowed folder or, elsewhere, with the bytes of the record.
+        """Return the file of a video: in the library, in an allowed folder or, elsewhere, with the
+        bytes of the record.
 
-        So a record, which somebody else may have written, gives out no file but what its writer had. None where none
-        is there.
+        So a record, which somebody else may have written, gives out no file but what its writer
+        had. None where none is there.
         """
         named, beside = record.video.path, (self.folder / self.video(id).name).parent
         if named is None:
             return None
-        for place in dict.fromkeys((beside / named, self.folder / named, Path(named), beside / Path(named).name)):
+        for place in dict.fromkeys(
+            (beside / named, self.folder / named, Path(named), beside / Path(named).name)
+        ):
             with contextlib.suppress(OSError, ValueError, StoreError):
                 if place.is_file():
                     try:
@@ -499,7 +568,9 @@ class Studio:
                     if (stamp := self._stamp(name)) is not None:
                         video = LibraryVideo(video_id(name), name, stamp)
                         known = self._cards.get(video.id)
-                        seen[video.id] = known if known and known[0] == video else (video, self._card(video))
+                        seen[video.id] = (
+                            known if known and known[0] == video else (video, self._card(video))
+                        )
             self._cards = seen
 
     def _stamp(self, name: str) -> tuple[int, int] | None:
@@ -527,10 +598,14 @@ class Studio:
     def _open(self, reads_only: bool) -> sqlite3.Connection:
         writable = os.access(self.folder, os.W_OK)
         if not (writable or reads_only):
-            raise StoreError(f"{self.folder}: cannot be written, and corrections are kept in it; take a copy of it")
+            raise StoreError(
+                f"{self.folder}: cannot be written, and corrections are kept in it; take a copy of it"
+            )
         with self._guarded():
             place = self.path if writable else ":memory:"
-            database = sqlite3.connect(place, timeout=BUSY, check_same_thread=False, isolation_level=None)
+            database = sqlite3.connect(
+                place, timeout=BUSY, check_same_thread=False, isolation_level=None
+            )
             if not writable and self.path.is_file():
                 _copy_store(self.path, database)
             database.execute("PRAGMA journal_mode = WAL")
@@ -548,7 +623,9 @@ class Studio:
             if writable:
                 self.path.chmod(0o600)
         if form > FORM:
-            raise StoreError(f"{self.path}: of a later Stepline (form {form}, this one knows {FORM}); update Stepline")
+            raise StoreError(
+                f"{self.path}: of a later Stepline (form {form}, this one knows {FORM}); update Stepline"
+            )
         return database
 
     @contextlib.contextmanager
@@ -570,11 +647,14 @@ class Studio:
             try:
                 yield
             except (sqlite3.Error, OSError) as error:
-                raise StoreError(f"{self.path}: {error}; free some space, or see who else works on it") from error
+                raise StoreError(
+                    f"{self.path}: {error}; free some space, or see who else works on it"
+                ) from error
 
 
 def _copy_store(path: Path, database: sqlite3.Connection) -> None:
-    """Copy a store and what its log holds yet; SQLite reads neither where it cannot write beside them."""
+    """Copy a store and what its log holds yet; SQLite reads neither where it cannot write beside
+    them."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
         shutil.copyfile(path, copy)
@@ -587,13 +667,18 @@ def _copy_store(path: Path, database: sqlite3.Connection) -> None:
 def _card(id: str, record: Record, revision: int, made: float) -> VideoCard:
     from stepline.outputs.text import shown_span
 
-    first = next((step.at for step in record.steps if shown_span(step) is not None and step.at is not None), 0.0)
+    first = next(
+        (step.at for step in record.steps if shown_span(step) is not None and step.at is not None),
+        0.0,
+    )
     return VideoCard(
         id=id,
         title=record.video.title or record.id,
         duration=record.video.duration,
         state="corrected" if revision else "new",
-        picture=f"/api/videos/{id}/pictures/{first:.1f}.jpg" if record.video.path is not None else None,
+        picture=f"/api/videos/{id}/pictures/{first:.1f}.jpg"
+        if record.video.path is not None
+        else None,
         steps=len(record.steps),
         shown=sum(step.status == "shown" for step in record.steps),
         revision=revision,
@@ -601,15 +686,27 @@ def _card(id: str, record: Record, revision: int, made: float) -> VideoCard:
     )
 
 
-def _insert_job(database: sqlite3.Connection, source: str, options: dict[str, JsonValue], priority: int) -> int:
+def _insert_job(
+    database: sqlite3.Connection, source: str, options: dict[str, JsonValue], priority: int
+) -> int:
     row = (source, json.dumps(options), "waiting", priority, time.time())
-    done = database.execute("INSERT INTO job(source, options, state, priority, made) VALUES (?, ?, ?, ?, ?)", row)
+    done = database.execute(
+        "INSERT INTO job(source, options, state, priority, made) VALUES (?, ?, ?, ?, ?)", row
+    )
     return int(done.lastrowid or 0)
 
 
 def _job(row: Sequence[Any]) -> Job:
     id, source, options, state, priority, made, begun, ended, error, video = row
     return Job(
-        id=id, source=source, options=parse_json(options), state=state, priority=priority, made=made, begun=begun,
-        ended=ended, error=error, video=video,
-    )  # fmt: skip
+        id=id,
+        source=source,
+        options=parse_json(options),
+        state=state,
+        priority=priority,
+        made=made,
+        begun=begun,
+        ended=ended,
+        error=error,
+        video=video,
+    )

@@ -1,4 +1,5 @@
-"""Corrected videos as data: records and features that the trainers read, and a test set where two people agree.
+"""Corrected videos as data: records and features that the trainers read, and a test set where two
+people agree.
 
     DIR/records/NAME.json   what people left of the steps, as `steps` and as `reference`
     DIR/features            a store of what is seen of them, one row a second
@@ -36,11 +37,12 @@ AGREE = 0.5  # tIoU from which two people mean the same seconds
 
 @dataclass(frozen=True)
 class CorrectorAgreement:
-    """How well people agree who corrected the same videos, over pairs of them and the machine's steps.
+    """How well people agree who corrected the same videos, over pairs of them and the machine's
+    steps.
 
-    kappa: Cohen's, of "shown", "not shown" and "no step"; same: the fraction that is equal; overlap: the mean tIoU over
-    `both`, the steps that both have as shown. None where undefined. Who came second saw the first one's work: an upper
-    bound.
+    kappa: Cohen's, of "shown", "not shown" and "no step"; same: the fraction that is equal;
+    overlap: the mean tIoU over `both`, the steps that both have as shown. None where undefined. Who
+    came second saw the first one's work: an upper bound.
     """
 
     videos: int
@@ -59,7 +61,8 @@ def records_by_person(machine: Record, corrections: Sequence[Correction]) -> dic
 
 
 def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAgreement:
-    """Return how well people agree on videos, each the machine's record and those that people left."""
+    """Return how well people agree on videos, each the machine's record and those that people
+    left."""
     first, second, overlaps = list[int](), list[int](), list[float]()
     pairs = 0
     for machine, left in videos:
@@ -69,13 +72,24 @@ def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAg
                 a, b = (_step(record, id) for record in (one, other))
                 first.append(_category(a))
                 second.append(_category(b))
-                if a is not None and b is not None and _category(a) == _category(b) == 1 and a.spans and b.spans:
+                if (
+                    a is not None
+                    and b is not None
+                    and _category(a) == _category(b) == 1
+                    and a.spans
+                    and b.spans
+                ):
                     overlaps.append(a.spans[0].iou(b.spans[0]))
     x, y = np.array(first, dtype=np.int_), np.array(second, dtype=np.int_)
     return CorrectorAgreement(
-        len(videos), pairs, len(x), len(overlaps), cohen_kappa(x, y), float((x == y).mean()) if len(x) else None,
+        len(videos),
+        pairs,
+        len(x),
+        len(overlaps),
+        cohen_kappa(x, y),
+        float((x == y).mean()) if len(x) else None,
         float(np.mean(overlaps)) if overlaps else None,
-    )  # fmt: skip
+    )
 
 
 def _step(record: Record, id: str) -> Step | None:
@@ -88,9 +102,12 @@ def _category(step: Step | None) -> int:
 
 
 def agreed_steps(left: Sequence[Record]) -> tuple[Step, ...]:
-    """Return the last person's steps on which all agree: that they are steps, whether shown, and where."""
+    """Return the last person's steps on which all agree: that they are steps, whether shown, and
+    where."""
     last = left[-1]
-    return tuple(step for step in last.steps if all(_same(step, _step(record, step.id)) for record in left))
+    return tuple(
+        step for step in last.steps if all(_same(step, _step(record, step.id)) for record in left)
+    )
 
 
 def _same(step: Step, other: Step | None) -> bool:
@@ -108,7 +125,9 @@ def export_corrected(studio: Studio, videos: CorrectedVideos, out: Path) -> list
         raise StoreError(f"{out}: holds files already; give --export another folder")
     seen = {video.machine.video.id: video.seen.features for video in videos.found}
     if len(seen) < len(videos.found):
-        raise StoreError("two corrected videos have one id; give one of their files another name and find its steps")
+        raise StoreError(
+            "two corrected videos have one id; give one of their files another name and find its steps"
+        )
     checked, trained = list[tuple[Record, dict[str, Record]]](), 0
     with FeatureWriter(out / "features") as features:
         for card in studio.videos():
@@ -123,7 +142,9 @@ def export_corrected(studio: Studio, videos: CorrectedVideos, out: Path) -> list
             if len(left) > 1:
                 checked.append((machine, left))
                 last = studio.corrected(card.id).record
-                write_record(_with_reference(last, agreed_steps([*left.values(), last])), out / "test" / name)
+                write_record(
+                    _with_reference(last, agreed_steps([*left.values(), last])), out / "test" / name
+                )
             else:
                 record = studio.corrected(card.id).record
                 write_record(_with_reference(record, record.steps), out / "records" / name)
@@ -131,17 +152,26 @@ def export_corrected(studio: Studio, videos: CorrectedVideos, out: Path) -> list
     told = agreement(checked)
     write_atomic(out / "agreement.json", json.dumps(asdict(told), indent=2) + "\n")
     answers = studio.answers()
-    write_atomic(out / "answers.jsonl", "".join(f"{answer.model_dump_json()}\n" for answer in answers))
-    lines = [f"{out / 'records'}: {trained} videos to train on", f"{out / 'features'}: what is seen of all"]
+    write_atomic(
+        out / "answers.jsonl", "".join(f"{answer.model_dump_json()}\n" for answer in answers)
+    )
+    lines = [
+        f"{out / 'records'}: {trained} videos to train on",
+        f"{out / 'features'}: what is seen of all",
+    ]
     if checked:
         kappa = "undefined" if told.kappa is None else f"{told.kappa:.2f}"
-        lines.append(f"{out / 'test'}: {len(checked)} videos that several people corrected, kappa {kappa}")
+        lines.append(
+            f"{out / 'test'}: {len(checked)} videos that several people corrected, kappa {kappa}"
+        )
     return lines
 
 
 def _with_reference(record: Record, steps: Sequence[Step]) -> Record:
-    """Return the record with steps that people placed as its reference: their best spans, none where not shown."""
+    """Return the record with steps that people placed as its reference: their best spans, none
+    where not shown."""
     placed = tuple(
-        step.model_copy(update={"spans": step.spans[:1] if step.status == "shown" else ()}) for step in steps
+        step.model_copy(update={"spans": step.spans[:1] if step.status == "shown" else ()})
+        for step in steps
     )
     return record.model_copy(update={"reference": placed})

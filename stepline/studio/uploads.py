@@ -1,7 +1,8 @@
-"""Files that come in pieces, each piece on disk before it is answered, so that an upload goes on after any end.
+"""Files that come in pieces, each piece on disk before it is answered, so that an upload goes on
+after any end.
 
-The order of a finish: the job and the upload's end in one transaction, then the file takes its place; a start puts
-right what came between the two.
+The order of a finish: the job and the upload's end in one transaction, then the file takes its
+place; a start puts right what came between the two.
 """
 
 import os
@@ -54,14 +55,20 @@ class Uploads:
                 studio.forget_upload(upload.id)
 
     def begin(self, body: UploadBody) -> Upload:
-        """Return a new upload. Raises HTTPException for what is no video, too many at once, and a disk too small."""
+        """Return a new upload. Raises HTTPException for what is no video, too many at once, and a
+        disk too small."""
         if Path(body.name).suffix.lower() not in SUFFIXES:
             told = f"no video by its name; known: {', '.join(sorted(SUFFIXES))}"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, told)
         if sum(upload.job is None for upload in self._studio.uploads()) >= MOST:
-            raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, f"{MOST} uploads are not whole; end some of them first")
+            raise HTTPException(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"{MOST} uploads are not whole; end some of them first",
+            )
         if shutil.disk_usage(self._studio.folder).free < body.size + SPARE:
-            raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, "the disk of the library has no room for it")
+            raise HTTPException(
+                HTTPStatus.INSUFFICIENT_STORAGE, "the disk of the library has no room for it"
+            )
         return self._studio.add_upload(body.name, body.size, body.options.model_dump(mode="json"))
 
     def offset(self, upload: Upload) -> int:
@@ -71,11 +78,14 @@ class Uploads:
         path = self._pieces(upload)
         return path.stat().st_size if path.exists() else 0
 
-    async def take(self, upload: Upload, offset: int, length: int, parts: AsyncIterator[bytes]) -> Upload:
-        """Add a piece of so many bytes at an offset, and return the upload, with its job where it is whole now.
+    async def take(
+        self, upload: Upload, offset: int, length: int, parts: AsyncIterator[bytes]
+    ) -> Upload:
+        """Add a piece of so many bytes at an offset, and return the upload, with its job where it
+        is whole now.
 
-        What came of a piece that breaks off stays. Raises HTTPException (409) for another offset than what is there,
-        or a second piece at the same time, (413) for more than the upload has.
+        What came of a piece that breaks off stays. Raises HTTPException (409) for another offset
+        than what is there, or a second piece at the same time, (413) for more than the upload has.
         """
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "another piece of this upload is on its way")
@@ -86,7 +96,10 @@ class Uploads:
                 told = f"{there} bytes are there, not {offset}"
                 raise HTTPException(HTTPStatus.CONFLICT, told, {"Upload-Offset": str(there)})
             if offset + length > upload.size:
-                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than the {upload.size} bytes announced")
+                raise HTTPException(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    f"more than the {upload.size} bytes announced",
+                )
             path = self._pieces(upload)
             check_writable(path.parent)
             path.parent.mkdir(exist_ok=True)
@@ -117,7 +130,11 @@ class Uploads:
 
     def _free_place(self, name: str) -> Path:
         """Return a path in the library that no file has, of this name or one like it."""
-        folder, stem, suffix = self._studio.folder / VIDEOS, safe_stem(Path(name).stem), Path(name).suffix.lower()
+        folder, stem, suffix = (
+            self._studio.folder / VIDEOS,
+            safe_stem(Path(name).stem),
+            Path(name).suffix.lower(),
+        )
         folder.mkdir(exist_ok=True)
         taken = {Path(job.source) for job in self._studio.jobs()}
         number, place = 1, folder / f"{stem}{suffix}"

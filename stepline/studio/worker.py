@@ -1,7 +1,9 @@
-"""The process of one job: a video, or those of a playlist, to their files; `python -m stepline.studio.worker`.
+"""The process of one job: a video, or those of a playlist, to their files; `python -m
+stepline.studio.worker`.
 
-It reads what to do from a line of its standard input, tells by lines of JSON on its standard output how far it is and
-what it made, and ends when its input does: whoever started it is gone then, however that ended.
+It reads what to do from a line of its standard input, tells by lines of JSON on its standard output
+how far it is and what it made, and ends when its input does: whoever started it is gone then,
+however that ended.
 """
 
 import json
@@ -25,7 +27,8 @@ OFTEN = 1.0  # s between two lines about one stage
 
 
 class JobOptions(FrozenModel):
-    """What may be said of a video. language: of its speech. texts: lines to find, instead of steps from the speech.
+    """What may be said of a video. language: of its speech. texts: lines to find, instead of steps
+    from the speech.
 
     captions: a file that stands for recognition. force: do again what is done.
     """
@@ -37,7 +40,8 @@ class JobOptions(FrozenModel):
 
 
 class JobTask(FrozenModel):
-    """What a worker reads: a path or an address, the folder of the library, and the settings of the main job."""
+    """What a worker reads: a path or an address, the folder of the library, and the settings of the
+    main job."""
 
     source: str
     out: str
@@ -52,7 +56,8 @@ class ProgressLines:
         self._told: dict[str, float] = {}
         self._lock = threading.Lock()
         self._out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no line of ours
+        # what a library prints is no line of ours
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     def tell(self, **line: Any) -> None:
         """Write a line."""
@@ -79,8 +84,12 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
     sources = name_sources(find_sources([task.source], out, settings), out)
     networks = load_networks(settings, several=len(sources) > 1)
     for source, id in sources:
-        with open_source(source, out, settings, id=id, captions=captions, texts=task.options.texts) as request:
-            result = run_video(request, settings, options, networks=networks, progress=lines.progress)
+        with open_source(
+            source, out, settings, id=id, captions=captions, texts=task.options.texts
+        ) as request:
+            result = run_video(
+                request, settings, options, networks=networks, progress=lines.progress
+            )
         lines.tell(record=output_path(result.record, out, "json").name)
 
 
@@ -90,7 +99,8 @@ def _end_with_input() -> None:
 
 
 def main() -> None:
-    """Do the task of the first line of the input; an error that a user can cure is the last line told, exit code 1."""
+    """Do the task of the first line of the input; an error that a user can cure is the last line
+    told, exit code 1."""
     if hasattr(os, "nice"):
         os.nice(POLITE)
     lines = ProgressLines()
@@ -102,7 +112,9 @@ def main() -> None:
         lines.tell(error=str(error))
         os._exit(1)
     except Exception as error:  # noqa: BLE001   told in a line, as the command line does
-        lines.tell(error=error_line(f"a fault of Stepline itself ({type(error).__name__}: {error})"))
+        lines.tell(
+            error=error_line(f"a fault of Stepline itself ({type(error).__name__}: {error})")
+        )
         os._exit(70)
     os._exit(0)  # the thread that waits for the input would hold the end up
 

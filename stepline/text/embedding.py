@@ -1,4 +1,5 @@
-"""Embed texts with MiniLM, or with any local model in the sentence-transformers layout, without that library.
+"""Embed texts with MiniLM, or with any local model in the sentence-transformers layout, without
+that library.
 
 The library would add 5 s of imports and 200 MB for the same vectors (tested to 1e-5).
 """
@@ -25,12 +26,15 @@ _loading = threading.Lock()
 BATCH = 32  # texts at once, on a CPU
 
 # What `embedded_once` keeps: a call's encoder, batch and texts -> its vectors.
-_kept: ContextVar[dict[tuple[object, ...], Matrix] | None] = ContextVar("embedded_once", default=None)
+_kept: ContextVar[dict[tuple[object, ...], Matrix] | None] = ContextVar(
+    "embedded_once", default=None
+)
 
 
 @contextmanager
 def embedded_once() -> Iterator[None]:
-    """Within it, and in its thread, the same list of texts is embedded once; its vectors are then read-only.
+    """Within it, and in its thread, the same list of texts is embedded once; its vectors are then
+    read-only.
 
     Whole lists are kept, not texts: which texts share a batch decides the last bits of a vector.
     """
@@ -44,9 +48,9 @@ def embedded_once() -> Iterator[None]:
 def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = None) -> Matrix:
     """Return one unit vector a text: (N, D) float32, D = 384 for MiniLM; no texts give (0, D).
 
-    model: a name that `find_weights` knows, or a folder in the sentence-transformers layout (BERT or MPNet).
-    batch only trades memory for speed (None: 32, on a GPU more): texts of similar length go together, and padding
-    changes nothing. Equal texts are encoded once.
+    model: a name that `find_weights` knows, or a folder in the sentence-transformers layout (BERT
+    or MPNet). batch only trades memory for speed (None: 32, on a GPU more): texts of similar length
+    go together, and padding changes nothing. Equal texts are encoded once.
     Raises ModelError when the model is missing, damaged or of another kind.
     """
     encoder = load_encoder(model)
@@ -73,7 +77,8 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
 
 
 def load_encoder(model: str = "minilm") -> "SentenceEncoder":
-    """Return the encoder on the process's device, loading it at its first use; safe to call from several threads."""
+    """Return the encoder on the process's device, loading it at its first use; safe to call from
+    several threads."""
     wanted = find_weights(model), current_device(), cpu_threads()
     with _loading:
         if wanted not in _loaded:

@@ -1,8 +1,9 @@
 """Sentence encoder: BERT or MPNet, read from a folder in the sentence-transformers layout.
 
-ONNX Runtime runs it on a CPU; torch on any other device, or in other numbers than float32 (`torch_encoder.py`).
-Letters: B texts in a batch, L tokens, H heads, D width. `token_pad` is True where a token is padding.
-Sources: Devlin et al. 2019 (BERT), Song et al. 2020 (MPNet), Reimers and Gurevych 2019 (pooling).
+ONNX Runtime runs it on a CPU; torch on any other device, or in other numbers than float32
+(`torch_encoder.py`). Letters: B texts in a batch, L tokens, H heads, D width. `token_pad` is True
+where a token is padding. Sources: Devlin et al. 2019 (BERT), Song et al. 2020 (MPNet), Reimers and
+Gurevych 2019 (pooling).
 
 modules.json                 the parts in order: Transformer, Pooling and, perhaps, Normalize
 config.json                  the transformer's sizes
@@ -34,7 +35,8 @@ MODULE_ORDER = ("Transformer", "Pooling", "Normalize")
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Sizes of a sentence encoder. longest: tokens a text, with its marks; the rest of a text is not read."""
+    """Sizes of a sentence encoder. longest: tokens a text, with its marks; the rest of a text is
+    not read."""
 
     kind: Literal["bert", "mpnet"]
     layers: int
@@ -54,10 +56,14 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
     """Return the layout of a model folder. Raises ModelError for a kind that is not supported."""
     for file in ("model.safetensors", "tokenizer.json", "config.json", "modules.json"):
         if not (folder / file).is_file():
-            raise ModelError(f"{folder}: no {file}; give a folder in the sentence-transformers layout with safetensors")
+            raise ModelError(
+                f"{folder}: no {file}; give a folder in the sentence-transformers layout with safetensors"
+            )
     parts = [part["type"].rpartition(".")[2] for part in _json(folder / "modules.json")]
     if parts[:2] != ["Transformer", "Pooling"] or any(part not in MODULE_ORDER for part in parts):
-        raise ModelError(f"{folder}: modules {parts}; only {', '.join(MODULE_ORDER)} in this order are supported")
+        raise ModelError(
+            f"{folder}: modules {parts}; only {', '.join(MODULE_ORDER)} in this order are supported"
+        )
     pooling = _json(folder / _json(folder / "modules.json")[1]["path"] / "config.json")
     config, limits = _json(folder / "config.json"), folder / "sentence_bert_config.json"
     try:
@@ -109,7 +115,11 @@ def _json(path: Path) -> Any:
 FARTHEST = 128  # tokens; MPNet puts all larger distances into one bucket
 
 # Our name of each part of a layer -> its name in the checkpoint.
-FEED_FORWARD = {"widen": "intermediate.dense", "narrow": "output.dense", "narrow_norm": "output.LayerNorm"}
+FEED_FORWARD = {
+    "widen": "intermediate.dense",
+    "narrow": "output.dense",
+    "narrow_norm": "output.LayerNorm",
+}
 PARTS = {
     "bert": {
         "query": "attention.self.query",
@@ -143,14 +153,19 @@ class SentenceEncoder:
         self._words = weights.pop("embeddings.word_embeddings.weight")
         self._positions = weights.pop("embeddings.position_embeddings.weight")
         if self.config.kind == "bert":
-            self._positions = self._positions + weights.pop("embeddings.token_type_embeddings.weight")[0]
-        self._distances = weights.pop("encoder.relative_attention_bias.weight", None)  # (buckets, H)
+            self._positions = (
+                self._positions + weights.pop("embeddings.token_type_embeddings.weight")[0]
+            )
+        # (buckets, H)
+        self._distances = weights.pop("encoder.relative_attention_bias.weight", None)
         self._transform = self._compile(weights)
         path = folder / "tokenizer.json"
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises no narrower class
-            raise ModelError(f"{path}: not a tokenizer ({error}); install the model again") from error
+            raise ModelError(
+                f"{path}: not a tokenizer ({error}); install the model again"
+            ) from error
         self._tokenizer.enable_truncation(self.config.longest)
         self._tokenizer.no_padding()
 
@@ -168,29 +183,42 @@ class SentenceEncoder:
     def encode(self, tokens: Sequence[Sequence[int]]) -> Matrix:
         """Return unit vectors (B, D) float32 for a batch of token ids."""
         longest = max(map(len, tokens))
-        ids = np.array([[*row, *[self.config.pad] * (longest - len(row))] for row in tokens])  # (B, L)
+        # (B, L)
+        ids = np.array([[*row, *[self.config.pad] * (longest - len(row))] for row in tokens])
         keep = np.array([[1] * len(row) + [0] * (longest - len(row)) for row in tokens], np.int32)
         first = self.config.pad + 1 if self.config.kind == "mpnet" else 0
-        given = {"hidden": self._words[ids] + self._positions[first : first + longest], "keep": keep}
+        given = {
+            "hidden": self._words[ids] + self._positions[first : first + longest],
+            "keep": keep,
+        }
         if self._distances is not None:
             buckets = distance_buckets(longest, self.config.buckets)  # (L, L)
-            given["bias"] = np.ascontiguousarray(self._distances[buckets].transpose(2, 0, 1)[None])  # (1, H, L, L)
+            # (1, H, L, L)
+            given["bias"] = np.ascontiguousarray(self._distances[buckets].transpose(2, 0, 1)[None])
         hidden = self._transform(**given)  # (B, L, D)
         weight = keep[:, :, None].astype(np.float32)
-        pooled = hidden[:, 0] if self.config.pooling == "cls" else (hidden * weight).sum(1) / weight.sum(1)  # (B, D)
+        # (B, D)
+        pooled = (
+            hidden[:, 0]
+            if self.config.pooling == "cls"
+            else (hidden * weight).sum(1) / weight.sum(1)
+        )
         vectors: Matrix = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
         return vectors
 
 
-# hidden (B, L, D): words and positions; keep (B, L) int32: 0 where a token is padding; MPNet's bias (1, H, L, L).
+# hidden (B, L, D): words and positions; keep (B, L) int32: 0 where a token is padding; MPNet's bias
+# (1, H, L, L).
 # Returns the last layer's token vectors (B, L, D).
 Transformer: TypeAlias = Callable[..., Array]
 
 
 def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Transformer:
-    """Return the layers as ONNX Runtime runs them: each attends, then feeds forward, added and normalised (post-norm).
+    """Return the layers as ONNX Runtime runs them: each attends, then feeds forward, added and
+    normalised (post-norm).
 
-    By its own kernels for transformers: attention of all heads at once, a sum with its LayerNorm, GELU with its bias.
+    By its own kernels for transformers: attention of all heads at once, a sum with its LayerNorm,
+    GELU with its bias.
     weights: taken out one by one, so that they are not held twice.
     """
     graph = OnnxGraph()
@@ -208,18 +236,27 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
     def add_norm(given: str, before: str, linear: str, then: str) -> str:
         narrow = graph.add("MatMul", given, matrix(linear))
         known = *norm(then), bias(linear)
-        return graph.add("SkipLayerNormalization", narrow, before, *known, epsilon=config.epsilon, **fused)
+        return graph.add(
+            "SkipLayerNormalization", narrow, before, *known, epsilon=config.epsilon, **fused
+        )
 
     hidden = graph.input("hidden", ("B", "L", config.width))
     keep = graph.input("keep", ("B", "L"), "int32")
     distances = graph.input("bias", (1, config.heads, "L", "L")) if config.kind == "mpnet" else ""
-    hidden = graph.add("LayerNormalization", hidden, *norm("embeddings.LayerNorm"), epsilon=config.epsilon)
+    hidden = graph.add(
+        "LayerNormalization", hidden, *norm("embeddings.LayerNorm"), epsilon=config.epsilon
+    )
     for layer in range(config.layers):
-        part = {ours: f"encoder.layer.{layer}.{theirs}" for ours, theirs in PARTS[config.kind].items()}
+        part = {
+            ours: f"encoder.layer.{layer}.{theirs}" for ours, theirs in PARTS[config.kind].items()
+        }
         taken = [part[name] for name in ("query", "key", "value")]
-        into = graph.constant(np.concatenate([weights.pop(f"{name}.weight") for name in taken]).T)  # (D, 3 D)
+        # (D, 3 D)
+        into = graph.constant(np.concatenate([weights.pop(f"{name}.weight") for name in taken]).T)
         biases = graph.constant(np.concatenate([weights.pop(f"{name}.bias") for name in taken]))
-        mixed = graph.add("Attention", hidden, into, biases, keep, "", distances, num_heads=config.heads, **fused)
+        mixed = graph.add(
+            "Attention", hidden, into, biases, keep, "", distances, num_heads=config.heads, **fused
+        )
         hidden = add_norm(mixed, hidden, part["mix"], part["mix_norm"])
         inner = graph.add("MatMul", hidden, matrix(part["widen"]))
         inner = graph.add("BiasGelu", inner, bias(part["widen"]), **fused)  # (B, L, 4 D)
@@ -228,23 +265,28 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
 
 
 def distance_buckets(length: int, buckets: int) -> Array:
-    """Return the bucket of the distance between every two tokens: (L, L) int64, row = the attending token.
+    """Return the bucket of the distance between every two tokens: (L, L) int64, row = the attending
+    token.
 
-    Half the buckets serve tokens that come later. In each half one half is exact, the rest grows by logarithm up
-    to FARTHEST tokens. Source: Raffel et al. 2020 (T5), as MPNet uses it.
+    Half the buckets serve tokens that come later. In each half one half is exact, the rest grows by
+    logarithm up to FARTHEST tokens. Source: Raffel et al. 2020 (T5), as MPNet uses it.
     """
     position = np.arange(length)
-    distance = position[None, :] - position[:, None]  # (L, L), > 0 where the attended token comes later
+    # (L, L), > 0 where the attended token comes later
+    distance = position[None, :] - position[:, None]
     half, near = buckets // 2, buckets // 4
     steps = np.abs(distance)
     # in float32, as transformers does: at whole powers the last bit decides the bucket
-    growth = np.log(np.maximum(steps, 1).astype(np.float32) / near) / np.log(np.float32(FARTHEST / near))
+    growth = np.log(np.maximum(steps, 1).astype(np.float32) / near) / np.log(
+        np.float32(FARTHEST / near)
+    )
     far = np.minimum(near + (growth * (half - near)).astype(int), half - 1)
     found: Array = np.where(steps < near, steps, far) + half * (distance > 0)
     return found
 
 
-# How safetensors names the numbers that a checkpoint may have; bfloat16 is the upper half of a float32.
+# How safetensors names the numbers that a checkpoint may have; bfloat16 is the upper half of a
+# float32.
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
 HEADER_LENGTH = 8  # bytes that tell it
 
@@ -252,7 +294,9 @@ HEADER_LENGTH = 8  # bytes that tell it
 def _load(path: Path, config: EncoderConfig) -> dict[str, Array]:
     """Return the weights as float32, after every name and shape was checked."""
     try:
-        weights = {name.removeprefix(f"{config.kind}."): values for name, values in _map_tensors(path)}
+        weights = {
+            name.removeprefix(f"{config.kind}."): values for name, values in _map_tensors(path)
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); install the model again") from error
     weights = {name: value for name, value in weights.items() if not name.startswith(UNUSED)}
@@ -263,22 +307,35 @@ def _load(path: Path, config: EncoderConfig) -> dict[str, Array]:
         )
     for name, shape in shapes.items():
         if weights[name].shape != shape:
-            raise ModelError(f"{path}: {name} is {weights[name].shape}, not {shape}; install the model again")
+            raise ModelError(
+                f"{path}: {name} is {weights[name].shape}, not {shape}; install the model again"
+            )
     return {name: value.astype(np.float32, copy=False) for name, value in weights.items()}
 
 
 def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
-    """Yield the tensors of a safetensors file with their names, each read from disk where it is looked at."""
+    """Yield the tensors of a safetensors file with their names, each read from disk where it is
+    looked at."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(HEADER_LENGTH), "little")
         header = parse_json(file.read(min(length, HEADER)))
     for name, entry in header.items():
         if name != "__metadata__":
             start, end = entry["data_offsets"]
-            values = np.memmap(path, DTYPES[entry["dtype"]], "r", HEADER_LENGTH + length + start, tuple(entry["shape"]))
+            values = np.memmap(
+                path,
+                DTYPES[entry["dtype"]],
+                "r",
+                HEADER_LENGTH + length + start,
+                tuple(entry["shape"]),
+            )
             if values.nbytes != end - start:
                 raise ValueError(f"{name}: {end - start} bytes for {values.nbytes}")
-            wide = (values.astype(np.uint32) << 16).view(np.float32) if entry["dtype"] == "BF16" else values
+            wide = (
+                (values.astype(np.uint32) << 16).view(np.float32)
+                if entry["dtype"] == "BF16"
+                else values
+            )
             yield name, wide.view(np.ndarray)
 
 

@@ -28,7 +28,8 @@ class TorchTransformer:
         with torch.inference_mode(), self._device.autocast():
             tokens = self._norm("embeddings.LayerNorm", self._tensor(hidden))  # (B, L, D)
             pad = self._tensor(keep) == 0
-            mask = tokens.new_zeros(pad.shape).masked_fill(pad, float("-inf"))[:, None, None, :]  # (B, 1, 1, L)
+            # (B, 1, 1, L)
+            mask = tokens.new_zeros(pad.shape).masked_fill(pad, float("-inf"))[:, None, None, :]
             if bias is not None:
                 mask = mask + self._tensor(bias)  # (B, H, L, L)
             for layer in range(self.config.layers):
@@ -38,13 +39,18 @@ class TorchTransformer:
 
     def _layer(self, layer: int, hidden: Tensor, bias: Tensor) -> Tensor:
         """Attend, then feed forward, each added and normalised (post-norm). hidden: (B, L, D)."""
-        part = {ours: f"encoder.layer.{layer}.{theirs}" for ours, theirs in PARTS[self.config.kind].items()}
+        part = {
+            ours: f"encoder.layer.{layer}.{theirs}"
+            for ours, theirs in PARTS[self.config.kind].items()
+        }
         heads = self.config.heads
         query, key, value = (
-            self._linear(part[name], hidden).unflatten(2, (heads, -1)).transpose(1, 2)  # (B, H, L, D / H)
+            # (B, H, L, D / H)
+            self._linear(part[name], hidden).unflatten(2, (heads, -1)).transpose(1, 2)
             for name in ("query", "key", "value")
         )
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)  # (B, H, L, D / H)
+        # (B, H, L, D / H)
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
         mixed = mixed.transpose(1, 2).flatten(2)  # (B, L, D)
         hidden = self._norm(part["mix_norm"], hidden + self._linear(part["mix"], mixed))
         inner = F.gelu(self._linear(part["widen"], hidden))  # (B, L, 4 D)

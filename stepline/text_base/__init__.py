@@ -6,4 +6,13 @@ from stepline.text_base.documents import Document, TextStep
 from stepline.text_base.index import add_index
 from stepline.text_base.readers import read_source
 
-__all__ = ["Document", "TextBase", "TextStep", "add_index", "build_base", "open_base", "prepared_base", "read_source"]
+__all__ = [
+    "Document",
+    "TextBase",
+    "TextStep",
+    "add_index",
+    "build_base",
+    "open_base",
+    "prepared_base",
+    "read_source",
+]

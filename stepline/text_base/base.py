@@ -1,4 +1,5 @@
-"""A text base on disk, opened: its documents, its steps and their vectors, read as they are asked for."""
+"""A text base on disk, opened: its documents, its steps and their vectors, read as they are asked
+for."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -23,9 +24,11 @@ KEPT_GROUPS = 64  # row groups kept in memory, the latest used; a few MB each at
 
 
 class TextBase:
-    """An opened text base. A row is the number of a step; a document's number is its place in reading order.
+    """An opened text base. A row is the number of a step; a document's number is its place in
+    reading order.
 
-    Near-duplicate lines share a row; `documents_of` tells all the documents that hold it. Nothing is loaded whole.
+    Near-duplicate lines share a row; `documents_of` tells all the documents that hold it. Nothing
+    is loaded whole.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -36,22 +39,28 @@ class TextBase:
         self.step_count = manifest.steps
         self.document_count = manifest.documents
         self._parts = [folder / "parts" / part.name for part in manifest.parts]
-        self._steps = _Table(self._parts, "steps.parquet", [part.steps for part in manifest.parts], STEP_GROUP)
+        self._steps = _Table(
+            self._parts, "steps.parquet", [part.steps for part in manifest.parts], STEP_GROUP
+        )
         numbers = [part.documents for part in manifest.parts]
         self._documents = _Table(self._parts, "documents.parquet", numbers, DOCUMENT_GROUP)
         self._vectors = open_vectors(folder, manifest)
         self._indexes: dict[Engine, Index] = {}
         self._last: tuple[Rows, Rows] | None = None  # documents asked for last, and their rows
         if len(self._vectors) != manifest.steps:
-            raise StoreError(f"{folder}: {len(self._vectors)} vectors for {manifest.steps} steps; build it again")
+            raise StoreError(
+                f"{folder}: {len(self._vectors)} vectors for {manifest.steps} steps; build it again"
+            )
 
     @property
     def engine(self) -> Engine:
-        """What searches unless another is named: the index built last, "exact" where there is none."""
+        """What searches unless another is named: the index built last, "exact" where there is
+        none."""
         return self.manifest.indexes[-1].engine if self.manifest.indexes else "exact"
 
     def documents(self) -> Iterator[Document]:
-        """Yield every document in reading order, in its own wording; the place of one is its number."""
+        """Yield every document in reading order, in its own wording; the place of one is its
+        number."""
         for row in self._documents:
             yield _document(row)
 
@@ -73,21 +82,27 @@ class TextBase:
         return np.concatenate(found)
 
     def steps(self, rows: Sequence[int] | Rows) -> list[TextStep]:
-        """Return the steps at these rows, in the order asked for. Raises ShapeError for a row that is not there."""
+        """Return the steps at these rows, in the order asked for. Raises ShapeError for a row that
+        is not there."""
         wanted = [int(row) for row in rows]
-        found = {row: TextStep(**self._steps[row]) for row in sorted(set(wanted))}  # each group is read once
+        # each group is read once
+        found = {row: TextStep(**self._steps[row]) for row in sorted(set(wanted))}
         return [found[row] for row in wanted]
 
     def vectors(self, rows: Sequence[int] | Rows) -> Matrix:
-        """Return the unit vectors of these rows: (len(rows), D) float32. Raises ShapeError for a row not there."""
+        """Return the unit vectors of these rows: (len(rows), D) float32. Raises ShapeError for a
+        row not there."""
         return self._vectors.take(np.asarray(rows, dtype=np.int64))
 
     def embed(self, texts: Sequence[str]) -> Matrix:
-        """Return the texts' vectors (N, D) by the base's own encoder. Raises ModelError where that has changed."""
+        """Return the texts' vectors (N, D) by the base's own encoder. Raises ModelError where that
+        has changed."""
         from stepline.text import embed
 
         if encoder_facts(self.encoder)[0] != self.manifest.encoder_sha256:
-            raise ModelError(f"{self.encoder}: not the encoder that {self.folder} was built with; build it again")
+            raise ModelError(
+                f"{self.encoder}: not the encoder that {self.folder} was built with; build it again"
+            )
         return embed(texts, model=self.encoder)
 
     def nearest(
@@ -99,16 +114,21 @@ class TextBase:
         effort: int | None = None,
         documents: Sequence[int] | Rows | None = None,
     ) -> tuple[Rows, Matrix]:
-        """Return the rows and cosines of the k nearest steps of each query: (N, k) int64 and (N, k) float32.
+        """Return the rows and cosines of the k nearest steps of each query: (N, k) int64 and (N, k)
+        float32.
 
-        queries: (N, D) unit vectors. Best first, equal cosines to the lower row. Where fewer than k steps exist, the
-        rest are row -1 with cosine -1. documents: search the steps of these only (then always exactly).
-        engine: any but exact needs its index (`add_index`); None is the index built last, exact where there is none.
+        queries: (N, D) unit vectors. Best first, equal cosines to the lower row. Where fewer than k
+        steps exist, the rest are row -1 with cosine -1. documents: search the steps of these only
+        (then always exactly).
+        engine: any but exact needs its index (`add_index`); None is the index built last, exact
+        where there is none.
         effort: lists probed, or ef; None is the one that measured the recall asked for.
         Raises ShapeError for another width, StoreError for an index that is missing.
         """
         if queries.ndim != 2 or queries.shape[1] != self.width:
-            raise ShapeError(f"queries {queries.shape}: need (N, {self.width}); embed them with {self.encoder}")
+            raise ShapeError(
+                f"queries {queries.shape}: need (N, {self.width}); embed them with {self.encoder}"
+            )
         if documents is not None:
             return self._nearest_of(queries, k, documents)
         engine = engine or self.engine
@@ -123,15 +143,20 @@ class TextBase:
             self._indexes[engine] = open_index(self.folder, engine)
         return self._indexes[engine].search(queries, k, entry.effort if effort is None else effort)
 
-    def _nearest_of(self, queries: Matrix, k: int, documents: Sequence[int] | Rows) -> tuple[Rows, Matrix]:
+    def _nearest_of(
+        self, queries: Matrix, k: int, documents: Sequence[int] | Rows
+    ) -> tuple[Rows, Matrix]:
         """Search the steps of some documents, read a piece at a time."""
         rows = self._rows_of_all(np.unique(np.asarray(documents, dtype=np.int64)))
-        pieces = ((at, self._vectors.take(rows[at : at + PIECE])) for at in range(0, len(rows), PIECE))
+        pieces = (
+            (at, self._vectors.take(rows[at : at + PIECE])) for at in range(0, len(rows), PIECE)
+        )
         places, cosines = nearest_exact(queries, pieces, k)
         return np.append(rows, -1)[places], cosines  # place -1, nothing, is row -1
 
     def _rows_of_all(self, documents: Rows) -> Rows:
-        """Return the rows that some documents hold, ascending; those of the last documents asked for are kept."""
+        """Return the rows that some documents hold, ascending; those of the last documents asked
+        for are kept."""
         if self._last is None or not np.array_equal(self._last[0], documents):
             lists = [self.rows_of(number) for number in documents.tolist()]
             self._last = documents, np.unique(np.concatenate([np.empty(0, dtype=np.int64), *lists]))
@@ -139,12 +164,14 @@ class TextBase:
 
 
 def open_base(folder: Path) -> TextBase:
-    """Return the text base in a folder. Raises StoreError, with the cure, where there is none or it is damaged."""
+    """Return the text base in a folder. Raises StoreError, with the cure, where there is none or it
+    is damaged."""
     return TextBase(folder, require_manifest(folder))
 
 
 class _Table:
-    """Rows of a Parquet file a part, read a row group at a time; the latest groups stay in memory."""
+    """Rows of a Parquet file a part, read a row group at a time; the latest groups stay in
+    memory."""
 
     def __init__(self, parts: Sequence[Path], name: str, counts: Sequence[int], group: int) -> None:
         self._paths = [part / name for part in parts]
@@ -177,7 +204,9 @@ class _Table:
                 self._files[part] = ParquetReader(path)
             return self._files[part].group(group)
         except ParquetError as error:
-            raise StoreError(f"{path}: not readable ({error}); build the text base again") from error
+            raise StoreError(
+                f"{path}: not readable ({error}); build the text base again"
+            ) from error
 
 
 def _document(row: dict[str, Any]) -> Document:

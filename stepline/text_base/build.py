@@ -1,8 +1,9 @@
-"""A text base built from sources, or added to: read, merge, embed, index; the manifest is written last.
+"""A text base built from sources, or added to: read, merge, embed, index; the manifest is written
+last.
 
-BASE/manifest.json tells what is there. BASE/parts/0001/ and on hold the tables, arrays and vectors of one build or
-appending; BASE/parts/000N/work/ holds what a build still needs, so that a killed one goes on where it was and ends with
-the same bytes.
+BASE/manifest.json tells what is there. BASE/parts/0001/ and on hold the tables, arrays and vectors
+of one build or appending; BASE/parts/000N/work/ holds what a build still needs, so that a killed
+one goes on where it was and ends with the same bytes.
 """
 
 import hashlib
@@ -34,7 +35,16 @@ from stepline.text_base.readers import source_files
 from stepline.text_base.settings import TextBaseSettings
 from stepline.weights import sha256
 
-PLANNED = ("merge", "longest_document", "longest_step", "shard", "block", "batch", "encoder", "precision")
+PLANNED = (
+    "merge",
+    "longest_document",
+    "longest_step",
+    "shard",
+    "block",
+    "batch",
+    "encoder",
+    "precision",
+)
 
 
 def build_base(
@@ -47,9 +57,10 @@ def build_base(
 ) -> TextBase:
     """Return a text base made of the sources; one that a killed build left unfinished is finished.
 
-    A base that holds these sources already is opened as it is. licence: of lines whose source states none.
-    append: add to the base that is there. Raises StoreError when the folder holds a base of other sources and append
-    is not asked for, DatasetError when a source cannot be read.
+    A base that holds these sources already is opened as it is. licence: of lines whose source
+    states none.
+    append: add to the base that is there. Raises StoreError when the folder holds a base of other
+    sources and append is not asked for, DatasetError when a source cannot be read.
     """
     settings = settings or TextBaseSettings()
     check_writable(folder)
@@ -69,20 +80,33 @@ def build_base(
 
 
 def prepared_base(path: Path, folder: Path, settings: TextBaseSettings | None = None) -> TextBase:
-    """Return the base in `path`; where `path` is a source instead, the base built of it in `folder`."""
+    """Return the base in `path`; where `path` is a source instead, the base built of it in
+    `folder`."""
     if path.is_dir() and read_manifest(path) is not None:
         return open_base(path)
     return build_base([path], folder, settings)
 
 
 def _start(
-    manifest: Manifest | None, folder: Path, settings: TextBaseSettings, facts: tuple[str, int], append: bool
+    manifest: Manifest | None,
+    folder: Path,
+    settings: TextBaseSettings,
+    facts: tuple[str, int],
+    append: bool,
 ) -> Manifest:
-    """Return the manifest to add to: a new one, or the one that is there. Raises StoreError where they do not fit."""
+    """Return the manifest to add to: a new one, or the one that is there. Raises StoreError where
+    they do not fit."""
     if manifest is None:
-        return Manifest(encoder=settings.encoder, encoder_sha256=facts[0], width=facts[1], precision=settings.precision)
+        return Manifest(
+            encoder=settings.encoder,
+            encoder_sha256=facts[0],
+            width=facts[1],
+            precision=settings.precision,
+        )
     if not append:
-        raise StoreError(f"{folder}: a text base of other sources or settings; add --append, or give another --out")
+        raise StoreError(
+            f"{folder}: a text base of other sources or settings; add --append, or give another --out"
+        )
     if (manifest.encoder_sha256, manifest.precision) != (facts[0], settings.precision):
         raise StoreError(
             f"{folder}: embedded by {manifest.encoder} as {manifest.precision}; append with that encoder and precision"
@@ -133,7 +157,11 @@ def _take_up(part: Path, plan: str) -> None:
 
 def _planned(settings: TextBaseSettings) -> dict[str, object]:
     """Return the settings that change what is in a part."""
-    return {name: value for name, value in settings.model_dump().items() if name in PLANNED and name != "encoder"}
+    return {
+        name: value
+        for name, value in settings.model_dump().items()
+        if name in PLANNED and name != "encoder"
+    }
 
 
 def _source_entry(source: Path, licence: str | None) -> SourceEntry:
@@ -141,9 +169,16 @@ def _source_entry(source: Path, licence: str | None) -> SourceEntry:
     whole = hashlib.sha256()
     files = source_files(source)
     for file in files:
-        whole.update(f"{file.relative_to(source) if file != source else file.name} {sha256(file)}\n".encode())
+        whole.update(
+            f"{file.relative_to(source) if file != source else file.name} {sha256(file)}\n".encode()
+        )
     size = sum(file.stat().st_size for file in files)
-    return SourceEntry(name=Path(os.path.realpath(source)).name, sha256=whole.hexdigest(), bytes=size, licence=licence)
+    return SourceEntry(
+        name=Path(os.path.realpath(source)).name,
+        sha256=whole.hexdigest(),
+        bytes=size,
+        licence=licence,
+    )
 
 
 def _told(entry: SourceEntry, tally: Tally, read: tuple[int, int]) -> SourceEntry:
@@ -155,7 +190,9 @@ def _told(entry: SourceEntry, tally: Tally, read: tuple[int, int]) -> SourceEntr
     return entry.model_copy(update={"documents": read[0], "steps": read[1], "dropped": dropped})
 
 
-def _part_entry(part: Path, plan: str, counts: Counts, sources: tuple[SourceEntry, ...]) -> PartEntry:
+def _part_entry(
+    part: Path, plan: str, counts: Counts, sources: tuple[SourceEntry, ...]
+) -> PartEntry:
     files = {file.name: sha256(file) for file in sorted(part.iterdir()) if file.is_file()}
     return PartEntry(
         name=part.name,

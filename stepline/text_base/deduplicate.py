@@ -1,13 +1,16 @@
-"""Shards of read documents made one part of the base: its lines merged, its documents pointing at rows.
+"""Shards of read documents made one part of the base: its lines merged, its documents pointing at
+rows.
 
-A part's files: steps.parquet (a row a line), documents.parquet (a row a document, in its own wording), and arrays:
-keys and key_rows (the key of normal words -> its row), bands, pairs and ends (sketches of its lines), identities (keys
-of its documents' ids), holder_rows and holders (which documents hold a row). The first occurrence of a line stands
-for all; what was read earlier never changes its row. Memory: 40 bytes a line read, beside what sorting may use.
+A part's files: steps.parquet (a row a line), documents.parquet (a row a document, in its own
+wording), and arrays: keys and key_rows (the key of normal words -> its row), bands, pairs and ends
+(sketches of its lines), identities (keys of its documents' ids), holder_rows and holders (which
+documents hold a row). The first occurrence of a line stands for all; what was read earlier never
+changes its row. Memory: 40 bytes a line read, beside what sorting may use.
 
-Lines are merged by exact keys first, then near-duplicates by their sketches. Every line either stands for itself or
-for the earliest line that says the same; so a line that was kept is never dropped by what is appended later, and each
-merged line is within the threshold of the one that stands for it.
+Lines are merged by exact keys first, then near-duplicates by their sketches. Every line either
+stands for itself or for the earliest line that says the same; so a line that was kept is never
+dropped by what is appended later, and each merged line is within the threshold of the one that
+stands for it.
 """
 
 from collections import Counter
@@ -21,7 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.storage import atomic_path
-from stepline.text_base.near_duplicates import BANDS, Hashes, Sketch, jaccard, line_key, sketch, text_key
+from stepline.text_base.near_duplicates import (
+    BANDS,
+    Hashes,
+    Sketch,
+    jaccard,
+    line_key,
+    sketch,
+    text_key,
+)
 from stepline.text_base.read_sources import Tally, read_shard
 from stepline.text_base.settings import TextBaseSettings
 from stepline.text_base.vectors import read_array, write_arrays
@@ -35,7 +46,8 @@ CROWD = 50  # lines with one band's hash that a line is compared with; more are 
 def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
     """Return for each key the place of the first key equal to it: (N,) int64.
 
-    keys: N in all, several arrays one after another (memory-mapped is fine). memory: bytes to sort in.
+    keys: N in all, several arrays one after another (memory-mapped is fine). memory: bytes to sort
+    in.
     """
     count = sum(map(len, keys))
     found = np.arange(count, dtype=np.int64)
@@ -49,9 +61,11 @@ def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
 
 
 def near_duplicates(sketches: Sequence[Sketch], known: int, threshold: float, memory: int) -> Rows:
-    """Return for each line the place of the line that stands for it, itself where none is near: (N,) int64.
+    """Return for each line the place of the line that stands for it, itself where none is near:
+    (N,) int64.
 
-    known: the first lines, merged before; they stay. threshold: Jaccard likeness of the word pairs, 1 merges nothing.
+    known: the first lines, merged before; they stay. threshold: Jaccard likeness of the word pairs,
+    1 merges nothing.
     """
     count = sum(len(part.keys) for part in sketches)
     stands = np.arange(count, dtype=np.int64)
@@ -85,7 +99,8 @@ class _Pairs:
 
 
 def _candidates(keys: Sequence[Hashes], known: int, memory: int) -> Iterator[tuple[int, int]]:
-    """Yield (line, earlier line) for lines from `known` on that share a hash, at most CROWD earlier ones each."""
+    """Yield (line, earlier line) for lines from `known` on that share a hash, at most CROWD earlier
+    ones each."""
     for places, hashes in _slices(keys, memory):
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]
@@ -95,11 +110,15 @@ def _candidates(keys: Sequence[Hashes], known: int, memory: int) -> Iterator[tup
             members = places[order[start : start + size]]
             for place in range(1, int(size)):
                 if members[place] >= known:
-                    yield from ((int(members[place]), int(leader)) for leader in members[: min(place, CROWD)])
+                    yield from (
+                        (int(members[place]), int(leader))
+                        for leader in members[: min(place, CROWD)]
+                    )
 
 
 def _slices(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, Hashes]]:
-    """Yield (places, hashes) of all keys in turn, by ranges of the hash, so that equal ones come together."""
+    """Yield (places, hashes) of all keys in turn, by ranges of the hash, so that equal ones come
+    together."""
     count = sum(map(len, keys))
     parts = 1
     while count * ROW_BYTES > memory * parts and parts < 1 << 16:
@@ -109,7 +128,11 @@ def _slices(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, Hashes]
     for part in range(parts):
         places, hashes = [], []
         for start, array in zip(starts, keys, strict=False):
-            here = np.arange(len(array)) if parts == 1 else np.flatnonzero((array >> shift) == np.uint64(part))
+            here = (
+                np.arange(len(array))
+                if parts == 1
+                else np.flatnonzero((array >> shift) == np.uint64(part))
+            )
             places.append(here + start)
             hashes.append(np.asarray(array[here]))
         if sum(map(len, hashes)):
@@ -125,7 +148,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Counts:
-    """What one part holds: documents, lines read, merged as equal and as near, added; (documents, lines) a source."""
+    """What one part holds: documents, lines read, merged as equal and as near, added; (documents,
+    lines) a source."""
 
     documents: int
     read: int
@@ -145,9 +169,14 @@ class _MergeResult:
 
 
 def write_tables(
-    shards: Sequence[Path], parts: Sequence[Path], part: Path, tallies: Sequence[Tally], settings: TextBaseSettings
+    shards: Sequence[Path],
+    parts: Sequence[Path],
+    part: Path,
+    tallies: Sequence[Tally],
+    settings: TextBaseSettings,
 ) -> Counts:
-    """Write a part's tables and arrays from its shards. parts: the folders of earlier parts, in order.
+    """Write a part's tables and arrays from its shards. parts: the folders of earlier parts, in
+    order.
 
     Documents whose id was read before are left out and counted in the tallies.
     """
@@ -163,7 +192,8 @@ def write_tables(
 
 
 def line_sketch(part: Path) -> Sketch:
-    """Return the sketch of a part's lines, memory-mapped; in place of keys stands the first band, for its length."""
+    """Return the sketch of a part's lines, memory-mapped; in place of keys stands the first band,
+    for its length."""
     bands = read_array(part / "bands.u64", BANDS)
     return Sketch(bands[:, 0], bands, read_array(part / "pairs.u32"), read_array(part / "ends.i64"))
 
@@ -174,7 +204,9 @@ def _kept(
     """Return which documents stay: the first of each id."""
     before = [read_array(folder / "identities.u64") for folder in parts]
     known = sum(map(len, before))
-    keys = np.array([text_key(row["id"]) for shard in shards for row in read_shard(shard)], dtype=np.uint64)
+    keys = np.array(
+        [text_key(row["id"]) for shard in shards for row in read_shard(shard)], dtype=np.uint64
+    )
     kept = first_places([*before, keys], memory)[known:] == np.arange(known, known + len(keys))
     number = 0
     for shard in shards if not kept.all() else ():
@@ -196,24 +228,39 @@ def _kept_rows(shards: Sequence[Path], kept: npt.NDArray[np.bool_]) -> Iterator[
 
 
 def _merge(
-    shards: Sequence[Path], kept: npt.NDArray[np.bool_], parts: Sequence[Path], part: Path, settings: TextBaseSettings
+    shards: Sequence[Path],
+    kept: npt.NDArray[np.bool_],
+    parts: Sequence[Path],
+    part: Path,
+    settings: TextBaseSettings,
 ) -> _MergeResult:
     """Find the row of every line; write the part's keys and sketches."""
     memory = settings.memory << 20
     old_keys = [read_array(folder / "keys.u64") for folder in parts]
     known_keys = sum(map(len, old_keys))
-    keys = np.fromiter((line_key(text) for row in _kept_rows(shards, kept) for text in row["texts"]), dtype=np.uint64)
+    keys = np.fromiter(
+        (line_key(text) for row in _kept_rows(shards, kept) for text in row["texts"]),
+        dtype=np.uint64,
+    )
     first = first_places([*old_keys, keys], memory)[known_keys:]
     distinct = np.flatnonzero(first == np.arange(known_keys, known_keys + len(keys)))
-    _write_sketches(shards, kept, first == np.arange(known_keys, known_keys + len(keys)), part / "work")
+    _write_sketches(
+        shards, kept, first == np.arange(known_keys, known_keys + len(keys)), part / "work"
+    )
     sketches = [*map(line_sketch, parts), line_sketch(part / "work")]
     known = sum(len(found.ends) for found in sketches[:-1])
     stands = near_duplicates(sketches, known, settings.merge, memory)[known:]
     alone = stands == np.arange(known, known + len(stands))
     ranks = np.cumsum(alone) - 1 + known
-    row_of = np.where(stands < known, stands, ranks[np.maximum(stands - known, 0)]) if len(stands) else stands
+    row_of = (
+        np.where(stands < known, stands, ranks[np.maximum(stands - known, 0)])
+        if len(stands)
+        else stands
+    )
     _write_part_sketches(part, keys[distinct], row_of, alone)
-    old_rows = np.concatenate([np.empty(0, np.int64), *(read_array(folder / "key_rows.i64") for folder in parts)])
+    old_rows = np.concatenate(
+        [np.empty(0, np.int64), *(read_array(folder / "key_rows.i64") for folder in parts)]
+    )
     rows = np.concatenate([old_rows, np.full(len(keys), -1, np.int64)])
     rows[distinct + known_keys] = row_of
     firsts = np.zeros(len(keys), dtype=bool)
@@ -230,7 +277,8 @@ def _write_sketches(
     total = 0
     with ExitStack() as stack:
         bands, pairs, ends = (
-            stack.enter_context((work / name).open("wb")) for name in ("bands.u64", "pairs.u32", "ends.i64")
+            stack.enter_context((work / name).open("wb"))
+            for name in ("bands.u64", "pairs.u32", "ends.i64")
         )
         for shard in shards:
             rows = [row for row in read_shard(shard) if next(stays)]
@@ -241,16 +289,24 @@ def _write_sketches(
             total += len(found.pairs)
 
 
-def _write_part_sketches(part: Path, keys: npt.NDArray[np.uint64], row_of: Rows, alone: npt.NDArray[np.bool_]) -> None:
+def _write_part_sketches(
+    part: Path, keys: npt.NDArray[np.uint64], row_of: Rows, alone: npt.NDArray[np.bool_]
+) -> None:
     """Write the keys of all distinct lines and the sketches of those that stand for themselves."""
     write_arrays(part / "keys.u64", [keys])
     write_arrays(part / "key_rows.i64", [row_of])
     found = line_sketch(part / "work")
     sizes = np.diff(found.ends, prepend=0)
-    write_arrays(part / "bands.u64", (found.bands[at : at + PIECE][alone[at : at + PIECE]] for at in _starts(alone)))
+    write_arrays(
+        part / "bands.u64",
+        (found.bands[at : at + PIECE][alone[at : at + PIECE]] for at in _starts(alone)),
+    )
     write_arrays(part / "ends.i64", [np.cumsum(sizes[alone])])
     marks = np.repeat(alone, sizes)
-    write_arrays(part / "pairs.u32", (found.pairs[at : at + PIECE][marks[at : at + PIECE]] for at in _starts(marks)))
+    write_arrays(
+        part / "pairs.u32",
+        (found.pairs[at : at + PIECE][marks[at : at + PIECE]] for at in _starts(marks)),
+    )
 
 
 def _starts(array: npt.NDArray[Any]) -> range:
@@ -264,7 +320,14 @@ def _write_steps(rows: Iterable[Row], merged: _MergeResult, path: Path) -> None:
     import pyarrow as arrow
 
     text = arrow.string()
-    fields = {"id": text, "text": text, "document": text, "position": arrow.int32(), "source": text, "licence": text}
+    fields = {
+        "id": text,
+        "text": text,
+        "document": text,
+        "position": arrow.int32(),
+        "source": text,
+        "licence": text,
+    }
     _write_table(_first_lines(rows, merged), fields, path, STEP_GROUP)
 
 
@@ -277,12 +340,21 @@ def _first_lines(rows: Iterable[Row], merged: _MergeResult) -> Iterator[Row]:
                 yield {"id": f"{row['id']}#{position}", "text": text, "position": position} | same
 
 
-def _write_documents(rows: Iterable[Row], merged: _MergeResult, path: Path) -> dict[int, tuple[int, int]]:
+def _write_documents(
+    rows: Iterable[Row], merged: _MergeResult, path: Path
+) -> dict[int, tuple[int, int]]:
     """Write the documents; return how many documents and lines each source gave."""
     import pyarrow as arrow
 
     text, texts = arrow.string(), arrow.list_(arrow.string())
-    fields = {"id": text, "title": text, "source": text, "licence": text, "texts": texts, "ingredients": texts}
+    fields = {
+        "id": text,
+        "title": text,
+        "source": text,
+        "licence": text,
+        "texts": texts,
+        "ingredients": texts,
+    }
     documents: Counter[int] = Counter()
     lines: Counter[int] = Counter()
 
@@ -306,18 +378,28 @@ def _write_table(rows: Iterable[Row], fields: dict[str, Any], path: Path, group:
 
     schema = arrow.schema(list(fields.items()))
     waiting: list[Row] = []
-    with atomic_path(path) as partial, parquet.ParquetWriter(partial, schema, compression="zstd") as writer:
+    with (
+        atomic_path(path) as partial,
+        parquet.ParquetWriter(partial, schema, compression="zstd") as writer,
+    ):
         for row in rows:
             waiting.append({name: row[name] for name in fields})
             if len(waiting) == group:
-                writer.write_table(arrow.Table.from_pylist(waiting, schema=schema), row_group_size=group)
+                writer.write_table(
+                    arrow.Table.from_pylist(waiting, schema=schema), row_group_size=group
+                )
                 waiting = []
         if waiting:
-            writer.write_table(arrow.Table.from_pylist(waiting, schema=schema), row_group_size=group)
+            writer.write_table(
+                arrow.Table.from_pylist(waiting, schema=schema), row_group_size=group
+            )
 
 
-def _write_holders(rows: Iterable[Row], merged: _MergeResult, parts: Sequence[Path], part: Path) -> None:
-    """Write which documents hold each row, sorted by row: two arrays side by side, no pair twice."""
+def _write_holders(
+    rows: Iterable[Row], merged: _MergeResult, parts: Sequence[Path], part: Path
+) -> None:
+    """Write which documents hold each row, sorted by row: two arrays side by side, no pair
+    twice."""
     before = sum(len(read_array(folder / "identities.u64")) for folder in parts)
     counts = np.fromiter((len(row["texts"]) for row in rows), dtype=np.int64)
     numbers = np.repeat(np.arange(before, before + len(counts)), counts)

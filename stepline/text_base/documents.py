@@ -1,4 +1,5 @@
-"""What a text base holds: how-to documents, each a title and its steps, with source and licence on every line."""
+"""What a text base holds: how-to documents, each a title and its steps, with source and licence on
+every line."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,8 +11,9 @@ from stepline.records import Rejected
 class TextStep:
     """One human-written step.
 
-    id: "document#position", both of the line that was read first. document: that document's id. position: from 0,
-    its place there. source: a link or a file's name. licence: None where nobody stated one.
+    id: "document#position", both of the line that was read first. document: that document's id.
+    position: from 0, its place there. source: a link or a file's name. licence: None where nobody
+    stated one.
     """
 
     id: str

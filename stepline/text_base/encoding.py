@@ -20,18 +20,26 @@ from stepline.weights import find_weights, sha256
 
 log = logging.getLogger(__name__)
 
-FILES = ("model.safetensors", "tokenizer.json", "config.json", "modules.json", "1_Pooling/config.json")
+FILES = (
+    "model.safetensors",
+    "tokenizer.json",
+    "config.json",
+    "modules.json",
+    "1_Pooling/config.json",
+)
 
 
 def encoder_facts(name: str) -> tuple[str, int]:
-    """Return the sha256 over an encoder's files and the width of its vectors. Raises ModelError when it is missing."""
+    """Return the sha256 over an encoder's files and the width of its vectors. Raises ModelError
+    when it is missing."""
     folder = find_weights(name)
     found = [f"{file} {sha256(folder / file)}" for file in FILES if (folder / file).is_file()]
     return hashlib.sha256("\n".join(found).encode()).hexdigest(), load_encoder(name).dim
 
 
 def write_embeddings(part: Path, count: int, width: int, settings: TextBaseSettings) -> None:
-    """Write vectors.npy, a unit row a line of steps.parquet; blocks that a killed run left are taken as they are."""
+    """Write vectors.npy, a unit row a line of steps.parquet; blocks that a killed run left are
+    taken as they are."""
     work = part / "work"
     blocks: list[Path] = []
     for number, texts in enumerate(_texts(part / "steps.parquet", settings.block)):

@@ -1,9 +1,10 @@
-"""Approximate nearest-neighbour indexes of a base: built, their recall measured against exact search, opened.
+"""Approximate nearest-neighbour indexes of a base: built, their recall measured against exact
+search, opened.
 
-InvertedLists is our own: vectors sorted into lists around k-means centroids. Many queries are asked at once, so the
-work goes list by list and every comparison is a matrix product; searching query by query instead is bound by memory,
-not by arithmetic. C lists, P lists probed a query.
-FaissIndex is FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
+InvertedLists is our own: vectors sorted into lists around k-means centroids. Many queries are asked
+at once, so the work goes list by list and every comparison is a matrix product; searching query by
+query instead is bound by memory, not by arithmetic. C lists, P lists probed a query. FaissIndex is
+FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,13 @@ from stepline.device import current_device
 from stepline.errors import ModelError, StoreError
 from stepline.records import Matrix
 from stepline.storage import atomic_path
-from stepline.text_base.manifest import CurvePoint, IndexEntry, Manifest, read_manifest, write_manifest
+from stepline.text_base.manifest import (
+    CurvePoint,
+    IndexEntry,
+    Manifest,
+    read_manifest,
+    write_manifest,
+)
 from stepline.text_base.settings import Engine, TextBaseSettings
 from stepline.text_base.vectors import (
     NOTHING,
@@ -41,7 +48,8 @@ INVERTED_LISTS_FILES = ("centroids.npy", "bounds.i64", "order.i64", "vectors.npy
 
 
 class InvertedLists:
-    """An index in a folder: centroids (C, D), the vectors in the order of their lists, and their rows."""
+    """An index in a folder: centroids (C, D), the vectors in the order of their lists, and their
+    rows."""
 
     def __init__(self, folder: Path) -> None:
         self._centroids = np.asarray(read_vectors(folder / "centroids.npy"), dtype=np.float32)
@@ -56,10 +64,16 @@ class InvertedLists:
         return [lists for lists in steps if lists <= count]
 
     def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
-        """Return what `nearest_exact` does, found in the `effort` lists whose centroids are nearest."""
-        found = [self._search(queries[at : at + QUERIES], k, effort) for at in range(0, len(queries), QUERIES)]
+        """Return what `nearest_exact` does, found in the `effort` lists whose centroids are
+        nearest."""
+        found = [
+            self._search(queries[at : at + QUERIES], k, effort)
+            for at in range(0, len(queries), QUERIES)
+        ]
         rows = np.concatenate([np.empty((0, k), np.int64), *(rows for rows, _ in found)])
-        return rows, np.concatenate([np.empty((0, k), np.float32), *(cosines for _, cosines in found)])
+        return rows, np.concatenate(
+            [np.empty((0, k), np.float32), *(cosines for _, cosines in found)]
+        )
 
     def _search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
         import torch
@@ -83,8 +97,11 @@ class InvertedLists:
         return best.result()
 
 
-def build_lists(vectors: "VectorStore", folder: Path, *, seed: int, memory: int, progress: Callable[[], None]) -> None:
-    """Write the lists of all vectors. memory: bytes for training; the same vectors and seed give the same bytes."""
+def build_lists(
+    vectors: "VectorStore", folder: Path, *, seed: int, memory: int, progress: Callable[[], None]
+) -> None:
+    """Write the lists of all vectors. memory: bytes for training; the same vectors and seed give
+    the same bytes."""
     count, width = len(vectors), vectors.width
     lists = int(min(max(1, count // 8), max(16, 1 << round(np.log2(4 * np.sqrt(max(1, count)))))))
     most = max(1, min(POINTS * lists, memory // (8 * width)))
@@ -94,13 +111,18 @@ def build_lists(vectors: "VectorStore", folder: Path, *, seed: int, memory: int,
     near = np.concatenate([np.empty(0, np.int64), *_assigned(vectors, centroids, progress)])
     order = np.argsort(near, kind="stable")
     write_vectors(folder / "centroids.npy", [centroids], centroids.shape, "float32")
-    write_arrays(folder / "bounds.i64", [np.searchsorted(near[order], np.arange(len(centroids) + 1))])
+    write_arrays(
+        folder / "bounds.i64", [np.searchsorted(near[order], np.arange(len(centroids) + 1))]
+    )
     write_arrays(folder / "order.i64", [order])
-    write_vectors(folder / "vectors.npy", _pieces(vectors, order), (count, width), vectors.precision)
+    write_vectors(
+        folder / "vectors.npy", _pieces(vectors, order), (count, width), vectors.precision
+    )
 
 
 def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
-    """Return unit centroids (C, D) by spherical k-means; one that lost all its points starts again at a point."""
+    """Return unit centroids (C, D) by spherical k-means; one that lost all its points starts again
+    at a point."""
     count = min(count, len(points))
     centroids = points[np.sort(rng.choice(len(points), size=count, replace=False))]
     for _ in range(ROUNDS):
@@ -117,7 +139,9 @@ def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
     return centroids.astype(np.float32)
 
 
-def _assigned(vectors: "VectorStore", centroids: Matrix, progress: Callable[[], None]) -> Iterator[Rows]:
+def _assigned(
+    vectors: "VectorStore", centroids: Matrix, progress: Callable[[], None]
+) -> Iterator[Rows]:
     for _, block in vectors.blocks(PIECE):
         yield nearest_exact(np.asarray(block, dtype=np.float32), [(0, centroids)])[0][:, 0]
         progress()
@@ -154,7 +178,9 @@ class FaissIndex:
             self._index = self._faiss.read_index(str(folder / "index.faiss"))
         except RuntimeError as error:  # FAISS raises no narrower class
             reason = str(error).splitlines()[-1][:200]
-            raise StoreError(f"{folder}: not readable ({reason}); `stepline text-base index` builds it") from error
+            raise StoreError(
+                f"{folder}: not readable ({reason}); `stepline text-base index` builds it"
+            ) from error
 
     def efforts(self) -> list[int]:
         """Return the values of nprobe or ef worth trying; one for a flat index."""
@@ -163,7 +189,9 @@ class FaissIndex:
         if self._engine == "hnsw":
             return [16, 32, 64, 128, 256, 512, 1024]
         lists = int(self._index.nlist)
-        return sorted({n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256) if n < lists} | {lists})
+        return sorted(
+            {n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256) if n < lists} | {lists}
+        )
 
     def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
         """Return what `nearest_exact` does, as far as the index finds it."""
@@ -177,9 +205,16 @@ class FaissIndex:
 
 
 def build_faiss(
-    vectors: "VectorStore", folder: Path, engine: Engine, *, seed: int, memory: int, progress: Callable[[], None]
+    vectors: "VectorStore",
+    folder: Path,
+    engine: Engine,
+    *,
+    seed: int,
+    memory: int,
+    progress: Callable[[], None],
 ) -> None:
-    """Write a FAISS index of all vectors. The graph is built by one thread, so that it has the same bytes each time."""
+    """Write a FAISS index of all vectors. The graph is built by one thread, so that it has the same
+    bytes each time."""
     faiss = library()
     count, width = len(vectors), vectors.width
     inner = faiss.METRIC_INNER_PRODUCT
@@ -191,7 +226,9 @@ def build_faiss(
         index.hnsw.efConstruction = BUILD_EFFORT
         faiss.omp_set_num_threads(1)
     else:
-        lists = int(min(max(1, count // 39), max(16, 1 << round(np.log2(4 * np.sqrt(max(1, count)))))))
+        lists = int(
+            min(max(1, count // 39), max(16, 1 << round(np.log2(4 * np.sqrt(max(1, count))))))
+        )
         index = faiss.IndexIVFFlat(faiss.IndexFlatIP(width), width, lists, inner)
         index.cp.seed = seed
         most = max(1, min(POINTS * lists, memory // (8 * width)))
@@ -220,14 +257,22 @@ class Index(Protocol):
         """Return rows (N, k) and cosines (N, k), best first; -1 where nothing was found."""
 
 
-def add_index(folder: Path, settings: TextBaseSettings, progress: Callable[[], None] = lambda: None) -> IndexEntry:
-    """Build the index that `settings.engine` names, measure it, and enter it into the manifest; return its entry.
+def add_index(
+    folder: Path, settings: TextBaseSettings, progress: Callable[[], None] = lambda: None
+) -> IndexEntry:
+    """Build the index that `settings.engine` names, measure it, and enter it into the manifest;
+    return its entry.
 
-    An index that is there for these vectors and this recall stays. Raises StoreError when the folder holds no base.
+    An index that is there for these vectors and this recall stays. Raises StoreError when the
+    folder holds no base.
     """
     manifest = require_manifest(folder)
     for entry in manifest.indexes:
-        if (entry.engine, entry.steps, entry.wanted) == (settings.engine, manifest.steps, settings.recall):
+        if (entry.engine, entry.steps, entry.wanted) == (
+            settings.engine,
+            manifest.steps,
+            settings.recall,
+        ):
             return entry
     vectors = open_vectors(folder, manifest)
     place = folder / "indexes" / settings.engine
@@ -258,33 +303,40 @@ def add_index(folder: Path, settings: TextBaseSettings, progress: Callable[[], N
 def measure_recall(
     index: Index, vectors: VectorStore, settings: TextBaseSettings
 ) -> tuple[tuple[CurvePoint, ...], int]:
-    """Return recall@1 by effort, up to the least effort that reaches the recall asked for, and how many were asked.
+    """Return recall@1 by effort, up to the least effort that reaches the recall asked for, and how
+    many were asked.
 
-    Asked is the nearest other line of seeded lines: queries as real as the base itself. A neighbour as near as the
-    exact one counts, too.
+    Asked is the nearest other line of seeded lines: queries as real as the base itself. A neighbour
+    as near as the exact one counts, too.
     """
     count = len(vectors)
     if count < 2:
         return (), 0
-    probes = np.sort(np.random.default_rng(settings.seed).choice(count, size=min(PROBES, count), replace=False))
+    probes = np.sort(
+        np.random.default_rng(settings.seed).choice(count, size=min(PROBES, count), replace=False)
+    )
     queries = vectors.take(probes)
     true = _other(probes, *nearest_exact(queries, vectors.blocks(), 2))
     curve: list[CurvePoint] = []
     for effort in index.efforts():
         found = _other(probes, *index.search(queries, 2, effort))
-        curve.append(CurvePoint(effort=effort, recall=round(float((found >= true - 1e-5).mean()), 4)))
+        curve.append(
+            CurvePoint(effort=effort, recall=round(float((found >= true - 1e-5).mean()), 4))
+        )
         if curve[-1].recall >= settings.recall:
             break
     return tuple(curve), len(probes)
 
 
 def _other(probes: Rows, rows: Rows, cosines: Matrix) -> Matrix:
-    """Return the cosine of the best of two rows that is not the probe itself; -1 where none was found."""
+    """Return the cosine of the best of two rows that is not the probe itself; -1 where none was
+    found."""
     return np.where(rows[:, 0] == probes, cosines[:, 1], cosines[:, 0]).astype(np.float32)
 
 
 def open_index(folder: Path, engine: Engine) -> Index:
-    """Return an index of a base. Raises StoreError where it is missing or damaged, ModelError without FAISS."""
+    """Return an index of a base. Raises StoreError where it is missing or damaged, ModelError
+    without FAISS."""
     place = folder / "indexes" / engine
     return InvertedLists(place) if engine == "lists" else FaissIndex(place, engine)
 
@@ -299,5 +351,7 @@ def require_manifest(folder: Path) -> Manifest:
     """Return the manifest of a base. Raises StoreError, with the cure, where there is none."""
     manifest = read_manifest(folder)
     if manifest is None:
-        raise StoreError(f"{folder}: no text base here; `stepline text-base build SOURCE --out {folder}` makes one")
+        raise StoreError(
+            f"{folder}: no text base here; `stepline text-base build SOURCE --out {folder}` makes one"
+        )
     return manifest

@@ -1,4 +1,5 @@
-"""The members of one huge JSON object, one at a time: HowTo100M's captions are gigabytes in one object."""
+"""The members of one huge JSON object, one at a time: HowTo100M's captions are gigabytes in one
+object."""
 
 import gzip
 import json
@@ -20,7 +21,8 @@ class JsonDamage:
 
 
 def json_members(path: Path) -> Iterator[tuple[str, object]]:
-    """Yield key and value of each member of the object in a JSON file (or .gz); a Damage last where it breaks off.
+    """Yield key and value of each member of the object in a JSON file (or .gz); a Damage last where
+    it breaks off.
 
     Held at once: one member and a block. Bytes that are not UTF-8 become U+FFFD.
     """
@@ -63,9 +65,18 @@ class JsonObjectReader:
             if mark == ",":
                 self.place += 1
                 continue
-            key = self._value() if mark == '"' else JsonDamage(f"has {mark!r} where a key should begin")
+            key = (
+                self._value()
+                if mark == '"'
+                else JsonDamage(f"has {mark!r} where a key should begin")
+            )
             if not isinstance(key, str):
-                yield "", key if isinstance(key, JsonDamage) else JsonDamage("has a key that is no string")
+                yield (
+                    "",
+                    key
+                    if isinstance(key, JsonDamage)
+                    else JsonDamage("has a key that is no string"),
+                )
                 return
             if self._next() != ":":
                 yield key, JsonDamage("lacks a colon behind a key")
@@ -88,7 +99,8 @@ class JsonObjectReader:
                 return ""
 
     def _value(self) -> object:
-        """Return the value that begins here; a value that touches the buffer's end may go on, so more is read first."""
+        """Return the value that begins here; a value that touches the buffer's end may go on, so
+        more is read first."""
         size = BLOCK
         while True:
             try:

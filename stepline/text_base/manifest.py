@@ -1,4 +1,5 @@
-"""What a text base says of itself: manifest.json, the last file written; without it there is no base."""
+"""What a text base says of itself: manifest.json, the last file written; without it there is no
+base."""
 
 import hashlib
 import json
@@ -27,7 +28,8 @@ class RejectionCount(FrozenModel):
 
 
 class SourceEntry(FrozenModel):
-    """One source as it was read. name: the file or folder, without its path; sha256: of its files, in order."""
+    """One source as it was read. name: the file or folder, without its path; sha256: of its files,
+    in order."""
 
     name: str
     sha256: str
@@ -39,7 +41,8 @@ class SourceEntry(FrozenModel):
 
 
 class PartEntry(FrozenModel):
-    """What one build or one appending added. plan: the sha256 of sources and settings that it was made from."""
+    """What one build or one appending added. plan: the sha256 of sources and settings that it was
+    made from."""
 
     name: str
     plan: str
@@ -60,7 +63,8 @@ class CurvePoint(FrozenModel):
 
 
 class IndexEntry(FrozenModel):
-    """An approximate index. effort: the least that reached the recall asked for; probes: queries measured."""
+    """An approximate index. effort: the least that reached the recall asked for; probes: queries
+    measured."""
 
     engine: Engine
     steps: CountOrZero
@@ -87,20 +91,25 @@ class Manifest(FrozenModel):
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return a base's manifest, None where there is none. Raises StoreError for one that cannot be read."""
+    """Return a base's manifest, None where there is none. Raises StoreError for one that cannot be
+    read."""
     path = folder / NAME
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror}); build the text base again") from error
+        raise StoreError(
+            f"{path}: cannot be read ({error.strerror}); build the text base again"
+        ) from error
     try:
         return Manifest.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise StoreError(f"{path}: not a text base of version {VERSION} ({reason}); build it again") from error
+        raise StoreError(
+            f"{path}: not a text base of version {VERSION} ({reason}); build it again"
+        ) from error
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
@@ -111,4 +120,6 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
 
 def digest(value: object) -> str:
     """Return the sha256 of a value as JSON."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True, ensure_ascii=False).encode()
+    ).hexdigest()

@@ -1,7 +1,9 @@
-"""When two lines say the same: a key of their normal words, and a sketch (MinHash) that finds near-duplicates.
+"""When two lines say the same: a key of their normal words, and a sketch (MinHash) that finds
+near-duplicates.
 
-Lines that differ in more than light words ("and", "it", a plural) are never the same, nor are lines whose numbers,
-units or negations differ: "bake 30 minutes" is not "bake 40 minutes", salt is not pepper.
+Lines that differ in more than light words ("and", "it", a plural) are never the same, nor are lines
+whose numbers, units or negations differ: "bake 30 minutes" is not "bake 40 minutes", salt is not
+pepper.
 Source of the sketch: Broder 1997 (MinHash), Indyk and Motwani 1998 (bands).
 """
 
@@ -46,14 +48,54 @@ UNITS = {
 UNIT_NAMES = frozenset(UNITS.values())
 NEGATIONS = frozenset(
     {
-        *("no", "not", "never", "without", "none", "neither", "nor", "cannot", "avoid", "don", "dont", "doesn", "isn"),
+        *(
+            "no",
+            "not",
+            "never",
+            "without",
+            "none",
+            "neither",
+            "nor",
+            "cannot",
+            "avoid",
+            "don",
+            "dont",
+            "doesn",
+            "isn",
+        ),
         *("won", "t", "n"),
     }
 )
 NUMBERS = frozenset(
     {
-        *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "fifteen"),
-        *("twenty", "thirty", "forty", "fifty", "sixty", "hundred", "half", "halves", "third", "thirds", "quarter"),
+        *(
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+            "fifteen",
+        ),
+        *(
+            "twenty",
+            "thirty",
+            "forty",
+            "fifty",
+            "sixty",
+            "hundred",
+            "half",
+            "halves",
+            "third",
+            "thirds",
+            "quarter",
+        ),
         *("quarters", "dozen", "once", "twice", "double", "triple"),
     }
 )
@@ -99,15 +141,18 @@ LIGHT = frozenset(
 )
 
 _WORD = re.compile(r"\d+(?:[./]\d+)*|[^\W\d_]+")
-_FRACTIONS = {ord(c): f" {unicodedata.normalize('NFKC', c).replace(chr(0x2044), '/')} " for c in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"}
+_FRACTIONS = {
+    ord(c): f" {unicodedata.normalize('NFKC', c).replace(chr(0x2044), '/')} "
+    for c in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
+}
 
 
 @dataclass(frozen=True)
 class Sketch:
     """What stands for N lines when they are compared.
 
-    keys: (N,), equal for the same normal words. bands: (N, BANDS). pairs: the hashes of all lines' word pairs, one
-    line after another, sorted in each; ends: (N,), where each line's pairs end.
+    keys: (N,), equal for the same normal words. bands: (N, BANDS). pairs: the hashes of all lines'
+    word pairs, one line after another, sorted in each; ends: (N,), where each line's pairs end.
     """
 
     keys: Hashes
@@ -117,7 +162,8 @@ class Sketch:
 
 
 def normal_words(text: str) -> tuple[str, ...]:
-    """Return the words that a line is compared by: folded, units in one spelling, articles left out."""
+    """Return the words that a line is compared by: folded, units in one spelling, articles left
+    out."""
     folded = unicodedata.normalize("NFKC", text.translate(_FRACTIONS)).casefold()
     words = (UNITS.get(word, word) for word in _WORD.findall(folded.replace("°c", " celsius")))
     return tuple(word for word in words if word not in NOISE)
@@ -130,15 +176,20 @@ def line_key(text: str) -> int:
 
 def text_key(text: str) -> int:
     """Return 64 bits of a text's BLAKE2b."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return int.from_bytes(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
+    )
 
 
 def must_match_tokens(words: Sequence[str]) -> tuple[str, ...]:
-    """Return what two lines must share to be the same: numbers, units and negations in order, then all other words.
+    """Return what two lines must share to be the same: numbers, units and negations in order, then
+    all other words.
 
     The other words are sorted, without light ones and plurals.
     """
-    ordered = tuple(w for w in words if w[0].isdigit() or w in NEGATIONS or w in NUMBERS or w in UNIT_NAMES)
+    ordered = tuple(
+        w for w in words if w[0].isdigit() or w in NEGATIONS or w in NUMBERS or w in UNIT_NAMES
+    )
     return (*ordered, "|", *sorted({_singular(word) for word in words if word not in LIGHT}))
 
 
@@ -150,7 +201,9 @@ def sketch(texts: Sequence[str]) -> Sketch:
     """Return the sketch of some lines; each line's is the same whatever lines stand beside it."""
     lines = [normal_words(text) for text in texts]
     keys = np.array([text_key(" ".join(words)) for words in lines], dtype=np.uint64)
-    guards = np.array([text_key(" ".join(must_match_tokens(words))) for words in lines], dtype=np.uint64)
+    guards = np.array(
+        [text_key(" ".join(must_match_tokens(words))) for words in lines], dtype=np.uint64
+    )
     sets = [_pairs(words) for words in lines]
     ends = np.cumsum([len(found) for found in sets], dtype=np.int64)
     pairs = np.concatenate([*sets, np.empty(0, dtype=np.uint32)])
@@ -164,14 +217,16 @@ def jaccard(one: npt.NDArray[np.uint32], other: npt.NDArray[np.uint32]) -> float
 
 
 def _pairs(words: Sequence[str]) -> npt.NDArray[np.uint32]:
-    """Return the hashes of the neighbouring words' pairs, the ends of the line counting as words: sorted, unique."""
+    """Return the hashes of the neighbouring words' pairs, the ends of the line counting as words:
+    sorted, unique."""
     codes = np.array([1, *map(_word_hash, map(_singular, words)), 2], dtype=np.uint64)
     mixed = codes[:-1] * np.uint64(0x9E3779B97F4A7C15) + codes[1:] * np.uint64(0xC2B2AE3D27D4EB4F)
     return np.unique((mixed >> np.uint64(32)).astype(np.uint32))
 
 
 def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: Hashes) -> Hashes:
-    """Return (N, BANDS) hashes of DEPTH minima each, mixed with the guard of the tokens that must match."""
+    """Return (N, BANDS) hashes of DEPTH minima each, mixed with the guard of the tokens that must
+    match."""
     if not len(ends):
         return np.empty((0, BANDS), dtype=np.uint64)
     starts = np.concatenate([[0], ends[:-1]])

@@ -24,7 +24,9 @@ FIELDS = ("id", "title", "source", "licence", "texts", "ingredients", "origin")
 class Tally:
     """Why things were left out, counted, with the first places of each reason; one a source."""
 
-    def __init__(self, counts: dict[str, int] | None = None, examples: dict[str, list[str]] | None = None) -> None:
+    def __init__(
+        self, counts: dict[str, int] | None = None, examples: dict[str, list[str]] | None = None
+    ) -> None:
         self.counts = Counter(counts or {})
         self.examples = dict(examples or {})
 
@@ -39,9 +41,11 @@ class Tally:
 def read_shards(
     sources: Sequence[Path], work: Path, settings: TextBaseSettings, licence: str | None
 ) -> tuple[list[Path], list[Tally]]:
-    """Return the shards of documents, in order, and what was left out of each source; reads on where a kill ended it.
+    """Return the shards of documents, in order, and what was left out of each source; reads on
+    where a kill ended it.
 
-    A shard holds `settings.shard` documents; beside it a .json tells how many items were read by its end.
+    A shard holds `settings.shard` documents; beside it a .json tells how many items were read by
+    its end.
     """
     shards: list[Path] = []
     seen, tallies, ended = 0, [Tally() for _ in sources], False
@@ -56,7 +60,9 @@ def read_shards(
             if isinstance(item, Document):
                 rows.append(_row(item, origin))
             else:
-                tallies[origin].add(item.reason, f"{item.location}: {item.value}" if item.value else item.location)
+                tallies[origin].add(
+                    item.reason, f"{item.location}: {item.value}" if item.value else item.location
+                )
             if len(rows) == settings.shard:
                 break
         ended = len(rows) < settings.shard
@@ -93,24 +99,33 @@ def _row(document: Document, origin: int) -> dict[str, Any]:
     }
 
 
-def _write(work: Path, number: int, rows: list[dict[str, Any]], state: tuple[int, list[Tally], bool]) -> Path:
+def _write(
+    work: Path, number: int, rows: list[dict[str, Any]], state: tuple[int, list[Tally], bool]
+) -> Path:
     """Write a shard, then the state that makes it count."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
     text, texts = arrow.string(), arrow.list_(arrow.string())
-    schema = arrow.schema(list(zip(FIELDS, (text, text, text, text, texts, texts, arrow.int32()), strict=True)))
+    schema = arrow.schema(
+        list(zip(FIELDS, (text, text, text, text, texts, texts, arrow.int32()), strict=True))
+    )
     path = work / f"read-{number:05d}.parquet"
     with atomic_path(path) as partial:
-        parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial, compression="zstd")
+        parquet.write_table(
+            arrow.Table.from_pylist(rows, schema=schema), partial, compression="zstd"
+        )
     seen, tallies, ended = state
     told = [{"counts": dict(tally.counts), "examples": tally.examples} for tally in tallies]
-    write_atomic(path.with_suffix(".json"), json.dumps({"seen": seen, "tallies": told, "ended": ended}))
+    write_atomic(
+        path.with_suffix(".json"), json.dumps({"seen": seen, "tallies": told, "ended": ended})
+    )
     return path
 
 
 def _state(work: Path, number: int) -> tuple[int, list[Tally], bool] | None:
-    """Return what was written after a shard: items read, tallies, whether it was the last; None where there is none."""
+    """Return what was written after a shard: items read, tallies, whether it was the last; None
+    where there is none."""
     try:
         state = parse_json((work / f"read-{number:05d}.json").read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -29,7 +29,8 @@ _WEB = re.compile(r"www\.|https?:|@|\w\.com\b", re.IGNORECASE)
 
 
 def single_steps(text: str) -> list[str]:
-    """Return the single steps of a text, in order: lines, list items and sentences, without their marks."""
+    """Return the single steps of a text, in order: lines, list items and sentences, without their
+    marks."""
     return [step for line in strip_markup(text).splitlines() for step in _steps_of_line(line)]
 
 
@@ -52,7 +53,9 @@ def has_words(text: str) -> bool:
 def _visible(line: str) -> str:
     if line.isprintable():
         return line
-    return "".join(" " if unicodedata.category(c) in ("Cc", "Cf", "Zs", "Co", "Cs") else c for c in line)
+    return "".join(
+        " " if unicodedata.category(c) in ("Cc", "Cf", "Zs", "Co", "Cs") else c for c in line
+    )
 
 
 def _steps_of_line(line: str) -> Iterator[str]:
@@ -61,13 +64,16 @@ def _steps_of_line(line: str) -> Iterator[str]:
     for part in line.split("\n"):
         tokens = part.split()
         if _GLUED.search(part):
-            tokens = " ".join(word if _WEB.search(word) else _GLUED.sub(" ", word) for word in tokens).split()
+            tokens = " ".join(
+                word if _WEB.search(word) else _GLUED.sub(" ", word) for word in tokens
+            ).split()
         for step in _sentences(tokens):
             yield from (inner for inner in _unwrapped(step) if has_words(inner))
 
 
 def _unwrapped(step: str) -> list[str]:
-    """Return the sentences of a bracket that holds several: "(Stir. Taste.)"; any other step as it is."""
+    """Return the sentences of a bracket that holds several: "(Stir. Taste.)"; any other step as it
+    is."""
     if not (step.startswith("(") and step.endswith(")") and step.count("(") == 1):
         return [step]
     inner = list(_sentences(step[1:-1].split()))

@@ -1,9 +1,9 @@
 """Vectors and other arrays of a text base: on disk, memory-mapped, and searched exactly.
 
-Flat integer arrays have the type that the file's ending names; vectors are .npy. VectorStore joins the vectors of all
-parts of a base into one table that is never loaded whole. `nearest_exact` compares with all of them: blocked matrix
-products in PyTorch, on a GPU where there is one. N queries, D width, k neighbours; memory is two tiles and what the
-caller holds.
+Flat integer arrays have the type that the file's ending names; vectors are .npy. VectorStore joins
+the vectors of all parts of a base into one table that is never loaded whole. `nearest_exact`
+compares with all of them: blocked matrix products in PyTorch, on a GPU where there is one. N
+queries, D width, k neighbours; memory is two tiles and what the caller holds.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Rows: TypeAlias = npt.NDArray[np.int64]
-Block: TypeAlias = tuple[int, npt.NDArray[Any]]  # the row of its first vector, vectors (n, D) of any float
+# the row of its first vector, vectors (n, D) of any float
+Block: TypeAlias = tuple[int, npt.NDArray[Any]]
 
 
-KINDS: dict[str, np.dtype[Any]] = {".u32": np.dtype("<u4"), ".u64": np.dtype("<u8"), ".i64": np.dtype("<i8")}
+KINDS: dict[str, np.dtype[Any]] = {
+    ".u32": np.dtype("<u4"),
+    ".u64": np.dtype("<u8"),
+    ".i64": np.dtype("<i8"),
+}
 
 
 def write_arrays(path: Path, pieces: Iterable[npt.NDArray[Any]]) -> None:
@@ -37,7 +42,8 @@ def write_arrays(path: Path, pieces: Iterable[npt.NDArray[Any]]) -> None:
 
 
 def read_array(path: Path, width: int = 0) -> npt.NDArray[Any]:
-    """Return a memory-mapped array, (N,) or (N, width). Raises StoreError when it is missing or cut off."""
+    """Return a memory-mapped array, (N,) or (N, width). Raises StoreError when it is missing or cut
+    off."""
     kind = KINDS[path.suffix]
     try:
         size = path.stat().st_size
@@ -50,8 +56,11 @@ def read_array(path: Path, width: int = 0) -> npt.NDArray[Any]:
     return found
 
 
-def write_vectors(path: Path, pieces: Iterable[npt.NDArray[Any]], shape: tuple[int, int], precision: str) -> None:
-    """Write rows of vectors as one .npy of a known shape, a piece at a time, whole or not at all."""
+def write_vectors(
+    path: Path, pieces: Iterable[npt.NDArray[Any]], shape: tuple[int, int], precision: str
+) -> None:
+    """Write rows of vectors as one .npy of a known shape, a piece at a time, whole or not at
+    all."""
     kind = np.dtype(precision).newbyteorder("<")
     with atomic_path(path) as partial, partial.open("wb") as file:
         header = {"descr": kind.str, "fortran_order": False, "shape": shape}
@@ -82,7 +91,9 @@ class VectorStore:
         self._arrays = [read_vectors(file) for file in files]
         for file, array in zip(files, self._arrays, strict=True):
             if array.ndim != 2 or array.shape[1] != width:
-                raise ShapeError(f"{file}: vectors {array.shape}, not (N, {width}); build the text base again")
+                raise ShapeError(
+                    f"{file}: vectors {array.shape}, not (N, {width}); build the text base again"
+                )
         self._starts = np.cumsum([0, *map(len, self._arrays)])
 
     def __len__(self) -> int:
@@ -95,7 +106,8 @@ class VectorStore:
                 yield int(start) + at, array[at : at + size]
 
     def take(self, rows: Rows | Sequence[int]) -> Matrix:
-        """Return the vectors of these rows (len(rows), D) as float32. Raises ShapeError for a row that is not there."""
+        """Return the vectors of these rows (len(rows), D) as float32. Raises ShapeError for a row
+        that is not there."""
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
             raise ShapeError(f"rows {wanted.min()} to {wanted.max()}: the base has {len(self)}")
@@ -123,7 +135,8 @@ class Nearest:
         self.cosines = torch.full((count, k), float("-inf"), device=device)
 
     def offer(self, queries: "Tensor", scores: "Tensor", rows: "Tensor") -> None:
-        """Take scores (n, m) of the queries with these numbers (n,) against these rows (m,), ascending.
+        """Take scores (n, m) of the queries with these numbers (n,) against these rows (m,),
+        ascending.
 
         No query is offered a row twice. Equal cosines go to the lower row.
         """
@@ -150,15 +163,19 @@ class Nearest:
     def result(self) -> tuple[Rows, Matrix]:
         """Return rows (N, k) and cosines (N, k)."""
         missing = self.rows == NOTHING
-        return self.rows.cpu().numpy(), self.cosines.masked_fill(missing, -1.0).clamp(-1.0, 1.0).cpu().numpy()
+        return self.rows.cpu().numpy(), self.cosines.masked_fill(missing, -1.0).clamp(
+            -1.0, 1.0
+        ).cpu().numpy()
 
 
 def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
-    """Return the k greatest of each row and their columns, (n, k) both; equal ones the lower column first to last."""
+    """Return the k greatest of each row and their columns, (n, k) both; equal ones the lower column
+    first to last."""
     import torch
 
     values, columns = scores.topk(k, dim=1)
-    tied = torch.nonzero((scores >= values[:, -1:]).sum(dim=1) > k).squeeze(1)  # topk cuts ties anyhow
+    # topk cuts ties anyhow
+    tied = torch.nonzero((scores >= values[:, -1:]).sum(dim=1) > k).squeeze(1)
     if len(tied):
         columns[tied] = torch.argsort(scores[tied], dim=1, descending=True, stable=True)[:, :k]
         values[tied] = scores[tied].gather(1, columns[tied])
@@ -166,10 +183,11 @@ def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
 
 
 def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> tuple[Rows, Matrix]:
-    """Return the k nearest rows of each query, best first, and their cosines: (N, k) int64, (N, k) float32.
+    """Return the k nearest rows of each query, best first, and their cosines: (N, k) int64, (N, k)
+    float32.
 
-    queries: (N, D) unit vectors. Where fewer than k rows exist the rest are -1 with cosine -1; equal cosines go to
-    the lower row. Raises ShapeError for widths that differ or k < 1.
+    queries: (N, D) unit vectors. Where fewer than k rows exist the rest are -1 with cosine -1;
+    equal cosines go to the lower row. Raises ShapeError for widths that differ or k < 1.
     """
     import torch
 
@@ -182,7 +200,9 @@ def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> tuple
     with torch.inference_mode():
         for first, vectors in blocks:
             if vectors.ndim != 2 or vectors.shape[1] != queries.shape[1]:
-                raise ShapeError(f"vectors {vectors.shape} for queries {queries.shape}: the widths must agree")
+                raise ShapeError(
+                    f"vectors {vectors.shape} for queries {queries.shape}: the widths must agree"
+                )
             for start in range(0, len(vectors), TILE):
                 tile = as_tensor(vectors[start : start + TILE], device)  # (m, D)
                 rows = torch.arange(first + start, first + start + len(tile), device=device)

@@ -1,1 +1,2 @@
-"""One training loop for every network: AdamW, a cosine schedule, checkpoints that resume bit for bit."""
+"""One training loop for every network: AdamW, a cosine schedule, checkpoints that resume bit for
+bit."""

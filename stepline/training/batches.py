@@ -1,6 +1,8 @@
-"""Samples (videos with texts), and batches of them padded to one shape: the only place that makes masks.
+"""Samples (videos with texts), and batches of them padded to one shape: the only place that makes
+masks.
 
-`*_pad` is True on padding. Letters: B batch, K texts, T feature rows, C width of what a backbone gives.
+`*_pad` is True on padding. Letters: B batch, K texts, T feature rows, C width of what a backbone
+gives.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +21,18 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 S = TypeVar("S")
 B = TypeVar("B", bound="TensorRecord")
 
-MAX_ROWS = 1200  # rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
-BATCHES_A_POOL = 50  # batches among which videos of like length are sought; more pad less, but shuffle less
-SHARDS_A_WINDOW = 16  # shards of features, of 256 MiB each, among whose videos an epoch shuffles at a time
+# rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
+MAX_ROWS = 1200
+# batches among which videos of like length are sought; more pad less, but shuffle less
+BATCHES_A_POOL = 50
+# shards of features, of 256 MiB each, among whose videos an epoch shuffles at a time
+SHARDS_A_WINDOW = 16
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One video with its texts: video (T, C) and text (K, C) float32, positive (K, T): text k is shown in row t.
+    """One video with its texts: video (T, C) and text (K, C) float32, positive (K, T): text k is
+    shown in row t.
 
     ordered: the texts stand in the order in which they are spoken. K may be 0, T not.
     Raises ShapeError when the arrays do not fit together, or hold NaN or infinity.
@@ -41,14 +47,22 @@ class Sample:
     def __post_init__(self) -> None:
         for name, values in (("video", self.video), ("text", self.text)):
             if values.ndim != 2 or values.dtype != np.float32:
-                raise ShapeError(f"{self.id}: {name} must be float32 (rows, width), not {values.dtype} {values.shape}")
+                raise ShapeError(
+                    f"{self.id}: {name} must be float32 (rows, width), not {values.dtype} {values.shape}"
+                )
             if not np.isfinite(values).all():
-                raise ShapeError(f"{self.id}: {name} features hold NaN or infinity; extract them again")
+                raise ShapeError(
+                    f"{self.id}: {name} features hold NaN or infinity; extract them again"
+                )
         if not len(self.video):
-            raise ShapeError(f"{self.id}: the video has no feature row; extract its features again, or leave it out")
+            raise ShapeError(
+                f"{self.id}: the video has no feature row; extract its features again, or leave it out"
+            )
         if self.positive.dtype != bool or self.positive.shape != (len(self.text), len(self.video)):
             want = f"bool {(len(self.text), len(self.video))}, texts by feature rows"
-            raise ShapeError(f"{self.id}: labels must be {want}, not {self.positive.dtype} {self.positive.shape}")
+            raise ShapeError(
+                f"{self.id}: labels must be {want}, not {self.positive.dtype} {self.positive.shape}"
+            )
 
     def shuffled(self, rng: np.random.Generator) -> "Sample":
         """Return the sample with its texts in a random order, and so marked."""
@@ -57,12 +71,15 @@ class Sample:
 
 
 class LazySamples(Sequence[S]):
-    """Samples that are made, or read, when they are asked for; lengths: feature rows of each, known without that.
+    """Samples that are made, or read, when they are asked for; lengths: feature rows of each, known
+    without that.
 
     shards: in which shard of their store each one's features lie; none where they lie elsewhere.
     """
 
-    def __init__(self, make: Callable[[int], S], lengths: Sequence[int], shards: Sequence[int] = ()) -> None:
+    def __init__(
+        self, make: Callable[[int], S], lengths: Sequence[int], shards: Sequence[int] = ()
+    ) -> None:
         self._make = make
         self.lengths, self.shards = list(lengths), list(shards)
 
@@ -88,7 +105,12 @@ class TensorRecord:
         """Return the record on another device."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(
-            self, **{key: value.to(device) for key, value in values.items() if isinstance(value, Tensor | TensorRecord)}
+            self,
+            **{
+                key: value.to(device)
+                for key, value in values.items()
+                if isinstance(value, Tensor | TensorRecord)
+            },
         )
 
 
@@ -96,7 +118,8 @@ class TensorRecord:
 class Batch(TensorRecord):
     """Samples padded with zeros to the longest: what the network and its losses take.
 
-    video (B, T, C), video_pad (B, T), text (B, K, C), text_pad (B, K), positive (B, K, T), ordered (B,).
+    video (B, T, C), video_pad (B, T), text (B, K, C), text_pad (B, K), positive (B, K, T), ordered
+    (B,).
     """
 
     ids: tuple[str, ...]
@@ -109,7 +132,8 @@ class Batch(TensorRecord):
 
 
 def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:
-    """Return the samples as one batch, each video cut to its first `longest` rows, and its labels with it.
+    """Return the samples as one batch, each video cut to its first `longest` rows, and its labels
+    with it.
 
     Raises ShapeError when there is no sample, or their widths differ.
     """
@@ -127,10 +151,13 @@ def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:
 
 
 def pad(rows: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
-    """Return sequences (N_i, C) as one tensor (B, max N_i, C), zero on padding, and the mask (B, max N_i)."""
+    """Return sequences (N_i, C) as one tensor (B, max N_i, C), zero on padding, and the mask (B,
+    max N_i)."""
     widths = sorted({values.shape[1] for values in rows})
     if len(widths) != 1:
-        raise ShapeError(f"rows of one batch must have one width, not {widths}; use one backbone for all videos")
+        raise ShapeError(
+            f"rows of one batch must have one width, not {widths}; use one backbone for all videos"
+        )
     lengths = torch.tensor([len(values) for values in rows])
     padded = np.zeros((len(rows), int(lengths.max()), widths[0]), dtype=np.float32)  # (B, N, C)
     for row, values in zip(padded, rows, strict=True):
@@ -147,11 +174,13 @@ def length_buckets(
     shards: Sequence[int] = (),
     window: int = SHARDS_A_WINDOW,
 ) -> Iterator[tuple[int, ...]]:
-    """Yield batches of at most `size` indices, shuffled, with videos of like length together; every index comes once.
+    """Yield batches of at most `size` indices, shuffled, with videos of like length together; every
+    index comes once.
 
-    shards: in which shard each one's features lie. Of more than `window` shards, drawn in another order each epoch, an
-    epoch goes through so many after the other, so that each is read once and together; what no batch of a window has
-    room for begins the next. The order depends on the seed, the epoch and the shards alone.
+    shards: in which shard each one's features lie. Of more than `window` shards, drawn in another
+    order each epoch, an epoch goes through so many after the other, so that each is read once and
+    together; what no batch of a window has room for begins the next. The order depends on the seed,
+    the epoch and the shards alone.
     """
     rng = np.random.default_rng([seed, epoch])
     left: npt.NDArray[np.int64] = np.empty(0, np.int64)
@@ -165,7 +194,10 @@ def length_buckets(
         order, left = order[first:whole], order[whole:]
         batches: list[tuple[int, ...]] = []
         for start in range(0, len(order), size * BATCHES_A_POOL):
-            pool = sorted(order[start : start + size * BATCHES_A_POOL].tolist(), key=lambda index: lengths[index])
+            pool = sorted(
+                order[start : start + size * BATCHES_A_POOL].tolist(),
+                key=lambda index: lengths[index],
+            )
             batches += [tuple(pool[first : first + size]) for first in range(0, len(pool), size)]
         for index in rng.permutation(len(batches)):
             yield batches[index]
@@ -174,7 +206,8 @@ def length_buckets(
 def shard_windows(
     count: int, shards: Sequence[int], window: int, rng: np.random.Generator
 ) -> list[npt.NDArray[np.int64]]:
-    """Return the indices below `count` in parts, each of the videos of at most `window` shards drawn at random.
+    """Return the indices below `count` in parts, each of the videos of at most `window` shards
+    drawn at random.
 
     One part, and nothing drawn, where the shards are no more than that or not known.
     """

@@ -1,4 +1,5 @@
-"""Several processes that train as one (torchrun): each has a part of every batch, and sums are over all of them."""
+"""Several processes that train as one (torchrun): each has a part of every batch, and sums are over
+all of them."""
 
 import os
 import resource
@@ -17,15 +18,18 @@ from stepline.errors import ModelError, SettingsError
 K = TypeVar("K")
 R = TypeVar("R")
 
-START_TIMEOUT = timedelta(hours=6)  # how long the others wait while the first prepares what all of them read
+# how long the others wait while the first prepares what all of them read
+START_TIMEOUT = timedelta(hours=6)
 
 
 def start_processes(device: str = "auto") -> torch.device:
-    """Return the device of this process, and have it meet the others where a launcher (torchrun) started several.
+    """Return the device of this process, and have it meet the others where a launcher (torchrun)
+    started several.
 
-    device: of the run's settings; what `--device` said wins. accelerate reads what the launcher says and starts the
-    group, each process on its own GPU; alone, a process does not need it.
-    Raises ModelError when there are several processes and accelerate is missing, or no GPU where one is asked for.
+    device: of the run's settings; what `--device` said wins. accelerate reads what the launcher
+    says and starts the group, each process on its own GPU; alone, a process does not need it.
+    Raises ModelError when there are several processes and accelerate is missing, or no GPU where
+    one is asked for.
     """
     chosen = device_of_run(device)
     if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
@@ -34,7 +38,9 @@ def start_processes(device: str = "auto") -> torch.device:
         from accelerate import PartialState
     except ImportError as error:
         cure = "pip install 'stepline[train]'"
-        raise ModelError(f"training in several processes needs accelerate, which is not here; {cure}") from error
+        raise ModelError(
+            f"training in several processes needs accelerate, which is not here; {cure}"
+        ) from error
     own = torch.device(PartialState(cpu=chosen.kind == "cpu", timeout=START_TIMEOUT).device)
     if own.type == "cpu":  # "cpu:0" with some versions of accelerate: there is but one
         own = torch.device("cpu")
@@ -43,15 +49,20 @@ def start_processes(device: str = "auto") -> torch.device:
 
 
 def one_process(what: str) -> None:
-    """Raise SettingsError where a launcher (torchrun) started several processes for what runs in one."""
+    """Raise SettingsError where a launcher (torchrun) started several processes for what runs in
+    one."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise SettingsError(f"{what} runs in one process, not in several; start it without torchrun")
+        raise SettingsError(
+            f"{what} runs in one process, not in several; start it without torchrun"
+        )
 
 
 def end_processes() -> None:
-    """Leave the other processes, where there are some, once all are done; without it torch complains at the end.
+    """Leave the other processes, where there are some, once all are done; without it torch
+    complains at the end.
 
-    They go together: one that leaves while the first still writes can abort in the threads of its connections.
+    They go together: one that leaves while the first still writes can abort in the threads of its
+    connections.
     """
     if distributed.is_available() and distributed.is_initialized():
         distributed.barrier()
@@ -71,7 +82,8 @@ def is_first() -> bool:
 
 
 def first_then_all(make: Callable[[], R]) -> R:
-    """Return what `make` gives; the first process calls it before the others, which find what it left on disk."""
+    """Return what `make` gives; the first process calls it before the others, which find what it
+    left on disk."""
     rank, size = rank_and_world_size()
     if size == 1:
         return make()
@@ -84,7 +96,8 @@ def first_then_all(make: Callable[[], R]) -> R:
 
 
 def first_says(known: bool) -> bool:
-    """Return what the first process knows, which the others may see another way while files appear."""
+    """Return what the first process knows, which the others may see another way while files
+    appear."""
     said = [known]
     if rank_and_world_size()[1] > 1:
         distributed.broadcast_object_list(said)
@@ -119,14 +132,19 @@ def sum_gradients(model: nn.Module) -> None:
     if rank_and_world_size()[1] == 1:
         return
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    flat = torch.cat([(torch.zeros_like(w) if w.grad is None else w.grad).flatten() for w in weights])
+    flat = torch.cat(
+        [(torch.zeros_like(w) if w.grad is None else w.grad).flatten() for w in weights]
+    )
     sum_over_processes(flat)
-    for weight, part in zip(weights, flat.split([weight.numel() for weight in weights]), strict=True):
+    for weight, part in zip(
+        weights, flat.split([weight.numel() for weight in weights]), strict=True
+    ):
         weight.grad = part.view_as(weight)
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process has held: of the GPU where it uses one, else of main memory."""
+    """Return the most bytes that this process has held: of the GPU where it uses one, else of main
+    memory."""
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return int(torch.cuda.max_memory_allocated())
     unit = 1 if sys.platform == "darwin" else 1024

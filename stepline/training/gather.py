@@ -1,8 +1,10 @@
-"""Texts or records joined with the stored features of their videos: what can be trained on, what is left out and why.
+"""Texts or records joined with the stored features of their videos: what can be trained on, what is
+left out and why.
 
-Every trainer asks the same of a video: it did not come before, is not excluded (a benchmark's own), has features with
-rows in them, of the first video's kind, and a stated length that is theirs. What it asks besides, it adds with `omit`.
-Only the index of a feature store is read here; features are read when a sample is looked at.
+Every trainer asks the same of a video: it did not come before, is not excluded (a benchmark's own),
+has features with rows in them, of the first video's kind, and a stated length that is theirs. What
+it asks besides, it adds with `omit`. Only the index of a feature store is read here; features are
+read when a sample is looked at.
 """
 
 import math
@@ -16,7 +18,8 @@ from stepline.features import FeatureStore
 from stepline.records import FeatureSequence, Rejected, RejectedKind, count_reasons
 
 Features: TypeAlias = FeatureStore | Mapping[str, FeatureSequence]
-Flaw: TypeAlias = tuple[str, str]  # why something is left out, one of a few fixed wordings, and what was found
+# why something is left out, one of a few fixed wordings, and what was found
+Flaw: TypeAlias = tuple[str, str]
 
 TWICE = "the video came before"
 EXCLUDED = "it is excluded"
@@ -41,9 +44,9 @@ class FeatureSpec:
 class FeatureJoin:
     """Looks up the features of one video after another. omitted: what is left out, and why.
 
-    slack: seconds that a video's stated length may differ from its features'. excluded: ids of videos that are left
-    out. one_rate: whether all videos must have the first one's rows a second. specs: of the first video's features
-    ("video"), and of the first texts' ("text").
+    slack: seconds that a video's stated length may differ from its features'. excluded: ids of
+    videos that are left out. one_rate: whether all videos must have the first one's rows a second.
+    specs: of the first video's features ("video"), and of the first texts' ("text").
     """
 
     def __init__(
@@ -54,7 +57,12 @@ class FeatureJoin:
         excluded: ExcludedVideos | frozenset[str] = frozenset(),
         one_rate: bool = False,
     ) -> None:
-        self._features, self._slack, self._excluded, self._one_rate = features, slack, excluded, one_rate
+        self._features, self._slack, self._excluded, self._one_rate = (
+            features,
+            slack,
+            excluded,
+            one_rate,
+        )
         self._seen: set[Hashable] = set()
         self.specs: dict[str, FeatureSpec] = {}
         self.omitted: list[Rejected] = []
@@ -70,8 +78,9 @@ class FeatureJoin:
     ) -> Flaw | None:
         """Return why a video cannot be trained on, None where its features fit.
 
-        duration: seconds, as its source states them. key: comes once; None: as often as it likes. lack: what its source
-        lacks, None for nothing. vectors: a store that must hold the features of its texts.
+        duration: seconds, as its source states them. key: comes once; None: as often as it likes.
+        lack: what its source lacks, None for nothing. vectors: a store that must hold the features
+        of its texts.
         """
         if key is not None:
             if key in self._seen:
@@ -100,7 +109,8 @@ class FeatureJoin:
         self.omitted.append(Rejected(what, reason, text=text, id=video, value=value))
 
     def _unlike(self, name: str, spec: FeatureSpec) -> Flaw | None:
-        """Return how features differ from the first ones, which a network for both could not tell apart."""
+        """Return how features differ from the first ones, which a network for both could not tell
+        apart."""
         first = self.specs.setdefault(name, spec)
         if spec.width != first.width:
             return OTHER_WIDTH, f"{name} {spec.width}, not {first.width}"
@@ -112,7 +122,8 @@ class FeatureJoin:
 
 
 def feature_spec(features: Features, video: str) -> tuple[FeatureSpec, int]:
-    """Return what the features of a video are of, and how many rows they have, without reading them."""
+    """Return what the features of a video are of, and how many rows they have, without reading
+    them."""
     found = features[video]
     if isinstance(found, FeatureSequence):
         return FeatureSpec(found.values.shape[1], found.backbone, found.rate), len(found.values)
@@ -120,7 +131,8 @@ def feature_spec(features: Features, video: str) -> tuple[FeatureSpec, int]:
 
 
 def is_held_out(video: str, fraction: float) -> bool:
-    """Tell whether a video is among the held-out fraction: its id alone decides, whatever else is in the source."""
+    """Tell whether a video is among the held-out fraction: its id alone decides, whatever else is
+    in the source."""
     return zlib.crc32(video.encode()) < fraction * 2**32
 
 

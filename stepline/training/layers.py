@@ -1,4 +1,5 @@
-"""Layers that several networks share, as fast as a CPU allows. Each is beside the plain form of PyTorch that it equals.
+"""Layers that several networks share, as fast as a CPU allows. Each is beside the plain form of
+PyTorch that it equals.
 
 linear       F.linear by oneDNN. PyTorch multiplies float32 on a CPU by MKL, which adds a bias in another pass and knows
              AMD's processors less well: oneDNN is 8-15 % faster there. They differ by rounding; small ones stay MKL's.
@@ -10,9 +11,9 @@ FeedForward  narrow(dropout(relu(wide(rows)))), two thirds of a transformer's ar
 log_sum_exp_of_products
              logsumexp(rows columns^T + offset), block by block: the matrix of products is never whole.
 
-On another device, under autocast or a compiler, and in other types, all are PyTorch's own (`use_cpu_kernels`). Without
-them training on a CPU takes 1.4 to 1.56 times as long and 2.4 times the memory. tests/training/test_layers.py shows
-that each equals its plain form, with its gradients.
+On another device, under autocast or a compiler, and in other types, all are PyTorch's own
+(`use_cpu_kernels`). Without them training on a CPU takes 1.4 to 1.56 times as long and 2.4 times
+the memory. tests/training/test_layers.py shows that each equals its plain form, with its gradients.
 Letters: N rows, C width in, F width out or inner width, D width.
 """
 
@@ -47,13 +48,20 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def use_cpu_kernels(rows: Tensor) -> bool:
-    """Return whether rows are of a kind that goes the project's own way: float32 on a CPU, no autocast, no compiler."""
+    """Return whether rows are of a kind that goes the project's own way: float32 on a CPU, no
+    autocast, no compiler."""
     if torch.compiler.is_compiling():  # which fuses better than any of it
         return False
-    return rows.device.type == "cpu" and rows.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    return (
+        rows.device.type == "cpu"
+        and rows.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
+    )
 
 
-def linear_no_grad(rows: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
+def linear_no_grad(
+    rows: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False
+) -> Tensor:
     """Return `linear` of rows (N, C), or its positive part, without a gradient."""
     if ONEDNN is not None and len(rows) * weight.numel() >= ONEDNN_PAYS:
         return ONEDNN(rows, weight, bias, "relu" if relu else "none", [], "")
@@ -62,7 +70,11 @@ def linear_no_grad(rows: Tensor, weight: Tensor, bias: Tensor | None, *, relu: b
 
 
 # oneDNN's linear layer as PyTorch's compiler calls it; None in a build without it
-ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
+ONEDNN: Any = (
+    getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+    if torch.backends.mkldnn.is_available()
+    else None
+)
 
 
 class _LinearOneDnn(Function):  # type: ignore[misc]
@@ -76,7 +88,10 @@ class _LinearOneDnn(Function):  # type: ignore[misc]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         rows, weight = context.saved_tensors
         gradient = gradient.contiguous()
-        to_rows = linear_no_grad(gradient, weight.t(), None) if context.needs_input_grad[0] else None  # (N, C)
+        # (N, C)
+        to_rows = (
+            linear_no_grad(gradient, weight.t(), None) if context.needs_input_grad[0] else None
+        )
         return to_rows, gradient.t() @ rows, gradient.sum(0)
 
 
@@ -86,7 +101,8 @@ CHUNK = 2**18  # elements that stay in the cache while they are drawn for
 
 
 def dropout(rows: Tensor, rate: float, training: bool) -> Tensor:
-    """Return rows with a fraction `rate` of elements set to 0, the others scaled to the same mean; rows at rest."""
+    """Return rows with a fraction `rate` of elements set to 0, the others scaled to the same mean;
+    rows at rest."""
     if not training or not rate or not rows.numel():
         return rows
     ours = rows.device.type == "cpu" and not torch.compiler.is_compiling()
@@ -106,7 +122,8 @@ class Dropout(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
 
 def keep_masks(count: int, rate: float) -> Iterator[Tensor]:
-    """Yield which of `count` elements stay when a fraction `rate` is dropped, bool, a chunk at a time; CPU.
+    """Yield which of `count` elements stay when a fraction `rate` is dropped, bool, a chunk at a
+    time; CPU.
 
     The seed is drawn from torch's generator.
     """
@@ -114,12 +131,14 @@ def keep_masks(count: int, rate: float) -> Iterator[Tensor]:
     most = round((1 - rate) * 65536) - 32768
     for start in range(0, count, CHUNK):
         here = min(CHUNK, count - start)
-        lanes = numbers.random_raw(-(-here // LANES)).view(np.int16)[:here]  # each even over [-32768, 32768)
+        # each even over [-32768, 32768)
+        lanes = numbers.random_raw(-(-here // LANES)).view(np.int16)[:here]
         yield torch.from_numpy(lanes < most)
 
 
 def dropout_(rows: Tensor, rate: float) -> None:
-    """Set a fraction `rate` of the elements of contiguous rows to 0, in place, and leave the rest as they are; CPU."""
+    """Set a fraction `rate` of the elements of contiguous rows to 0, in place, and leave the rest
+    as they are; CPU."""
     chunks = rows.view(-1).split(CHUNK)
     for chunk, stays in zip(chunks, keep_masks(rows.numel(), rate), strict=True):
         chunk.mul_(as_factors(stays, chunk))
@@ -162,16 +181,25 @@ class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
         rate = self.dropout if self.training else 0.0
         wide, narrow = self.wide, self.narrow
         if use_cpu_kernels(rows) and len(rows):
-            return _BlockwiseFeedForward.apply(rows, wide.weight, wide.bias, narrow.weight, narrow.bias, rate)
+            return _BlockwiseFeedForward.apply(
+                rows, wide.weight, wide.bias, narrow.weight, narrow.bias, rate
+            )
         return narrow(F.dropout(F.relu(wide(rows)), rate))
 
 
 class _BlockwiseFeedForward(Function):  # type: ignore[misc]
-    """What is kept is scaled by the first layer's weights, which are fewer than what it makes of the rows."""
+    """What is kept is scaled by the first layer's weights, which are fewer than what it makes of
+    the rows."""
 
     @staticmethod
     def forward(
-        context: Any, rows: Tensor, wide: Tensor, wide_bias: Tensor, narrow: Tensor, narrow_bias: Tensor, rate: float
+        context: Any,
+        rows: Tensor,
+        wide: Tensor,
+        wide_bias: Tensor,
+        narrow: Tensor,
+        narrow_bias: Tensor,
+        rate: float,
     ) -> Tensor:
         scale = context.scale = 1 / (1 - rate)
         learns = any(context.needs_input_grad)
@@ -191,14 +219,21 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, wide, narrow, *shown = context.saved_tensors
         scale, gradient = context.scale, gradient.contiguous()
-        to_rows, to_wide, to_narrow = torch.empty_like(rows), wide.new_zeros(wide.shape[::-1]), torch.zeros_like(narrow)
+        to_rows, to_wide, to_narrow = (
+            torch.empty_like(rows),
+            wide.new_zeros(wide.shape[::-1]),
+            torch.zeros_like(narrow),
+        )
         to_wide_bias = wide.new_zeros(len(wide))
-        blocks = zip(shown, *(whole.split(ROWS_A_BLOCK) for whole in (rows, gradient, to_rows)), strict=True)
+        blocks = zip(
+            shown, *(whole.split(ROWS_A_BLOCK) for whole in (rows, gradient, to_rows)), strict=True
+        )
         for inner, block, above, into in blocks:
             to_narrow += linear_no_grad(above.t(), inner.t(), None)
             below = linear_no_grad(above, narrow.t(), None)  # (BLOCK, F)
             torch.ops.aten.threshold_backward.grad_input(below, inner, 0, grad_input=below)
-            to_wide += linear_no_grad(block.t(), below.t(), None)  # (D, F): faster than its transpose
+            # (D, F): faster than its transpose
+            to_wide += linear_no_grad(block.t(), below.t(), None)
             to_wide_bias += below.sum(0)
             into.copy_(linear_no_grad(below, wide.t(), None))
         to_wide = to_wide.mul_(scale).t().contiguous()
@@ -208,8 +243,11 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
 LOG_SUM_EXP_BLOCK = 128  # rows whose products are in memory at a time: 5 MB for 9,600 columns
 
 
-def log_sum_exp_of_products(rows: Tensor, columns: Tensor, offset: Tensor, *, floor: float) -> Tensor:
-    """Return log sum exp(rows columns^T + offset) of each row, (N,), for rows (N, D), columns (F, D), offset (F,).
+def log_sum_exp_of_products(
+    rows: Tensor, columns: Tensor, offset: Tensor, *, floor: float
+) -> Tensor:
+    """Return log sum exp(rows columns^T + offset) of each row, (N,), for rows (N, D), columns (F,
+    D), offset (F,).
 
     floor: what a row has, with no gradient, whose offsets are all -inf.
     """
@@ -221,8 +259,13 @@ def log_sum_exp_of_products(rows: Tensor, columns: Tensor, offset: Tensor, *, fl
 
 class _BlockwiseLogSumExp(Function):  # type: ignore[misc]
     @staticmethod
-    def forward(context: Any, rows: Tensor, columns: Tensor, offset: Tensor, floor: float) -> Tensor:
-        blocks = [torch.addmm(offset, block, columns.T).logsumexp(dim=1) for block in rows.split(LOG_SUM_EXP_BLOCK)]
+    def forward(
+        context: Any, rows: Tensor, columns: Tensor, offset: Tensor, floor: float
+    ) -> Tensor:
+        blocks = [
+            torch.addmm(offset, block, columns.T).logsumexp(dim=1)
+            for block in rows.split(LOG_SUM_EXP_BLOCK)
+        ]
         sums = torch.cat(blocks).clamp_(min=floor) if blocks else rows.new_zeros(0)
         context.save_for_backward(rows, columns, offset, sums)
         return sums
@@ -234,7 +277,13 @@ class _BlockwiseLogSumExp(Function):  # type: ignore[misc]
         to_rows, to_columns = torch.zeros_like(rows), torch.zeros_like(columns)
         parts = (whole.split(LOG_SUM_EXP_BLOCK) for whole in (rows, sums, gradient, to_rows))
         for block, total, above, into in zip(*parts, strict=True):
-            softmax = torch.addmm(offset, block, columns.T).sub_(total[:, None]).exp_().mul_(above[:, None])  # (N, F)
+            # (N, F)
+            softmax = (
+                torch.addmm(offset, block, columns.T)
+                .sub_(total[:, None])
+                .exp_()
+                .mul_(above[:, None])
+            )
             into.copy_(softmax @ columns)
             to_columns.addmm_(softmax.T, block)
         return to_rows, to_columns, None, None

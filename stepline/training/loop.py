@@ -1,12 +1,14 @@
-"""The training loop of every network: AdamW, warm-up and a cosine schedule, checkpoints that resume bit for bit.
+"""The training loop of every network: AdamW, warm-up and a cosine schedule, checkpoints that resume
+bit for bit.
 
-A system gives a `TrainingTask` (samples, augmentation, losses) and may give a `HeldOutScorer`, which chooses the best
-network.
+A system gives a `TrainingTask` (samples, augmentation, losses) and may give a `HeldOutScorer`,
+which chooses the best network.
 
-Nothing random is carried from step to step: the order of the videos follows from (seed, epoch), and the numbers that
-a step draws from (seed, step). A run that was killed goes on from its last checkpoint as if it had not been.
-Several processes (torchrun, with a process group that the caller began) share each batch and do as one would: sums and
-counts are added over all before they are divided, since each holds another number of texts.
+Nothing random is carried from step to step: the order of the videos follows from (seed, epoch), and
+the numbers that a step draws from (seed, step). A run that was killed goes on from its last
+checkpoint as if it had not been. Several processes (torchrun, with a process group that the caller
+began) share each batch and do as one would: sums and counts are added over all before they are
+divided, since each holds another number of texts.
 """
 
 import math
@@ -35,7 +37,13 @@ from stepline.training.distributed import (
     sum_gradients,
     sum_over_processes,
 )
-from stepline.training.run_folder import LOG, StepLog, TrainingState, resume_checkpoint, save_checkpoint
+from stepline.training.run_folder import (
+    LOG,
+    StepLog,
+    TrainingState,
+    resume_checkpoint,
+    save_checkpoint,
+)
 from stepline.training.settings import CHECKPOINT, TrainSettings
 
 J = TypeVar("J")
@@ -47,7 +55,8 @@ BATCHES_AHEAD = 2  # batches that a thread may be ahead of the step
 
 @dataclass(frozen=True)
 class Loss:
-    """One term of a batch's loss: a sum, and how many it is over; processes add both up before they divide."""
+    """One term of a batch's loss: a sum, and how many it is over; processes add both up before they
+    divide."""
 
     total: Tensor
     count: Tensor
@@ -66,11 +75,13 @@ class Loss:
 class TrainingTask(Generic[S]):
     """What is learnt.
 
-    length: of a sample; samples of like length share a batch. augment: random changes to the samples of one step.
-    losses: the terms of a batch's loss, which is the sum of their means. lengths: of all samples, where they are known
-    without reading each; shards: in which shard of a store each lies, so that a shard's are read together. rates:
-    factors of the learning rate, by the name of the layer that they are of. Samples are read and augmented in threads,
-    ahead of the step, so `augment` draws from the generator it is given alone.
+    length: of a sample; samples of like length share a batch. augment: random changes to the
+    samples of one step.
+    losses: the terms of a batch's loss, which is the sum of their means. lengths: of all samples,
+    where they are known without reading each; shards: in which shard of a store each lies, so that
+    a shard's are read together. rates: factors of the learning rate, by the name of the layer that
+    they are of. Samples are read and augmented in threads, ahead of the step, so `augment` draws
+    from the generator it is given alone.
     """
 
     samples: Sequence[S]
@@ -84,10 +95,12 @@ class TrainingTask(Generic[S]):
 
 @dataclass(frozen=True)
 class HeldOutScorer(Generic[S]):
-    """Scores the network after every epoch on samples that it is not trained on, and keeps the best.
+    """Scores the network after every epoch on samples that it is not trained on, and keeps the
+    best.
 
-    score: a sum and a count of some samples, at most `batch` at a time; the quotient over all samples is the network's
-    score, more is better. keep: what is done with a network that is better than all before it.
+    score: a sum and a count of some samples, at most `batch` at a time; the quotient over all
+    samples is the network's score, more is better. keep: what is done with a network that is better
+    than all before it.
     """
 
     samples: Sequence[S]
@@ -98,10 +111,11 @@ class HeldOutScorer(Generic[S]):
 
 @dataclass(frozen=True)
 class Progress:
-    """One step that was taken: `step` of `steps`, its loss, the learning rate, and seconds since the loop began.
+    """One step that was taken: `step` of `steps`, its loss, the learning rate, and seconds since
+    the loop began.
 
-    taken: steps since then. waited: seconds of them spent waiting for samples. score: on held-out samples,
-    after the last step of an epoch.
+    taken: steps since then. waited: seconds of them spent waiting for samples. score: on held-out
+    samples, after the last step of an epoch.
     """
 
     step: int
@@ -133,15 +147,19 @@ def fit(
     *,
     scorer: HeldOutScorer[S] | None = None,
 ) -> nn.Module:
-    """Train the model in place and return it at rest; checkpoints and the log go to `folder`, from which it resumes.
+    """Train the model in place and return it at rest; checkpoints and the log go to `folder`, from
+    which it resumes.
 
-    Sets torch's seed at every step. Raises ShapeError without samples or when the loss is not finite, SettingsError
-    when `folder` holds another run, ModelError when its checkpoint is damaged or of another network.
+    Sets torch's seed at every step. Raises ShapeError without samples or when the loss is not
+    finite, SettingsError when `folder` holds another run, ModelError when its checkpoint is damaged
+    or of another network.
     """
     count = len(task.samples)
     steps = settings.epochs * math.ceil(count / settings.batch)
     if not steps:
-        raise ShapeError("nothing to train on: no sample is left; loosen the filter that dropped them")
+        raise ShapeError(
+            "nothing to train on: no sample is left; loosen the filter that dropped them"
+        )
     if is_first():
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial_files(folder)
@@ -160,23 +178,34 @@ def fit(
         step, last, indices = left
         rng = np.random.default_rng([settings.seed, step])
         seed = int(rng.integers(2**62))  # of dropout
-        return _StepSamples(step, last, task.augment([task.samples[index] for index in indices], rng), seed)
+        return _StepSamples(
+            step, last, task.augment([task.samples[index] for index in indices], rng), seed
+        )
 
     loader = PrefetchingLoader(_steps_left(task, settings, state.step), read, settings.readers)
-    with StepLog(folder / LOG, state.step) if is_first() else nullcontext() as lines, closing(loader):
+    with (
+        StepLog(folder / LOG, state.step) if is_first() else nullcontext() as lines,
+        closing(loader),
+    ):
         for batch in loader:
             loss = _step(model, optimizer, task, settings, batch=batch, steps=steps)
-            score = _held_out_score(model, scorer, best) if scorer is not None and batch.last else None
+            score = (
+                _held_out_score(model, scorer, best) if scorer is not None and batch.last else None
+            )
             best = max((known for known in (best, score) if known is not None), default=None)
             rate, seconds = optimizer.param_groups[0]["lr"], time.monotonic() - began
             done = batch.step + 1
-            progress = Progress(done, steps, loss, rate, seconds, done - state.step, loader.waited, score)
+            progress = Progress(
+                done, steps, loss, rate, seconds, done - state.step, loader.waited, score
+            )
             if lines is not None:
                 line = {"step": done, "loss": loss, "learning_rate": rate}
                 lines.write(line if score is None else line | {"score": score})
                 if done % settings.save_every == 0 or done == steps:
                     lines.flush()
-                    save_checkpoint(model, optimizer, settings, path, TrainingState(done, best), count)
+                    save_checkpoint(
+                        model, optimizer, settings, path, TrainingState(done, best), count
+                    )
             if report is not None:
                 report(progress)
     model.eval()
@@ -187,10 +216,14 @@ def _steps_left(
     task: TrainingTask[S], settings: TrainSettings, done: int
 ) -> Iterator[tuple[int, bool, tuple[int, ...]]]:
     """Yield each step that is left, whether it ends an epoch, and the indices of its samples."""
-    lengths = [task.length(sample) for sample in task.samples] if task.lengths is None else task.lengths
+    lengths = (
+        [task.length(sample) for sample in task.samples] if task.lengths is None else task.lengths
+    )
     step, a_epoch = 0, math.ceil(len(lengths) / settings.batch)
     for epoch in range(settings.epochs):
-        for indices in length_buckets(lengths, settings.batch, seed=settings.seed, epoch=epoch, shards=task.shards):
+        for indices in length_buckets(
+            lengths, settings.batch, seed=settings.seed, epoch=epoch, shards=task.shards
+        ):
             step += 1
             if step > done:
                 yield step - 1, step % a_epoch == 0, indices
@@ -209,11 +242,16 @@ def _step(
     rank, size = rank_and_world_size()
     torch.manual_seed(batch.seed + rank)
     for group in optimizer.param_groups:
-        group["lr"] = settings.learning_rate * group["rate"] * _learning_rate_factor(batch.step, steps, settings.warmup)
+        group["lr"] = (
+            settings.learning_rate
+            * group["rate"]
+            * _learning_rate_factor(batch.step, steps, settings.warmup)
+        )
     device = device_of(model)
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
         terms = task.losses(model, batch.samples[rank::size] or batch.samples[:1])
-    # A process that has no sample of the batch must still take part in the sums; its own terms count 0.
+    # A process that has no sample of the batch must still take part in the sums; its own terms
+    # count 0.
     weight = float(rank < len(batch.samples))
     counts = sum_over_processes(weight * torch.stack([term.count.float() for term in terms]))
     loss = weight * (torch.stack([term.total for term in terms]) / counts.clamp(min=1)).sum()
@@ -237,8 +275,11 @@ def _learning_rate_factor(step: int, steps: int, warmup: float) -> float:
     return (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
 
 
-def _optimizer(model: nn.Module, settings: TrainSettings, rates: Mapping[str, float]) -> torch.optim.AdamW:
-    """Return AdamW that decays matrices, not biases and norms. Differs: the released code's rule misses its norms.
+def _optimizer(
+    model: nn.Module, settings: TrainSettings, rates: Mapping[str, float]
+) -> torch.optim.AdamW:
+    """Return AdamW that decays matrices, not biases and norms. Differs: the released code's rule
+    misses its norms.
 
     rates: as in `TrainingTask`; a group's factor is kept in it as "rate".
     """
@@ -247,7 +288,11 @@ def _optimizer(model: nn.Module, settings: TrainSettings, rates: Mapping[str, fl
         factor = next((rates[layer] for layer in name.split(".") if layer in rates), 1.0)
         parts.setdefault((factor, weight.ndim > 1), []).append(weight)
     groups = [
-        {"params": weights, "rate": factor, "weight_decay": settings.weight_decay if matrix else 0.0}
+        {
+            "params": weights,
+            "rate": factor,
+            "weight_decay": settings.weight_decay if matrix else 0.0,
+        }
         for (factor, matrix), weights in parts.items()
     ]
     return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
@@ -266,7 +311,9 @@ def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | No
             total, count = total + of_samples, count + number
     model.train()
     device = device_of(model)
-    total, count = sum_over_processes(torch.tensor([total, count], dtype=torch.float64, device=device)).tolist()
+    total, count = sum_over_processes(
+        torch.tensor([total, count], dtype=torch.float64, device=device)
+    ).tolist()
     score = float(total) / max(float(count), 1.0)
     if rank == 0 and math.isfinite(score) and (best is None or score > best):
         scorer.keep(model)
@@ -276,8 +323,9 @@ def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | No
 class PrefetchingLoader(Generic[R]):
     """The results of `work` on each of `jobs`, in order, made by threads ahead of their use.
 
-    workers: threads; with 0 there are none, and each result is made when it is asked for. waited: seconds that the
-    caller waited for results. An error that `work` raises is raised where its result would have come.
+    workers: threads; with 0 there are none, and each result is made when it is asked for. waited:
+    seconds that the caller waited for results. An error that `work` raises is raised where its
+    result would have come.
     """
 
     def __init__(self, jobs: Iterable[J], work: Callable[[J], R], workers: int) -> None:
@@ -291,7 +339,9 @@ class PrefetchingLoader(Generic[R]):
         """Stop the threads."""
         self._results.close()
 
-    def _make(self, jobs: Iterator[J], work: Callable[[J], R], workers: int) -> Generator[R, None, None]:
+    def _make(
+        self, jobs: Iterator[J], work: Callable[[J], R], workers: int
+    ) -> Generator[R, None, None]:
         if not workers:
             for job in jobs:
                 began = time.perf_counter()
@@ -300,7 +350,9 @@ class PrefetchingLoader(Generic[R]):
                 yield made
             return
         with ThreadPoolExecutor(workers, thread_name_prefix="ahead") as pool:
-            waiting: deque[Future[R]] = deque(pool.submit(work, job) for job in islice(jobs, BATCHES_AHEAD * workers))
+            waiting: deque[Future[R]] = deque(
+                pool.submit(work, job) for job in islice(jobs, BATCHES_AHEAD * workers)
+            )
             try:
                 while waiting:
                     began = time.perf_counter()
@@ -314,7 +366,8 @@ class PrefetchingLoader(Generic[R]):
 
 
 class Curves:
-    """Writes a run's numbers as TensorBoard curves: loss, learning rate, score, fraction of the time spent waiting.
+    """Writes a run's numbers as TensorBoard curves: loss, learning rate, score, fraction of the
+    time spent waiting.
 
     Raises SettingsError where TensorBoard's package, an optional extra, is missing.
     """
@@ -334,7 +387,11 @@ class Curves:
             self._writer = self._kind(str(self._folder), purge_step=progress.step)
         waited = progress.waited / max(progress.seconds, 1e-9)
         values = {"loss": progress.loss, "learning_rate": progress.learning_rate, "waited": waited}
-        for name, value in values.items() if progress.score is None else (values | {"score": progress.score}).items():
+        for name, value in (
+            values.items()
+            if progress.score is None
+            else (values | {"score": progress.score}).items()
+        ):
             self._writer.add_scalar(name, value, progress.step)
 
     def close(self) -> None:

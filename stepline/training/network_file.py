@@ -1,8 +1,10 @@
-"""A trained network on disk: one safetensors file that carries its settings, so that neither goes alone.
+"""A trained network on disk: one safetensors file that carries its settings, so that neither goes
+alone.
 
-The file's metadata hold one JSON object under "stepline": kind, version, settings, and what a system adds (whose
-features the network takes, its vocabulary). Weights are read as tensors and never unpickled. What is wrong with a file
-is a ModelError of one line: another kind or version, a broken file, weights of other names or shapes, NaN.
+The file's metadata hold one JSON object under "stepline": kind, version, settings, and what a
+system adds (whose features the network takes, its vocabulary). Weights are read as tensors and
+never unpickled. What is wrong with a file is a ModelError of one line: another kind or version, a
+broken file, weights of other names or shapes, NaN.
 """
 
 import json
@@ -34,16 +36,17 @@ Header: TypeAlias = dict[str, Any]
 Weights: TypeAlias = "Mapping[str, Tensor]"
 
 NAMED = 3  # wrong weights that an error names
-UNKNOWN = ("", "unknown", "precomputed")  # backbones of features that do not say whose they are: their owner answers
+# backbones of features that do not say whose they are: their owner answers
+UNKNOWN = ("", "unknown", "precomputed")
 
 
 @dataclass(frozen=True)
 class NetworkFile:
     """How the networks of one system lie on disk.
 
-    kind, version: what the header says; a reader refuses any other. version counts changes of the weights' names; None
-    where files never had one. title, writer: what errors call such a network, and what writes it. names: the files that
-    a folder is searched for, in this order.
+    kind, version: what the header says; a reader refuses any other. version counts changes of the
+    weights' names; None where files never had one. title, writer: what errors call such a network,
+    and what writes it. names: the files that a folder is searched for, in this order.
     """
 
     kind: str
@@ -53,17 +56,26 @@ class NetworkFile:
     names: tuple[str, ...]
 
     def write(self, path: Path, weights: Weights, header: Header) -> None:
-        """Write weights, float32, and the header, whole or not at all. Raises StoreError when the disk refuses."""
+        """Write weights, float32, and the header, whole or not at all. Raises StoreError when the
+        disk refuses."""
         from safetensors.torch import save_file
 
         plain = {key: weights[key].detach().cpu() for key in sorted(weights)}
-        tensors = {key: (t.float() if t.is_floating_point() else t).contiguous() for key, t in plain.items()}
-        whole = {"kind": self.kind} | ({} if self.version is None else {"version": self.version}) | header
+        tensors = {
+            key: (t.float() if t.is_floating_point() else t).contiguous()
+            for key, t in plain.items()
+        }
+        whole = (
+            {"kind": self.kind}
+            | ({} if self.version is None else {"version": self.version})
+            | header
+        )
         with atomic_path(path) as partial:
             save_file(tensors, partial, metadata={"stepline": json.dumps(whole, sort_keys=True)})
 
     def find(self, path: Path) -> Path:
-        """Return the file of a network: the path itself, the first of `names` in a folder, or the only network there.
+        """Return the file of a network: the path itself, the first of `names` in a folder, or the
+        only network there.
 
         Raises ModelError where there is none, or the run in the folder is not finished.
         """
@@ -76,32 +88,43 @@ class NetworkFile:
             raise ModelError(f"{path}: the run is not finished; run {self.writer} again to end it")
         seeds = sorted(file.parent for name in self.names for file in path.glob(f"seed-*/{name}"))
         if seeds:
-            raise ModelError(f"{path}: holds a network a seed; give one of them, such as {seeds[0]}")
+            raise ModelError(
+                f"{path}: holds a network a seed; give one of them, such as {seeds[0]}"
+            )
         others = sorted(path.glob("*.safetensors")) if path.is_dir() else []
         if len(others) == 1:
             return others[0]
         fault = f"holds none of {', '.join(self.names)}" if path.is_dir() else "no such file"
-        raise ModelError(f"{path}: {fault}; give the .safetensors file of a network that {self.writer} wrote")
+        raise ModelError(
+            f"{path}: {fault}; give the .safetensors file of a network that {self.writer} wrote"
+        )
 
     def read_header(self, path: Path, parse: Callable[[Header], H]) -> H:
-        """Return what `parse` makes of the header of a file. Raises ModelError where it is not of this kind."""
+        """Return what `parse` makes of the header of a file. Raises ModelError where it is not of
+        this kind."""
         with self._opened(path, "np") as file:
             return parse(self._header(file))
 
     def read(self, path: Path, parse: Callable[[Header], H]) -> "tuple[H, dict[str, Tensor]]":
-        """Return what `parse` makes of the header, and the weights as they are. Raises ModelError."""
+        """Return what `parse` makes of the header, and the weights as they are. Raises
+        ModelError."""
         with self._opened(path) as file:
             header = parse(self._header(file))
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
 
-    def read_arrays(self, path: Path, parse: Callable[[Header], H]) -> tuple[H, dict[str, npt.NDArray[np.float32]]]:
+    def read_arrays(
+        self, path: Path, parse: Callable[[Header], H]
+    ) -> tuple[H, dict[str, npt.NDArray[np.float32]]]:
         """Return what `read` does, the weights as arrays of numpy: without torch."""
         with self._opened(path, "np") as file:
             header = parse(self._header(file))
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
 
-    def load(self, path: Path, parse: Callable[[Header], H], build: Callable[[H], N]) -> tuple[H, N]:
-        """Return what `parse` makes of the header, and the network that `build` makes of that, ready to infer.
+    def load(
+        self, path: Path, parse: Callable[[Header], H], build: Callable[[H], N]
+    ) -> tuple[H, N]:
+        """Return what `parse` makes of the header, and the network that `build` makes of that,
+        ready to infer.
 
         It lies on the process's device. Raises ModelError, naming what does not fit.
         """
@@ -118,7 +141,14 @@ class NetworkFile:
         try:
             with safe_open(path, framework=framework) as file:
                 yield file
-        except (OSError, SafetensorError, ValueError, ValidationError, TypeError, KeyError) as error:
+        except (
+            OSError,
+            SafetensorError,
+            ValueError,
+            ValidationError,
+            TypeError,
+            KeyError,
+        ) as error:
             reason = first_line(error)
             cure = f"give one that {self.writer} wrote"
             raise ModelError(f"{path}: not {self.title} of Stepline ({reason}); {cure}") from error
@@ -133,7 +163,8 @@ class NetworkFile:
 
 
 def check_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path) -> None:
-    """Raise ModelError unless the weights are those of the network that `build` makes: names, shapes, finite."""
+    """Raise ModelError unless the weights are those of the network that `build` makes: names,
+    shapes, finite."""
     import torch
 
     with torch.device("meta"):  # shapes alone: no memory is taken for a network that is refused
@@ -142,11 +173,17 @@ def check_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path
     faults = [f"{key} is missing" for key in wanted.keys() - given.keys()]
     faults += [f"{key} is unknown" for key in given.keys() - wanted.keys()]
     both = wanted.keys() & given.keys()
-    faults += [f"{key} is {given[key]}, not {wanted[key]}" for key in both if given[key] != wanted[key]]
-    faults += [f"{key} holds NaN or infinity" for key in both if not bool(weights[key].isfinite().all())]
+    faults += [
+        f"{key} is {given[key]}, not {wanted[key]}" for key in both if given[key] != wanted[key]
+    ]
+    faults += [
+        f"{key} holds NaN or infinity" for key in both if not bool(weights[key].isfinite().all())
+    ]
     if faults:
         more = f" and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
-        raise ModelError(f"{path}: not these weights: {', '.join(sorted(faults)[:NAMED])}{more}; give the right file")
+        raise ModelError(
+            f"{path}: not these weights: {', '.join(sorted(faults)[:NAMED])}{more}; give the right file"
+        )
 
 
 @dataclass(frozen=True)
@@ -163,13 +200,18 @@ class TrainedOn:
         """Check the width of the feature rows."""
         given = features.values.shape[1]
         if given != width:
-            widths = f"trained on features {width} wide, {features.backbone} features are {given} wide"
+            widths = (
+                f"trained on features {width} wide, {features.backbone} features are {given} wide"
+            )
             raise ModelError(f"{self.path}: {widths}; {self.cure}")
 
     def check_source(self, what: str, trained: str, given: str) -> None:
-        """Check the backbone of features, or the encoder of texts; one that does not say its name fits all."""
+        """Check the backbone of features, or the encoder of texts; one that does not say its name
+        fits all."""
         if trained != given and trained not in UNKNOWN and given not in UNKNOWN:
-            raise ModelError(f"{self.path}: trained on {what} of {trained!r}, given are {given!r}; {self.cure}")
+            raise ModelError(
+                f"{self.path}: trained on {what} of {trained!r}, given are {given!r}; {self.cure}"
+            )
 
     def check_rate(self, trained: float, given: float) -> None:
         """Check the feature rows a second."""
@@ -178,7 +220,10 @@ class TrainedOn:
             raise ModelError(f"{self.path}: {rates}; set vision.rate={trained:g}")
 
     def check_scale(self, *, unit: bool, any_length: bool) -> None:
-        """Check that rows of length 1 (`unit`) are given only to a network that takes rows of any length."""
+        """Check that rows of length 1 (`unit`) are given only to a network that takes rows of any
+        length."""
         if unit and not any_length:
             cure = "give ready features and vision.unit=false"
-            raise ModelError(f"{self.path}: trained on feature rows as they are, not on rows of length 1; {cure}")
+            raise ModelError(
+                f"{self.path}: trained on feature rows as they are, not on rows of length 1; {cure}"
+            )

@@ -1,4 +1,5 @@
-"""A training run as one folder: what it is, what it left out, its checkpoint and its log. Every trainer uses it.
+"""A training run as one folder: what it is, what it left out, its checkpoint and its log. Every
+trainer uses it.
 
 run.json           settings and sources (another run does not go on in this folder), counts, versions
 omitted.jsonl      what is no sample, each with its reason
@@ -43,7 +44,8 @@ def claim_run_folder(
 ) -> None:
     """Write into `file` what a run is (plain values), so that no other run goes on in its folder.
 
-    facts: what is written beside and may change from one start to the next, such as versions and counts.
+    facts: what is written beside and may change from one start to the next, such as versions and
+    counts.
     Raises SettingsError when the folder holds another run, StoreError when its file cannot be read.
     """
     path, plain = folder / file, json.loads(json.dumps(run, default=str))
@@ -52,17 +54,24 @@ def claim_run_folder(
             known = parse_json(path.read_text(encoding="utf-8"))
             same = all(known.get(name) == value for name, value in plain.items())
         except (OSError, ValueError, AttributeError) as error:
-            raise StoreError(f"{path}: cannot be read ({error}); remove it, or give another --out") from error
+            raise StoreError(
+                f"{path}: cannot be read ({error}); remove it, or give another --out"
+            ) from error
         if not same:
-            raise SettingsError(f"{path}: another run, with other settings or sources; give another --out")
+            raise SettingsError(
+                f"{path}: another run, with other settings or sources; give another --out"
+            )
     text = json.dumps(plain | dict(facts or {}), indent=2) + "\n"
-    if not path.exists() or path.read_text(encoding="utf-8") != text:  # a run that is done is left untouched
+    # a run that is done is left untouched
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_atomic(path, text)
 
 
 def write_omitted(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write what is no sample, a JSON line each."""
-    write_atomic(folder / OMITTED, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    write_atomic(
+        folder / OMITTED, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    )
 
 
 def settings_that_matter(settings: Settings) -> dict[str, Any]:
@@ -80,7 +89,8 @@ def versions() -> dict[str, str]:
 
 
 def settings_to_train_on(own: T, asked: T, changeable: Collection[str], path: Path) -> T:
-    """Return the settings of a network in a file that is trained on, with what is asked of `changeable` (dotted names).
+    """Return the settings of a network in a file that is trained on, with what is asked of
+    `changeable` (dotted names).
 
     Raises SettingsError where anybody asked for something else than the network has.
     """
@@ -92,7 +102,9 @@ def settings_to_train_on(own: T, asked: T, changeable: Collection[str], path: Pa
             continue
         if name not in changeable:
             cure = "it is the network's own; leave it out, or leave --start out"
-            raise SettingsError(f"model.{name}={value}, {path} has {getattr(branch, field)}; {cure}")
+            raise SettingsError(
+                f"model.{name}={value}, {path} has {getattr(branch, field)}; {cure}"
+            )
         reduce(lambda section, key: section[key], sections, tree)[field] = value
     return type(own).model_validate_json(json.dumps(tree))
 
@@ -102,7 +114,11 @@ def _settings_set(settings: Settings, prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in settings.model_fields_set:
         value = getattr(settings, name)
-        found |= _settings_set(value, f"{prefix}{name}.") if isinstance(value, Settings) else {f"{prefix}{name}": value}
+        found |= (
+            _settings_set(value, f"{prefix}{name}.")
+            if isinstance(value, Settings)
+            else {f"{prefix}{name}": value}
+        )
     return found
 
 
@@ -123,9 +139,14 @@ def save_checkpoint(
     samples: int,
 ) -> None:
     """Write the checkpoint: the weights, AdamW's moments and how far the run is."""
-    tensors = {f"model.{key}": value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
+    tensors = {
+        f"model.{key}": value.detach().cpu().contiguous()
+        for key, value in model.state_dict().items()
+    }
     for number, moments in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{number}.{name}": moments[name].cpu().contiguous() for name in MOMENTS}
+        tensors |= {
+            f"optimizer.{number}.{name}": moments[name].cpu().contiguous() for name in MOMENTS
+        }
     kept = settings.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
     header = {"step": state.step, "best": state.best, "samples": samples, "settings": kept}
     with atomic_path(path) as partial:
@@ -134,11 +155,17 @@ def save_checkpoint(
 
 
 def resume_checkpoint(
-    model: nn.Module, optimizer: torch.optim.AdamW, settings: TrainSettings, path: Path, samples: int
+    model: nn.Module,
+    optimizer: torch.optim.AdamW,
+    settings: TrainSettings,
+    path: Path,
+    samples: int,
 ) -> TrainingState:
-    """Load the checkpoint, where there is one, into network and optimizer, and return how far the run is.
+    """Load the checkpoint, where there is one, into network and optimizer, and return how far the
+    run is.
 
-    Raises SettingsError when it is of another run, ModelError when it is damaged or of another network.
+    Raises SettingsError when it is of another run, ModelError when it is damaged or of another
+    network.
     """
     if not path.exists():
         return TrainingState()
@@ -147,16 +174,24 @@ def resume_checkpoint(
         header["settings"] != settings.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
         or header["samples"] != samples
     ):
-        raise SettingsError(f"{path}: another run, with other settings or samples; give another --out, or remove it")
+        raise SettingsError(
+            f"{path}: another run, with other settings or samples; give another --out, or remove it"
+        )
     try:
         model.load_state_dict(_without_prefix(tensors, "model."))
         saved = optimizer.state_dict()
         count = sum(len(group["params"]) for group in saved["param_groups"])
-        state = {number: _without_prefix(tensors, f"optimizer.{number}.") for number in range(count)}
-        optimizer.load_state_dict({**saved, "state": {number: part for number, part in state.items() if part}})
+        state = {
+            number: _without_prefix(tensors, f"optimizer.{number}.") for number in range(count)
+        }
+        optimizer.load_state_dict(
+            {**saved, "state": {number: part for number, part in state.items() if part}}
+        )
     except (RuntimeError, ValueError, KeyError) as error:
         reason = first_line(error)
-        raise ModelError(f"{path}: a checkpoint of another network ({reason}); give another --out") from error
+        raise ModelError(
+            f"{path}: a checkpoint of another network ({reason}); give another --out"
+        ) from error
     log.info("%s: resumed after step %d", path, header["step"])
     return TrainingState(int(header["step"]), header["best"])
 
@@ -167,11 +202,15 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             header = parse_json((file.metadata() or {})["stepline"])
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
     except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise ModelError(f"{path}: not a checkpoint that can be read ({error}); remove it to start again") from error
+        raise ModelError(
+            f"{path}: not a checkpoint that can be read ({error}); remove it to start again"
+        ) from error
 
 
 def _without_prefix(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
-    return {key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)}
+    return {
+        key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)
+    }
 
 
 class StepLog:
@@ -201,7 +240,8 @@ class StepLog:
             self._file.write(json.dumps(line) + "\n")
 
     def flush(self) -> None:
-        """Hand the lines to the disk, so that a checkpoint never knows of steps that the log does not."""
+        """Hand the lines to the disk, so that a checkpoint never knows of steps that the log does
+        not."""
         with self._refused():
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -212,4 +252,6 @@ class StepLog:
             yield
         except OSError as error:
             cure = "free some space and give the same command again"
-            raise StoreError(f"{self._path}: cannot be written ({error.strerror or error}); {cure}") from error
+            raise StoreError(
+                f"{self._path}: cannot be written ({error.strerror or error}); {cure}"
+            ) from error

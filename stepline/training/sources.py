@@ -1,7 +1,9 @@
-"""Sources of training texts: records, public datasets or stored texts, each text with its spans; and their vectors.
+"""Sources of training texts: records, public datasets or stored texts, each text with its spans;
+and their vectors.
 
-Each may be a URL (s3://, gs://, http://): records and datasets are copied to this disk, stores shard by shard.
-Vectors are made once and kept in a feature store beside the training, so that no epoch makes them again.
+Each may be a URL (s3://, gs://, http://): records and datasets are copied to this disk, stores
+shard by shard. Vectors are made once and kept in a feature store beside the training, so that no
+epoch makes them again.
 """
 
 import math
@@ -38,8 +40,9 @@ def read_labelled_texts(
 ) -> Iterator[LabelledTexts]:
     """Yield the texts of each video of a source: "narration", its sentences; "step", its steps.
 
-    source: Stepline's records (.parquet, .json, or a folder of .json), `name:path` of a public dataset (`stepline
-    datasets`; a dataset that people annotated gives their steps), or a feature store of texts that have times.
+    source: Stepline's records (.parquet, .json, or a folder of .json), `name:path` of a public
+    dataset (`stepline datasets`; a dataset that people annotated gives their steps), or a feature
+    store of texts that have times.
     Raises DatasetError or StoreError for any other.
     """
     dataset = dataset_of(source)
@@ -48,7 +51,9 @@ def read_labelled_texts(
         for id in store:
             lines = store.texts(id)
             if lines is None or not lines.starts or not lines.ends:
-                raise DatasetError(f"{source}: {id} has no texts with times; give the annotations beside the store")
+                raise DatasetError(
+                    f"{source}: {id} has no texts with times; give the annotations beside the store"
+                )
             # WhisperX leaves some times out, some are reversed
             spans = tuple(
                 (Span(start, end),) if math.isfinite(start + end) and 0 <= start < end else ()
@@ -61,15 +66,19 @@ def read_labelled_texts(
 
 
 def read_records(source: str, subset: str | None = None) -> Iterator[Record]:
-    """Yield the records of a source: .parquet, .json, a folder of them, or `name:path` of a public dataset.
+    """Yield the records of a source: .parquet, .json, a folder of them, or `name:path` of a public
+    dataset.
 
-    subset: a split of a dataset. Raises DatasetError or StoreError for any other source, or a subset of mere records.
+    subset: a split of a dataset. Raises DatasetError or StoreError for any other source, or a
+    subset of mere records.
     """
     dataset = dataset_of(source)
     if dataset is not None:
         name, place = dataset
         found = local_copy(place) if is_remote(place) else Path(place)
-        yield from (entry.record for entry in stream(name, found, subset=subset) if entry.record is not None)
+        yield from (
+            entry.record for entry in stream(name, found, subset=subset) if entry.record is not None
+        )
         return
     path = local_copy(source) if is_remote(source) else Path(source)
     if subset is not None:
@@ -99,18 +108,28 @@ def is_feature_store(place: str) -> bool:
 
 
 def labelled_texts(
-    records: Iterable[Record], kind: TextKind, place: StepLabelSource = "shown_or_said", *, annotated: bool = False
+    records: Iterable[Record],
+    kind: TextKind,
+    place: StepLabelSource = "shown_or_said",
+    *,
+    annotated: bool = False,
 ) -> Iterator[LabelledTexts]:
-    """Yield the texts of records; annotated: of the steps that people placed, which only such datasets may give."""
+    """Yield the texts of records; annotated: of the steps that people placed, which only such
+    datasets may give."""
     for record in records:
         if kind == "narration":
             sentences = record.sentences
-            texts, spans = tuple(each.text for each in sentences), tuple((each.span,) for each in sentences)
+            texts, spans = (
+                tuple(each.text for each in sentences),
+                tuple((each.span,) for each in sentences),
+            )
             yield LabelledTexts(record.video.id, kind, texts, spans, record.video.duration)
             continue
         steps = record.reference if annotated else record.steps
         places = tuple(step.spans if annotated else _place(step, place) for step in steps)
-        yield LabelledTexts(record.video.id, kind, tuple(step.text for step in steps), places, record.video.duration)
+        yield LabelledTexts(
+            record.video.id, kind, tuple(step.text for step in steps), places, record.video.duration
+        )
 
 
 def _place(step: Step, place: StepLabelSource) -> tuple[Span, ...]:
@@ -124,8 +143,9 @@ TextEncoder = Callable[[Sequence[str]], Matrix]
 
 
 def text_encoder(name: str) -> TextEncoder:
-    """Return what turns texts into vectors: "conse", "clip:FOLDER" or "s3d:WEIGHTS", that backbone's own encoder; else
-    a sentence encoder, "minilm" or a folder in the sentence-transformers layout.
+    """Return what turns texts into vectors: "conse", "clip:FOLDER" or "s3d:WEIGHTS", that
+    backbone's own encoder; else a sentence encoder, "minilm" or a folder in the
+    sentence-transformers layout.
     """
     backbone, _, folder = name.partition(":")
     if backbone in ("conse", "clip", "s3d"):
@@ -140,7 +160,8 @@ def text_encoder(name: str) -> TextEncoder:
 
 
 def text_vectors(given: str, texts: Iterable[LabelledTexts], folder: Path) -> FeatureStore:
-    """Return the store that `given` names by its path or URL, else one made in `folder` by the encoder of that name."""
+    """Return the store that `given` names by its path or URL, else one made in `folder` by the
+    encoder of that name."""
     if is_feature_store(given):
         return open_store(given)
     return store_text_vectors(texts, text_encoder(given), folder, name=given)
@@ -154,9 +175,11 @@ def store_text_vectors(
     name: str,
     report: Callable[[str], None] | None = None,
 ) -> FeatureStore:
-    """Return a store of the vectors of texts, keyed by video; what it holds already is not made again.
+    """Return a store of the vectors of texts, keyed by video; what it holds already is not made
+    again.
 
-    Raises ShapeError when the encoder gives another number of rows, or when there is no text at all.
+    Raises ShapeError when the encoder gives another number of rows, or when there is no text at
+    all.
     """
     with FeatureWriter(folder) as writer:
         for labelled in texts:
@@ -167,7 +190,9 @@ def store_text_vectors(
                 raise ShapeError(
                     f"{labelled.video}: {len(labelled.texts)} texts need as many vectors, not {len(vectors)}"
                 )
-            writer.add(labelled.video, vectors, rate=1.0, backbone=name, texts=RowTexts(labelled.texts))
+            writer.add(
+                labelled.video, vectors, rate=1.0, backbone=name, texts=RowTexts(labelled.texts)
+            )
             if report is not None:
                 report(labelled.video)
     if not any(folder.glob("shard-*.parquet")):

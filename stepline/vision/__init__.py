@@ -12,7 +12,13 @@ from stepline.plugins import load_plugin
 from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
 from stepline.vision.cues import CueMeter, PictureCues
-from stepline.vision.encode import Backbone, VideoClipBackbone, VideoEncoder, encode_video, frames_per_row
+from stepline.vision.encode import (
+    Backbone,
+    VideoClipBackbone,
+    VideoEncoder,
+    encode_video,
+    frames_per_row,
+)
 from stepline.vision.motion import Activity, ActivityMeter, measure_activity
 from stepline.vision.on_screen_text import ScreenText
 from stepline.vision.precomputed import PrecomputedBackbone, load_precomputed
@@ -55,11 +61,16 @@ BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
 def load_backbone(settings: VisionSettings) -> Backbone:
     """Return the backbone that the settings name.
 
-    Raises ModelError when its weights are missing or damaged, SettingsError for "none", which has nothing to load.
+    Raises ModelError when its weights are missing or damaged, SettingsError for "none", which has
+    nothing to load.
     """
     if settings.backbone == "none":
-        raise SettingsError("vision.backbone=none switches vision off; name one of " + ", ".join(BACKBONES))
+        raise SettingsError(
+            "vision.backbone=none switches vision off; name one of " + ", ".join(BACKBONES)
+        )
     make: Callable[[VisionSettings], Backbone] = (
-        BACKBONES[settings.backbone] if settings.backbone in BACKBONES else load_plugin("backbones", settings.backbone)
+        BACKBONES[settings.backbone]
+        if settings.backbone in BACKBONES
+        else load_plugin("backbones", settings.backbone)
     )
     return make(settings)

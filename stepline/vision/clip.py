@@ -1,4 +1,5 @@
-"""CLIP and SigLIP checkpoints, read by `transformers`; the only backbone that may use the network, and only on request.
+"""CLIP and SigLIP checkpoints, read by `transformers`; the only backbone that may use the network,
+and only on request.
 
 Sources: Radford et al. 2021 (CLIP), Zhai et al. 2023 (SigLIP).
 """
@@ -16,7 +17,8 @@ from stepline.vision.settings import VisionSettings
 
 
 class CLIPBackbone:
-    """A dual encoder of `transformers`; pictures are prepared as the checkpoint's own processor says."""
+    """A dual encoder of `transformers`; pictures are prepared as the checkpoint's own processor
+    says."""
 
     name = "clip"
 
@@ -26,7 +28,8 @@ class CLIPBackbone:
         self._model = model.to(self._device.name)
         self._processor = processor
         self._batch = batch
-        # SigLIP was trained on texts padded to its full length without a mask; CLIP masks its padding.
+        # SigLIP was trained on texts padded to its full length without a mask; CLIP masks its
+        # padding.
         self._padding = "max_length" if model.config.model_type.startswith("siglip") else True
         self.dim = self.encode_texts(["a"]).shape[1]
 
@@ -39,13 +42,16 @@ class CLIPBackbone:
         return self._unit(self._model.get_image_features, inputs)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, D) float32 unit rows; a text longer than the checkpoint's limit is cut there."""
+        """Return (K, D) float32 unit rows; a text longer than the checkpoint's limit is cut
+        there."""
         if not texts:
             return np.empty((0, self.dim), dtype=np.float32)
         rows = []
         for start in range(0, len(texts), self._batch):
             part = list(texts[start : start + self._batch])
-            inputs = self._processor.tokenizer(part, padding=self._padding, truncation=True, return_tensors="pt")
+            inputs = self._processor.tokenizer(
+                part, padding=self._padding, truncation=True, return_tensors="pt"
+            )
             rows.append(self._unit(self._model.get_text_features, inputs))
         return np.concatenate(rows)
 
@@ -54,34 +60,54 @@ class CLIPBackbone:
 
         with torch.inference_mode(), self._device.autocast():
             encoded = encode(**inputs.to(self._device.name))
-            vectors = encoded if isinstance(encoded, torch.Tensor) else encoded.pooler_output  # (B, D)
+            # (B, D)
+            vectors = encoded if isinstance(encoded, torch.Tensor) else encoded.pooler_output
             unit: Matrix = torch.nn.functional.normalize(vectors.float(), dim=1).cpu().numpy()
         return unit
 
 
 def load_clip(settings: VisionSettings) -> CLIPBackbone:
-    """Return the checkpoint in `settings.path`, or the one that `settings.hub` names on the model hub.
+    """Return the checkpoint in `settings.path`, or the one that `settings.hub` names on the model
+    hub.
 
-    Raises SettingsError unless exactly one is given, ModelError when it is missing, incomplete or no dual encoder.
+    Raises SettingsError unless exactly one is given, ModelError when it is missing, incomplete or
+    no dual encoder.
     """
     if (settings.path is None) == (settings.hub is None):
-        raise SettingsError("vision.backbone=clip needs one of vision.path=FOLDER and vision.hub=NAME (a download)")
+        raise SettingsError(
+            "vision.backbone=clip needs one of vision.path=FOLDER and vision.hub=NAME (a download)"
+        )
     if settings.path is not None and not settings.path.is_dir():
-        raise ModelError(f"{settings.path}: no such folder; give a CLIP or SigLIP checkpoint for transformers")
+        raise ModelError(
+            f"{settings.path}: no such folder; give a CLIP or SigLIP checkpoint for transformers"
+        )
     try:
         from transformers import AutoModel, AutoProcessor
     except ImportError as error:
-        raise ModelError(f"clip needs transformers ({error}); pip install 'stepline[clip]'") from error
+        raise ModelError(
+            f"clip needs transformers ({error}); pip install 'stepline[clip]'"
+        ) from error
     source, offline = str(settings.path or settings.hub), settings.hub is None
     try:
-        model, report = AutoModel.from_pretrained(source, local_files_only=offline, output_loading_info=True)
+        model, report = AutoModel.from_pretrained(
+            source, local_files_only=offline, output_loading_info=True
+        )
         processor = AutoProcessor.from_pretrained(source, local_files_only=offline)
-    except Exception as error:  # transformers raises almost anything for a folder that is not what it expects
+    # transformers raises almost anything for a folder that is not what it expects
+    except Exception as error:
         reason = first_line(error)
-        raise ModelError(f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint") from error
+        raise ModelError(
+            f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint"
+        ) from error
     whole = hasattr(model, "get_image_features") and hasattr(model, "get_text_features")
-    if not whole or not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):
-        raise ModelError(f"{source}: a {model.config.model_type} model, not a dual encoder; give CLIP or SigLIP")
+    if (
+        not whole
+        or not hasattr(processor, "image_processor")
+        or not hasattr(processor, "tokenizer")
+    ):
+        raise ModelError(
+            f"{source}: a {model.config.model_type} model, not a dual encoder; give CLIP or SigLIP"
+        )
     # transformers would fill the weights that are missing with random numbers.
     if lacking := sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]])):
         raise ModelError(f"{source}: lacks the weight {lacking[0]}; give a whole checkpoint")

@@ -1,8 +1,10 @@
 """ConSE: pictures placed among words without any image-text training.
 
-A picture is the convex combination of the embeddings of its likeliest class names; a text is its own embedding.
-Objects among ImageNet's 1,000 classes rank well; actions, and whatever is no such class, do not.
-Source: Norouzi et al. 2013, "Zero-Shot Learning by Convex Combination of Semantic Embeddings", equation 3.
+A picture is the convex combination of the embeddings of its likeliest class names; a text is its
+own embedding. Objects among ImageNet's 1,000 classes rank well; actions, and whatever is no such
+class, do not.
+Source: Norouzi et al. 2013, "Zero-Shot Learning by Convex Combination of Semantic Embeddings",
+equation 3.
 Differs: MiniLM sentence embeddings of each class's full list of names instead of word2vec.
 """
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from stepline.vision.efficientnet import EfficientNetLite0
 
 NAMES = Path(__file__).with_name("imagenet_classes.txt")  # one class a line, in ILSVRC 2012 order
-VECTORS = Path(__file__).with_name("imagenet_classes.safetensors")  # their MiniLM embeddings, float16
+# their MiniLM embeddings, float16
+VECTORS = Path(__file__).with_name("imagenet_classes.safetensors")
 
 # One network a file, kept from one video to the next.
 _loaded: dict[tuple[Path, Device, int], "EfficientNetLite0"] = {}
@@ -35,8 +38,11 @@ class ConSEBackbone:
 
     name = "conse"
 
-    def __init__(self, network: "EfficientNetLite0", classes: Matrix, *, likeliest: int, text_model: str) -> None:
-        """classes: (1000, D) unit rows, the embedding of each class name. likeliest: classes that are combined."""
+    def __init__(
+        self, network: "EfficientNetLite0", classes: Matrix, *, likeliest: int, text_model: str
+    ) -> None:
+        """classes: (1000, D) unit rows, the embedding of each class name. likeliest: classes that
+        are combined."""
         self._network = network
         self._classes = classes
         self.dim = int(classes.shape[1])  # D, that of the text model
@@ -44,7 +50,8 @@ class ConSEBackbone:
         self.text_model = text_model
 
     def encode_images(self, pictures: Pictures) -> Matrix:
-        """Return (B, D) unit rows: the names of the likeliest classes, weighted by their probabilities."""
+        """Return (B, D) unit rows: the names of the likeliest classes, weighted by their
+        probabilities."""
         check_pictures(pictures)
         if not len(pictures):
             return np.empty((0, self.dim), dtype=np.float32)
@@ -65,7 +72,11 @@ def load_conse(settings: VisionSettings) -> ConSEBackbone:
     """Return the ConSE backbone. Raises ModelError when weights are missing or damaged."""
     from stepline.vision.efficientnet import EfficientNetLite0
 
-    wanted = settings.path or find_weights("efficientnet-lite0"), current_device(), cpu_threads(beside=1)
+    wanted = (
+        settings.path or find_weights("efficientnet-lite0"),
+        current_device(),
+        cpu_threads(beside=1),
+    )
     network = _loaded[wanted] = _loaded.get(wanted) or EfficientNetLite0(wanted[0])
     model = settings.text_model
     classes = read_class_vectors() if model == "minilm" else embed(class_names(), model=model)
@@ -78,7 +89,8 @@ def class_names() -> list[str]:
 
 
 def read_class_vectors() -> Matrix:
-    """Return the embeddings of the class names (1000, 384) that the package carries; embedding them takes 2 s."""
+    """Return the embeddings of the class names (1000, 384) that the package carries; embedding them
+    takes 2 s."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -88,7 +100,9 @@ def read_class_vectors() -> Matrix:
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{VECTORS}: cannot be read ({error}); install stepline again") from error
     if made_from != sha256(NAMES):
-        raise ModelError(f"{VECTORS}: not made from {NAMES.name}; run `python -m stepline.vision.conse`")
+        raise ModelError(
+            f"{VECTORS}: not made from {NAMES.name}; run `python -m stepline.vision.conse`"
+        )
     unit: Matrix = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit
 

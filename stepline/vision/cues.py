@@ -4,8 +4,8 @@
     for frame in frames: meter.add(frame)
     meter.finish()                          PictureCues
 
-Each looks at the frame nearest the middle of its row, on pictures that were decoded anyway. A detector whose weights
-are not there is left out with a warning: its cue stays unknown.
+Each looks at the frame nearest the middle of its row, on pictures that were decoded anyway. A
+detector whose weights are not there is left out with a warning: its cue stays unknown.
 
 CPU seconds a minute of video (one core, 31 clips of 16 to 60 s): docs/real_clips.md.
 """
@@ -28,8 +28,11 @@ from stepline.weights import find_weights, weights_fetched
 if TYPE_CHECKING:
     from stepline.media import Frame
 
-MIDDLE = 0.4  # of a row, from which a frame stands for it; of three frames a row the second, on its middle
-EVERY = 2  # faces and text are looked for in every second row: a caption or a presenter stands for 2 s or longer
+# of a row, from which a frame stands for it; of three frames a row the second, on its middle
+MIDDLE = 0.4
+# faces and text are looked for in every second row: a caption or a presenter stands for 2 s or
+# longer
+EVERY = 2
 WEIGHTS = {"faces": "mediapipe", "hands": "mediapipe", "text": "pp-ocr"}
 MISSING = "{cue} in the picture cannot be found without their weights; `stepline weights get {weights}` fetches them"
 
@@ -42,8 +45,9 @@ def _unknown() -> Matrix:
 class PictureCues:
     """What detectors see, one row every 1 / `rate` seconds; an array without rows was not measured.
 
-    presenter: (T,) how surely someone looks at the camera, 0 to 1. hands: (T,) how many palms are seen. letters: (T,)
-    fraction of the picture that text covers. NaN where no frame fell. lines: what the text says, and when.
+    presenter: (T,) how surely someone looks at the camera, 0 to 1. hands: (T,) how many palms are
+    seen. letters: (T,) fraction of the picture that text covers. NaN where no frame fell. lines:
+    what the text says, and when.
     """
 
     rate: float
@@ -60,7 +64,9 @@ class PictureCues:
             for line in self.lines
             if line.span.overlap(Span(start, end)) > 0
         )
-        return PictureCues(self.rate, self.presenter[rows], self.hands[rows], self.letters[rows], lines)
+        return PictureCues(
+            self.rate, self.presenter[rows], self.hands[rows], self.letters[rows], lines
+        )
 
 
 class CueMeter:
@@ -102,11 +108,15 @@ class CueMeter:
     def finish(self) -> PictureCues:
         """Return what was seen so far."""
         lines = self._text.finish() if self._text is not None else ()
-        presenter, hands, letters = (self._rows(each) for each in (self._presenter, self._palms, self._letters))
+        presenter, hands, letters = (
+            self._rows(each) for each in (self._presenter, self._palms, self._letters)
+        )
         return PictureCues(self._rate, presenter, hands, letters, lines)
 
     def _rows(self, seen: dict[int, float]) -> Matrix:
-        return np.array([seen.get(row, np.nan) for row in range(self._next)] if seen else [], dtype=np.float32)
+        return np.array(
+            [seen.get(row, np.nan) for row in range(self._next)] if seen else [], dtype=np.float32
+        )
 
 
 @functools.cache
@@ -125,7 +135,8 @@ def _load_text(folder: Path) -> tuple[TextDetector, TextReader]:
 
 
 def start_cues(settings: VisionSettings) -> tuple[CueMeter, tuple[str, ...]]:
-    """Return a meter of the cues that the settings name, and a warning for each whose weights are not there.
+    """Return a meter of the cues that the settings name, and a warning for each whose weights are
+    not there.
 
     Raises ModelError where the weights are there but damaged.
     """

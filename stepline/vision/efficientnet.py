@@ -1,11 +1,11 @@
 """EfficientNet-Lite0: what a picture shows, as 1,000 ImageNet class scores.
 
 Letters: B pictures, C channels, H and W in pixels.
-Source: Tan and Le 2019 (EfficientNet). Differs as "Lite" does: ReLU6 instead of swish, no squeeze-and-excitation, stem
-and head not scaled.
-ONNX Runtime runs it on a CPU; torch on any other device, or in other numbers than float32. Both see the same pixels,
-and both have every BatchNorm folded into the convolution before it (equal to 1e-5, tested). The weights were trained
-with TensorFlow's "same" padding, whose odd row at stride 2 and even sides lies at the end.
+Source: Tan and Le 2019 (EfficientNet). Differs as "Lite" does: ReLU6 instead of swish, no
+squeeze-and-excitation, stem and head not scaled. ONNX Runtime runs it on a CPU; torch on any other
+device, or in other numbers than float32. Both see the same pixels, and both have every BatchNorm
+folded into the convolution before it (equal to 1e-5, tested). The weights were trained with
+TensorFlow's "same" padding, whose odd row at stride 2 and even sides lies at the end.
 """
 
 import functools
@@ -96,7 +96,9 @@ def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convo
         ),
     ]
     if stage.expansion > 1:
-        convolutions.insert(0, Convolution(f"{name}._expand_conv", f"{name}._bn0", (inner, width, 1, 1)))
+        convolutions.insert(
+            0, Convolution(f"{name}._expand_conv", f"{name}._bn0", (inner, width, 1, 1))
+        )
     return convolutions
 
 
@@ -113,21 +115,26 @@ class EfficientNetLite0:
         trim_memory()
 
     def __call__(self, pictures: Pictures) -> Matrix:
-        """Return class scores (B, 1000), before the softmax, for uint8 RGB pictures (B, H, W, 3) of any size."""
+        """Return class scores (B, 1000), before the softmax, for uint8 RGB pictures (B, H, W, 3) of
+        any size."""
         scores: Matrix = self._run(pictures)
         return scores
 
 
 def resize(pictures: Pictures) -> Pictures:
-    """Return (B, 224, 224, 3): each whole picture squeezed into a square, by bilinear weights that widen to average.
+    """Return (B, 224, 224, 3): each whole picture squeezed into a square, by bilinear weights that
+    widen to average.
 
-    Nothing at the edges is lost; the usual centre crop would cut 44 % of a 16:9 picture away. In whole numbers, as
-    torch's `interpolate` and Pillow resize bytes: the same pixels on every machine.
+    Nothing at the edges is lost; the usual centre crop would cut 44 % of a 16:9 picture away. In
+    whole numbers, as torch's `interpolate` and Pillow resize bytes: the same pixels on every
+    machine.
     """
     for axis in (2, 1):
         if (size := pictures.shape[axis]) != SIDE:
             taps, weights, bits = _resampling(size)
-            total = np.full((*pictures.shape[:axis], SIDE, *pictures.shape[axis + 1 :]), 1 << bits - 1, np.int32)
+            total = np.full(
+                (*pictures.shape[:axis], SIDE, *pictures.shape[axis + 1 :]), 1 << bits - 1, np.int32
+            )
             for tap, weight in zip(taps, weights, strict=True):
                 total += pictures.take(tap, axis) * weight.reshape(-1, *[1] * (3 - axis))
             pictures = (total >> bits).astype(np.uint8)
@@ -136,7 +143,8 @@ def resize(pictures: Pictures) -> Pictures:
 
 @functools.lru_cache(maxsize=16)
 def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32], int]:
-    """Return which inputs (taps, 224) each of 224 outputs is made of, with which weights, in units of 2 ** -bits.
+    """Return which inputs (taps, 224) each of 224 outputs is made of, with which weights, in units
+    of 2 ** -bits.
 
     The weights are as fine as 16 bits allow.
     """
@@ -158,7 +166,9 @@ Parts = list[list[tuple[Convolution, Array, Array]]]  # each convolution with it
 def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Pictures], Array]:
     """Return the network as ONNX Runtime runs it."""
     graph = OnnxGraph()
-    planes = graph.add("Cast", graph.input("pictures", ("B", SIDE, SIDE, 3), "uint8"), to=TYPES["float32"])
+    planes = graph.add(
+        "Cast", graph.input("pictures", ("B", SIDE, SIDE, 3), "uint8"), to=TYPES["float32"]
+    )
     planes = graph.add("Transpose", planes, perm=[0, 3, 1, 2])  # (B, 3, 224, 224)
     shift, scale = (graph.constant(np.array(number, np.float32)) for number in (MEAN, SCALE))
     hidden, side = graph.add("Div", graph.add("Sub", planes, shift), scale), SIDE
@@ -169,17 +179,22 @@ def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Picture
             total, side = same_padding(conv, side)
             pads = [total // 2] * 2 + [total - total // 2] * 2
             given = hidden, graph.constant(weight), graph.constant(bias)
-            hidden = graph.add("Conv", *given, pads=pads, strides=[conv.stride] * 2, group=conv.groups)
+            hidden = graph.add(
+                "Conv", *given, pads=pads, strides=[conv.stride] * 2, group=conv.groups
+            )
             if conv.relu6:
                 hidden = graph.add("Clip", hidden, lowest, highest)
             if conv.residual:
                 hidden = graph.add("Add", hidden, block_input)
     pooled = graph.add("Flatten", graph.add("GlobalAveragePool", hidden))  # (B, 1280)
     run = graph.compile(
-        graph.add("Gemm", pooled, *map(graph.constant, classifier), transB=1), threads=cpu_threads(beside=1)
+        graph.add("Gemm", pooled, *map(graph.constant, classifier), transB=1),
+        threads=cpu_threads(beside=1),
     )  # (B, 1000)
     # One by one: as fast as four at once, in half the memory.
-    return lambda pictures: np.concatenate([run(pictures=resize(picture[None])) for picture in pictures])
+    return lambda pictures: np.concatenate(
+        [run(pictures=resize(picture[None])) for picture in pictures]
+    )
 
 
 class _TorchNetwork:
@@ -191,7 +206,10 @@ class _TorchNetwork:
         self._device = current_device()
         place = {"device": self._device.name, "memory_format": torch.channels_last}
         self._parts = [
-            [(conv, torch.from_numpy(weight).to(**place), self._tensor(bias)) for conv, weight, bias in part]
+            [
+                (conv, torch.from_numpy(weight).to(**place), self._tensor(bias))
+                for conv, weight, bias in part
+            ]
             for part in parts
         ]
         self._classifier = tuple(map(self._tensor, classifier))
@@ -206,7 +224,8 @@ class _TorchNetwork:
         import torch.nn.functional as F
 
         with torch.inference_mode(), self._device.autocast():
-            planes = torch.from_numpy(pictures).permute(0, 3, 1, 2)  # (B, 3, H, W), channels-last in memory
+            # (B, 3, H, W), channels-last in memory
+            planes = torch.from_numpy(pictures).permute(0, 3, 1, 2)
             if planes.shape[2:] != (SIDE, SIDE):  # on the CPU, whose `resize` this is
                 planes = F.interpolate(planes, (SIDE, SIDE), mode="bilinear", antialias=True)
             hidden, side = (planes.to(self._device.name).float() - MEAN) / SCALE, SIDE
@@ -225,7 +244,8 @@ class _TorchNetwork:
 
 
 def same_padding(conv: Convolution, side: int) -> tuple[int, int]:
-    """Return how many rows TensorFlow's "same" padding adds, the smaller half before, and the output's side."""
+    """Return how many rows TensorFlow's "same" padding adds, the smaller half before, and the
+    output's side."""
     out = -(-side // conv.stride)
     return max((out - 1) * conv.stride + conv.shape[2] - side, 0), out
 
@@ -240,14 +260,20 @@ def _fold(conv: Convolution, weights: Mapping[str, Array]) -> tuple[Array, Array
 def _load_state_dict(path: Path) -> dict[str, Array]:
     """Return the state dict, after every name and shape was checked."""
     weights = read_tensors(path, "EfficientNet-Lite0", "give its state dict")
-    weights = {name: value for name, value in weights.items() if not name.endswith(".num_batches_tracked")}
+    weights = {
+        name: value for name, value in weights.items() if not name.endswith(".num_batches_tracked")
+    }
     shapes: dict[str, tuple[int, ...]] = {"_fc.weight": (CLASSES, HEAD), "_fc.bias": (CLASSES,)}
     for conv in itertools.chain(*architecture()):
         shapes[f"{conv.name}.weight"] = conv.shape
         shapes |= {f"{conv.norm}.{name}": (conv.shape[0],) for name in NORM}
     if wrong := sorted(shapes.keys() ^ weights.keys()):
-        raise ModelError(f"{path}: {len(wrong)} weights missing or unknown ({wrong[0]!r}); give EfficientNet-Lite0")
+        raise ModelError(
+            f"{path}: {len(wrong)} weights missing or unknown ({wrong[0]!r}); give EfficientNet-Lite0"
+        )
     for name, shape in shapes.items():
         if weights[name].shape != shape:
-            raise ModelError(f"{path}: {name} is {weights[name].shape}, not {shape}; give EfficientNet-Lite0")
+            raise ModelError(
+                f"{path}: {name} is {weights[name].shape}, not {shape}; give EfficientNet-Lite0"
+            )
     return weights

@@ -44,7 +44,8 @@ class Backbone(Protocol):
 
 @runtime_checkable
 class VideoClipBackbone(Backbone, Protocol):
-    """A backbone that sees movement: a row of features is a clip of `clip_frames` pictures, spread over the row."""
+    """A backbone that sees movement: a row of features is a clip of `clip_frames` pictures, spread
+    over the row."""
 
     @property
     def clip_frames(self) -> int:
@@ -61,8 +62,15 @@ def frames_per_row(backbone: Backbone) -> int:
 
 def check_pictures(pictures: Pictures) -> None:
     """Raise ShapeError unless `pictures` is (B, H, W, 3) uint8."""
-    if pictures.ndim != 4 or pictures.shape[3] != 3 or pictures.dtype != np.uint8 or 0 in pictures.shape[1:]:
-        raise ShapeError(f"pictures must be (B, H, W, 3) uint8 RGB, not {pictures.shape} {pictures.dtype}")
+    if (
+        pictures.ndim != 4
+        or pictures.shape[3] != 3
+        or pictures.dtype != np.uint8
+        or 0 in pictures.shape[1:]
+    ):
+        raise ShapeError(
+            f"pictures must be (B, H, W, 3) uint8 RGB, not {pictures.shape} {pictures.dtype}"
+        )
 
 
 logger = logging.getLogger(__name__)
@@ -73,12 +81,14 @@ SLACK = 1e-6  # s; a frame that rounding puts just before a row's start belongs 
 def encode_video(
     frames: "Iterable[Frame]", backbone: Backbone, *, rate: float = 1.0, batch: int = 4
 ) -> FeatureSequence:
-    """Return the features of a video: row t shows the frame nearest the middle of [t/rate, (t+1)/rate).
+    """Return the features of a video: row t shows the frame nearest the middle of [t/rate,
+    (t+1)/rate).
 
-    A backbone of clips is shown `clip_frames` frames of each row, the nearest to the middles of as many equal parts.
-    frames: in any order of sizes but sorted by time, at any rate from `rate` up (for clips, `clip_frames` times it). A
-    row without a frame repeats the row before it (the first one, the row after it), as a player shows it; a warning
-    says how many did.
+    A backbone of clips is shown `clip_frames` frames of each row, the nearest to the middles of as
+    many equal parts.
+    frames: in any order of sizes but sorted by time, at any rate from `rate` up (for clips,
+    `clip_frames` times it). A row without a frame repeats the row before it (the first one, the row
+    after it), as a player shows it; a warning says how many did.
     """
     encoder = VideoEncoder(backbone, rate=rate, batch=batch)
     for frame in frames:
@@ -87,9 +97,11 @@ def encode_video(
 
 
 class VideoEncoder:
-    """Collects frames one at a time; keeps at most `batch` rows. `repeated`: rows that no frame fell into.
+    """Collects frames one at a time; keeps at most `batch` rows. `repeated`: rows that no frame
+    fell into.
 
-    A row is divided into as many parts as the backbone wants pictures; each takes the frame nearest its middle.
+    A row is divided into as many parts as the backbone wants pictures; each takes the frame nearest
+    its middle.
     """
 
     def __init__(self, backbone: Backbone, *, rate: float = 1.0, batch: int = 4) -> None:
@@ -100,8 +112,10 @@ class VideoEncoder:
         self._rate = rate
         self._batch = batch
         self._parts = frames_per_row(backbone)
-        self._candidate: tuple[int, float, Pictures] | None = None  # part, distance from its middle, image (H, W, 3)
-        self._row: dict[int, Pictures] = {}  # the pictures of the row that is open, by their part of it
+        # part, distance from its middle, image (H, W, 3)
+        self._candidate: tuple[int, float, Pictures] | None = None
+        # the pictures of the row that is open, by their part of it
+        self._row: dict[int, Pictures] = {}
         self._waiting: list[Pictures] = []  # rows: pictures (H, W, 3), or clips (T, H, W, 3)
         self._rows: list[int] = []  # the row of everything that was encoded or waits
         self._encoded: list[Matrix] = []
@@ -112,7 +126,9 @@ class VideoEncoder:
         part = math.floor((frame.time + SLACK) * rate)
         distance = abs((part + 0.5) / rate - frame.time)
         if self._candidate is not None:
-            if part < self._candidate[0] or (part == self._candidate[0] and distance >= self._candidate[1]):
+            if part < self._candidate[0] or (
+                part == self._candidate[0] and distance >= self._candidate[1]
+            ):
                 return  # a late frame (its part is closed), or one farther from the middle
             if part > self._candidate[0]:
                 self._close_part()
@@ -127,22 +143,36 @@ class VideoEncoder:
             self._close_row()
         self._encode()
         if not self._rows:
-            return FeatureSequence(np.empty((0, self._backbone.dim), np.float32), self._rate, self._backbone.name)
+            return FeatureSequence(
+                np.empty((0, self._backbone.dim), np.float32), self._rate, self._backbone.name
+            )
         wanted = np.arange(self._rows[-1] + 1)
         source = np.maximum(np.searchsorted(self._rows, wanted, side="right") - 1, 0)
         self.repeated = tuple(sorted(set(wanted.tolist()) - set(self._rows)))
         if self.repeated:
-            logger.warning("%d of %d rows had no frame and repeat their neighbour", len(self.repeated), len(wanted))
-        return FeatureSequence(np.concatenate(self._encoded)[source], self._rate, self._backbone.name)
+            logger.warning(
+                "%d of %d rows had no frame and repeat their neighbour",
+                len(self.repeated),
+                len(wanted),
+            )
+        return FeatureSequence(
+            np.concatenate(self._encoded)[source], self._rate, self._backbone.name
+        )
 
     def take_rows(self) -> tuple[list[int], Matrix]:
-        """Return the rows encoded since the last call, their numbers and (N, D) values, and forget them."""
-        values = np.concatenate(self._encoded) if self._encoded else np.empty((0, self._backbone.dim), np.float32)
+        """Return the rows encoded since the last call, their numbers and (N, D) values, and forget
+        them."""
+        values = (
+            np.concatenate(self._encoded)
+            if self._encoded
+            else np.empty((0, self._backbone.dim), np.float32)
+        )
         rows, self._rows, self._encoded = self._rows[: len(values)], self._rows[len(values) :], []
         return rows, values
 
     def _close_part(self) -> None:
-        """Keep the candidate as its part's picture; one of another size than its row's starts the row anew."""
+        """Keep the candidate as its part's picture; one of another size than its row's starts the
+        row anew."""
         assert self._candidate is not None
         part, _, image = self._candidate
         row = part // self._parts
@@ -156,7 +186,9 @@ class VideoEncoder:
     def _close_row(self) -> None:
         """Let the open row wait to be encoded."""
         images, self._row = self._row, {}
-        pictures = [images[min(images, key=lambda known: abs(known - part))] for part in range(self._parts)]
+        pictures = [
+            images[min(images, key=lambda known: abs(known - part))] for part in range(self._parts)
+        ]
         row = np.stack(pictures) if isinstance(self._backbone, VideoClipBackbone) else pictures[0]
         if self._waiting and self._waiting[0].shape != row.shape:
             self._encode()  # a batch holds one size; a stream may change it
@@ -168,6 +200,10 @@ class VideoEncoder:
         """Encode what waits. `self._rows` may hold one row more, the open one."""
         if self._waiting:
             backbone = self._backbone
-            encode = backbone.encode_clips if isinstance(backbone, VideoClipBackbone) else backbone.encode_images
+            encode = (
+                backbone.encode_clips
+                if isinstance(backbone, VideoClipBackbone)
+                else backbone.encode_images
+            )
             self._encoded.append(encode(np.stack(self._waiting)))
             self._waiting = []

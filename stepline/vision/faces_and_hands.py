@@ -1,13 +1,17 @@
-"""Faces and hands in a picture, by MediaPipe's small detectors: where they are, and whether a face looks at the camera.
+"""Faces and hands in a picture, by MediaPipe's small detectors: where they are, and whether a face
+looks at the camera.
 
     FaceDetector   boxes with eyes, nose, mouth and ears; the network of landmarks tells faces from what is like them
     HandDetector   boxes of palms
 
-A picture is looked at in squares of its shorter side that cover it, two of a 16:9 one, for the networks' inputs are
-squares of 128 to 192 px. A presenter is a face that is sure and turned to the camera: `frontality`.
+A picture is looked at in squares of its shorter side that cover it, two of a 16:9 one, for the
+networks' inputs are squares of 128 to 192 px. A presenter is a face that is sure and turned to the
+camera: `frontality`.
 
-Source: Bazarevsky et al. 2019 (BlazeFace), Zhang et al. 2020 (MediaPipe Hands), Kartynnik et al. 2019 (face mesh).
-Differs: boxes that overlap are dropped, not averaged; a face is not turned upright before its landmarks are found.
+Source: Bazarevsky et al. 2019 (BlazeFace), Zhang et al. 2020 (MediaPipe Hands), Kartynnik et al.
+2019 (face mesh).
+Differs: boxes that overlap are dropped, not averaged; a face is not turned upright before its
+landmarks are found.
 """
 
 import itertools
@@ -42,7 +46,8 @@ class Detection:
 
 
 class SquareDetector:
-    """A single-shot detector of MediaPipe's: a score and a box for each anchor of a square picture."""
+    """A single-shot detector of MediaPipe's: a score and a box for each anchor of a square
+    picture."""
 
     def __init__(self, path: Path, low: float) -> None:
         """low: the network's number for black; white is 1."""
@@ -51,7 +56,9 @@ class SquareDetector:
 
     def __call__(self, picture: Image) -> list[Detection]:
         """Return what is found in a picture (H, W, 3) of any size, the surest first."""
-        found = [detection for square in squares(picture) for detection in self._detect(picture, *square)]
+        found = [
+            detection for square in squares(picture) for detection in self._detect(picture, *square)
+        ]
         return without_overlaps(found)
 
     def _detect(self, picture: Image, left: int, top: int, side: int) -> list[Detection]:
@@ -65,12 +72,15 @@ class SquareDetector:
             corners = self._anchors[n] + center + np.outer([-0.5, 0.5], size)  # (2, 2)
             place = np.array([left, top])
             box = (corners * side + place).ravel()
-            out.append(Detection(float(probability[n]), box, (points + self._anchors[n]) * side + place))
+            out.append(
+                Detection(float(probability[n]), box, (points + self._anchors[n]) * side + place)
+            )
         return out
 
 
 def anchors(side: int) -> Points:
-    """Return (A, 2): x and y of each anchor, 0 to 1; two a place of every feature map, maps of one size together."""
+    """Return (A, 2): x and y of each anchor, 0 to 1; two a place of every feature map, maps of one
+    size together."""
     out = []
     for stride, maps in itertools.groupby(STRIDES):
         places = (np.arange(-(-side // stride)) + 0.5) / -(-side // stride)
@@ -120,24 +130,34 @@ class FaceDetector:
         self._landmarks: TfliteNetwork = load_tflite(folder / "face_landmark.tflite")
 
     def presenter(self, picture: Image) -> float:
-        """Return how surely someone in a picture (H, W, 3) looks at the camera, 0 to 1; of the two largest faces."""
+        """Return how surely someone in a picture (H, W, 3) looks at the camera, 0 to 1; of the two
+        largest faces."""
         faces = sorted(self._detect(picture), key=lambda face: face.box[0] - face.box[2])[:LARGEST]
-        return max((self.presence(picture, face) * frontality(face.points) for face in faces), default=0.0)
+        return max(
+            (self.presence(picture, face) * frontality(face.points) for face in faces), default=0.0
+        )
 
     def presence(self, picture: Image, face: Detection) -> float:
         """Return the probability that a detection is a face, by the network of landmarks."""
         from PIL import Image as Pillow
 
-        center, side = (face.box[:2] + face.box[2:]) / 2, MARGIN * float(max(face.box[2:] - face.box[:2]))
-        left, top, right, bottom = (round(float(c)) for c in (*(center - side / 2), *(center + side / 2)))
-        crop = Pillow.fromarray(picture).crop((left, top, right, bottom))  # black beyond the picture
+        center, side = (
+            (face.box[:2] + face.box[2:]) / 2,
+            MARGIN * float(max(face.box[2:] - face.box[:2])),
+        )
+        left, top, right, bottom = (
+            round(float(c)) for c in (*(center - side / 2), *(center + side / 2))
+        )
+        # black beyond the picture
+        crop = Pillow.fromarray(picture).crop((left, top, right, bottom))
         own = self._landmarks.side
         _, flag = self._landmarks(resize(np.asarray(crop), own, own))
         return float(1 / (1 + np.exp(-float(flag.ravel()[0]))))
 
 
 def frontality(points: Points) -> float:
-    """Return how far a face looks at the camera, 0 to 1: upright, its nose between its eyes. points: eyes, nose, ..."""
+    """Return how far a face looks at the camera, 0 to 1: upright, its nose between its eyes.
+    points: eyes, nose, ..."""
     across = points[1] - points[0]
     distance = max(float(np.linalg.norm(across)), 1e-6)
     nose = float((points[2] - points[0]) @ across) / distance**2
@@ -151,5 +171,6 @@ class HandDetector:
         self._detect = SquareDetector(folder / "palm_detection_full.tflite", low=0.0)
 
     def count(self, picture: Image) -> int:
-        """Return how many palms are seen in a picture (H, W, 3); hands cut by the border are mostly missed."""
+        """Return how many palms are seen in a picture (H, W, 3); hands cut by the border are mostly
+        missed."""
         return len(self._detect(picture))

@@ -1,4 +1,5 @@
-"""Motion energy second by second, and shot boundaries, by frame differences and colour histograms; no network."""
+"""Motion energy second by second, and shot boundaries, by frame differences and colour histograms;
+no network."""
 
 import math
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from stepline.media import Frame
 
 SIDE = 32  # px of the small picture that motion is measured on
-SAMPLES = 4  # a side of each part of the small picture; all the pixels of 720p would take 9 ms a frame
+# a side of each part of the small picture; all the pixels of 720p would take 9 ms a frame
+SAMPLES = 4
 LEVELS = 4  # of each colour channel in the histogram: 64 bins
 NEIGHBOURS = 4  # frame changes on each side that a cut is compared with
 GRID = 8  # a side of the thumbnail that tells shots apart by look
@@ -29,11 +31,13 @@ JUMP_RATIO = 1.4  # times the greatest fraction among the neighbours
 
 @dataclass(frozen=True)
 class Activity:
-    """motion: (T,) float32, mean change of grey between neighbouring frames, 0 to 1, 0 where no frame fell.
+    """motion: (T,) float32, mean change of grey between neighbouring frames, 0 to 1, 0 where no
+    frame fell.
 
-    cuts: seconds at which a new shot starts, ascending. rate: rows per second. peaks: (T,) float32, the same change
-    where it is greatest, NaN where nothing but a cut was measured. looks: (T, 192) float32, 8 x 8 RGB thumbnails in
-    [0, 1], NaN where no frame fell. Both may be empty: not measured.
+    cuts: seconds at which a new shot starts, ascending. rate: rows per second. peaks: (T,) float32,
+    the same change where it is greatest, NaN where nothing but a cut was measured. looks: (T, 192)
+    float32, 8 x 8 RGB thumbnails in [0, 1], NaN where no frame fell. Both may be empty: not
+    measured.
     """
 
     motion: Matrix
@@ -52,10 +56,14 @@ def measure_activity(frames: "Iterable[Frame]", *, rate: float = 1.0) -> Activit
 
 
 class ActivityMeter:
-    """Collects frames one at a time; keeps the last one, made small, five numbers a frame, a thumbnail a row."""
+    """Collects frames one at a time; keeps the last one, made small, five numbers a frame, a
+    thumbnail a row."""
 
-    def __init__(self, *, rate: float = 1.0, cut_ratio: float = 4.0, cut_floor: float = 0.2) -> None:
-        """cut_ratio, cut_floor: a cut changes at least `cut_floor` of the colours, `cut_ratio` times its neighbours."""
+    def __init__(
+        self, *, rate: float = 1.0, cut_ratio: float = 4.0, cut_floor: float = 0.2
+    ) -> None:
+        """cut_ratio, cut_floor: a cut changes at least `cut_floor` of the colours, `cut_ratio`
+        times its neighbours."""
         if not (math.isfinite(rate) and rate > 0):
             raise SettingsError(f"rate {rate}: give rows per second > 0")
         self._rate, self._ratio, self._floor = rate, cut_ratio, cut_floor
@@ -82,9 +90,12 @@ class ActivityMeter:
         self._last = (grey, colours)
         row = self._row(frame.time)
         self._rows = max(self._rows, row + 1)
-        self._looks += [(np.zeros((GRID, GRID, 3), dtype=np.float32), 0)] * (self._rows - len(self._looks))
+        self._looks += [(np.zeros((GRID, GRID, 3), dtype=np.float32), 0)] * (
+            self._rows - len(self._looks)
+        )
         total, count = self._looks[row]
-        thumbnail = small.reshape(GRID, SIDE // GRID, GRID, SIDE // GRID, 3).mean((1, 3))  # (8, 8, 3)
+        # (8, 8, 3)
+        thumbnail = small.reshape(GRID, SIDE // GRID, GRID, SIDE // GRID, 3).mean((1, 3))
         self._looks[row] = (total + thumbnail, count + 1)
 
     def finish(self) -> Activity:
@@ -92,9 +103,13 @@ class ActivityMeter:
         rows = np.array([self._row(time) for time in self._times], dtype=np.int64)
         motion = _row_means(np.array(self._motions), rows, self._rows, 0.0)
         jumps = find_cuts(np.array(self._jumps), ratio=JUMP_RATIO, floor=JUMP_FLOOR, usual=np.max)
-        cuts = sorted({*find_cuts(np.array(self._changes), ratio=self._ratio, floor=self._floor), *jumps})
+        cuts = sorted(
+            {*find_cuts(np.array(self._changes), ratio=self._ratio, floor=self._floor), *jumps}
+        )
         times = tuple(self._times[index] for index in cuts)
-        looks = [(total / count if count else total * np.nan).ravel() for total, count in self._looks]
+        looks = [
+            (total / count if count else total * np.nan).ravel() for total, count in self._looks
+        ]
         values = np.array(looks, dtype=np.float32).reshape(-1, 3 * GRID * GRID)
         kept = np.setdiff1d(np.arange(len(rows)), cuts)  # at a cut the peak is the cut's
         peaks = _row_means(np.array(self._peaks)[kept], rows[kept], self._rows, np.nan)
@@ -104,7 +119,9 @@ class ActivityMeter:
         return math.floor((time + SLACK) * self._rate)
 
 
-def _row_means(values: npt.NDArray[np.float64], rows: npt.NDArray[np.int64], length: int, empty: float) -> Matrix:
+def _row_means(
+    values: npt.NDArray[np.float64], rows: npt.NDArray[np.int64], length: int, empty: float
+) -> Matrix:
     """Return the mean of the values of each row, (length,); `empty` where there is none."""
     count = np.bincount(rows, minlength=length)
     total = np.bincount(rows, weights=values, minlength=length)
@@ -113,12 +130,20 @@ def _row_means(values: npt.NDArray[np.float64], rows: npt.NDArray[np.int64], len
 
 
 def find_cuts(
-    changes: npt.NDArray[np.float64], *, ratio: float, floor: float, usual: "Callable[..., np.floating]" = np.median
+    changes: npt.NDArray[np.float64],
+    *,
+    ratio: float,
+    floor: float,
+    usual: "Callable[..., np.floating]" = np.median,
 ) -> list[int]:
-    """Return the indices where `changes` (N,) stands out: at least `floor`, and `ratio` times the usual around it."""
+    """Return the indices where `changes` (N,) stands out: at least `floor`, and `ratio` times the
+    usual around it."""
     cuts = []
     for index in np.flatnonzero(changes >= floor):
-        before, after = changes[max(0, index - NEIGHBOURS) : index], changes[index + 1 : index + 1 + NEIGHBOURS]
+        before, after = (
+            changes[max(0, index - NEIGHBOURS) : index],
+            changes[index + 1 : index + 1 + NEIGHBOURS],
+        )
         near = np.concatenate((before, after))
         if not len(near) or changes[index] >= ratio * usual(near):
             cuts.append(int(index))
@@ -126,8 +151,11 @@ def find_cuts(
 
 
 def _shrink(image: Pictures) -> Matrix:
-    """Return the picture as (32, 32, 3) float32 in [0, 1]: each part the mean of about 4 x 4 samples."""
-    image = image[:: max(1, image.shape[0] // (SIDE * SAMPLES)), :: max(1, image.shape[1] // (SIDE * SAMPLES))]
+    """Return the picture as (32, 32, 3) float32 in [0, 1]: each part the mean of about 4 x 4
+    samples."""
+    image = image[
+        :: max(1, image.shape[0] // (SIDE * SAMPLES)), :: max(1, image.shape[1] // (SIDE * SAMPLES))
+    ]
     height, width = image.shape[:2]
     if min(height, width) < SIDE:
         rows, columns = np.arange(SIDE) * height // SIDE, np.arange(SIDE) * width // SIDE
@@ -144,5 +172,7 @@ def _histogram(small: Matrix) -> Matrix:
     """Return the fraction of the pixels in each of the 64 colour bins."""
     levels = np.minimum((small * LEVELS).astype(np.int64), LEVELS - 1)
     bins = (levels[..., 0] * LEVELS + levels[..., 1]) * LEVELS + levels[..., 2]
-    fractions: Matrix = (np.bincount(bins.ravel(), minlength=LEVELS**3) / bins.size).astype(np.float32)
+    fractions: Matrix = (np.bincount(bins.ravel(), minlength=LEVELS**3) / bins.size).astype(
+        np.float32
+    )
     return fractions

@@ -4,11 +4,12 @@
     TextReader     what a line says (PP-OCR's recogniser, decoded greedily from CTC): 10 to 60 ms a line
     ScreenText     a line and the seconds in which it stands
 
-A line that stands on is read once: the same pixels at the same place are the same words, and so are letters of the
-same outlines, whatever moves behind them.
+A line that stands on is read once: the same pixels at the same place are the same words, and so are
+letters of the same outlines, whatever moves behind them.
 
-Source: Liao et al. 2020 (DB), the PP-OCR models. Differs: a line's box is upright, its margin half its height, and
-pictures are looked at as small as they were decoded for the backbone; letters below 8 px are not read.
+Source: Liao et al. 2020 (DB), the PP-OCR models. Differs: a line's box is upright, its margin half
+its height, and pictures are looked at as small as they were decoded for the backbone; letters below
+8 px are not read.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +26,8 @@ from stepline.vision.faces_and_hands import Image, resize
 Flags = npt.NDArray[np.bool_]
 Box = tuple[int, int, int, int]  # left, top, right, bottom, in pixels
 
-SHORTER = 128  # px of the picture that is looked at; 192 finds a third more lines for .6 CPU s a minute
+# px of the picture that is looked at; 192 finds a third more lines for .6 CPU s a minute
+SHORTER = 128
 MULTIPLE = 32  # px that its sides are multiples of
 MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, for the detector
 LETTERS = 0.3  # probability of a pixel from which it belongs to letters
@@ -38,12 +40,15 @@ FEWEST = 2  # letters or digits of a line
 LINES = 3  # of a picture, the largest first
 SAME = 0.1  # mean change of a line's pixels, 0 to 1, below which it is the same line
 AGAIN = 0.5  # intersection over union of the boxes of the same line
-OUTLINES = 0.8  # correlation of the outlines of its letters from which a line that was read stands on; others reach .74
+# correlation of the outlines of its letters from which a line that was read stands on; others reach
+# .74
+OUTLINES = 0.8
 
 
 @dataclass(frozen=True)
 class ScreenText:
-    """A line of text in the picture, the seconds in which it stands, and its height as a fraction of the picture's."""
+    """A line of text in the picture, the seconds in which it stands, and its height as a fraction
+    of the picture's."""
 
     text: str
     span: Span
@@ -54,12 +59,16 @@ class TextDetector:
     """Which pixels belong to letters."""
 
     def __init__(self, folder: Path) -> None:
-        self._session = start_session(folder / "PP-OCRv6_det_small.onnx", threads=cpu_threads(beside=1))
+        self._session = start_session(
+            folder / "PP-OCRv6_det_small.onnx", threads=cpu_threads(beside=1)
+        )
 
     def __call__(self, picture: Image) -> Flags:
         """Return the map of a picture (H, W, 3): its shorter side about SHORTER px."""
         scale = SHORTER / min(picture.shape[:2])
-        height, width = (max(1, round(side * scale / MULTIPLE)) * MULTIPLE for side in picture.shape[:2])
+        height, width = (
+            max(1, round(side * scale / MULTIPLE)) * MULTIPLE for side in picture.shape[:2]
+        )
         small = (resize(picture, width, height)[..., ::-1] - MEAN) / SPREAD  # blue first
         found = self._session.run(None, {"x": small.transpose(2, 0, 1)[None].astype(np.float32)})[0]
         letters: Flags = found[0, 0] > LETTERS
@@ -70,7 +79,9 @@ class TextReader:
     """What a line says."""
 
     def __init__(self, folder: Path) -> None:
-        self._session = start_session(folder / "PP-OCRv6_rec_small.onnx", threads=cpu_threads(beside=1))
+        self._session = start_session(
+            folder / "PP-OCRv6_rec_small.onnx", threads=cpu_threads(beside=1)
+        )
         characters = self._session.get_modelmeta().custom_metadata_map["character"].split("\n")
         self._characters = ["", *characters, " "]  # 0 is CTC's blank
 
@@ -78,7 +89,9 @@ class TextReader:
         """Return the text of a line (H, W, 3) and how sure it is, 0 to 1."""
         width = max(HEIGHT, round(line.shape[1] * HEIGHT / line.shape[0] / 8) * 8)
         pixels = resize(line, width, HEIGHT)[..., ::-1] * 2 - 1
-        scores = self._session.run(None, {"x": pixels.transpose(2, 0, 1)[None].astype(np.float32)})[0][0]
+        scores = self._session.run(None, {"x": pixels.transpose(2, 0, 1)[None].astype(np.float32)})[
+            0
+        ][0]
         best = scores.argmax(axis=1)  # (L,)
         kept = [n for n in range(len(best)) if best[n] and (n == 0 or best[n] != best[n - 1])]
         text = "".join(self._characters[best[n]] for n in kept)
@@ -87,7 +100,8 @@ class TextReader:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line where it was seen last: box (left, top, right, bottom), pixels; text: None where nothing can be read."""
+    """A line where it was seen last: box (left, top, right, bottom), pixels; text: None where
+    nothing can be read."""
 
     box: Box
     pixels: npt.NDArray[np.float32]
@@ -95,7 +109,8 @@ class _Line:
 
 
 class TextMeter:
-    """Collects pictures one at a time: how much of each is text, and every line with its seconds."""
+    """Collects pictures one at a time: how much of each is text, and every line with its
+    seconds."""
 
     def __init__(self, detect: TextDetector, read: TextReader) -> None:
         self._detect, self._read = detect, read
@@ -104,9 +119,12 @@ class TextMeter:
         self._gone: list[ScreenText] = []
 
     def add(self, picture: Image, seconds: Span) -> float:
-        """Return the fraction of a picture (H, W, 3) that letters cover; it stands on the screen for `seconds`."""
+        """Return the fraction of a picture (H, W, 3) that letters cover; it stands on the screen
+        for `seconds`."""
         letters = self._detect(picture)
-        boxes = line_boxes(letters, picture.shape[1] / letters.shape[1], picture.shape[0] / letters.shape[0])
+        boxes = line_boxes(
+            letters, picture.shape[1] / letters.shape[1], picture.shape[0] / letters.shape[0]
+        )
         largest = sorted(boxes, key=lambda box: box[1] - box[3])[:LINES]
         lines = [self._line(picture, box, seconds) for box in largest]
         going_on = {(line.text.text, line.text.span.start) for line in lines if line.text}
@@ -121,14 +139,17 @@ class TextMeter:
         return tuple(sorted(lines, key=lambda line: (line.span.start, line.text)))
 
     def _line(self, picture: Image, box: Box, seconds: Span) -> _Line:
-        """Return a line of this picture: one that stands already, to the end of `seconds`, or a new one."""
+        """Return a line of this picture: one that stands already, to the end of `seconds`, or a new
+        one."""
         left, top, right, bottom = box
         crop = picture[top:bottom, left:right]
         pixels = resize(crop, 2 * HEIGHT, HEIGHT)
         for line in self._standing:
             if _overlap(line.box, box) <= AGAIN:
                 continue
-            if np.abs(line.pixels - pixels).mean() < SAME or (line.text and self._has_outlines_of(line, picture, box)):
+            if np.abs(line.pixels - pixels).mean() < SAME or (
+                line.text and self._has_outlines_of(line, picture, box)
+            ):
                 return _Line(box, pixels, _until(line.text, seconds.end))
         if bottom - top < LOWEST or right - left > WIDEST * (bottom - top):
             return _Line(box, pixels, None)
@@ -141,7 +162,8 @@ class TextMeter:
         return _Line(box, pixels, ScreenText(text, seconds, (bottom - top) / len(picture)))
 
     def _has_outlines_of(self, line: _Line, picture: Image, box: Box) -> bool:
-        """Tell whether letters of the same outlines stand in both pictures, where either finds the line.
+        """Tell whether letters of the same outlines stand in both pictures, where either finds the
+        line.
 
         A line that grows by a letter or more is still being written, and read anew.
         """
@@ -149,7 +171,10 @@ class TextMeter:
         grown = (box[2] - box[0]) - (line.box[2] - line.box[0])
         if self._picture.shape != picture.shape or grown >= (box[3] - box[1]) / 2:
             return False
-        left, top, right, bottom = (*map(min, line.box[:2], box[:2]), *map(max, line.box[2:], box[2:]))
+        left, top, right, bottom = (
+            *map(min, line.box[:2], box[:2]),
+            *map(max, line.box[2:], box[2:]),
+        )
         outlines = []
         for each in (self._picture, picture):
             grey = resize(each[top:bottom, left:right], 2 * HEIGHT, HEIGHT).mean(2)
@@ -170,7 +195,8 @@ def _overlap(a: Box, b: Box) -> float:
 
 
 def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
-    """Return the boxes (left, top, right, bottom) around connected letters, with half their height about them.
+    """Return the boxes (left, top, right, bottom) around connected letters, with half their height
+    about them.
 
     letters: (H, W); wide, high: pixels of the picture a pixel of the map.
     """
@@ -180,7 +206,8 @@ def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
         edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.view(np.int8), [0]]))).tolist()
         here: list[tuple[int, int, int]] = []
         for first, last in zip(edges[::2], edges[1::2], strict=True):
-            met = sorted({number for a, b, number in above if a <= last and first <= b})  # corners touch too
+            # corners touch too
+            met = sorted({number for a, b, number in above if a <= last and first <= b})
             number = met[0] if met else len(letters) * row + first + 1
             for other in met[1:]:
                 groups[number] += groups.pop(other)
@@ -198,5 +225,12 @@ def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
         left, right = (firsts.min() - margin) * wide, (lasts.max() + margin) * wide
         top, bottom = (rows.min() - margin) * high, (rows.max() + 1 + margin) * high
         edge = round(letters.shape[1] * wide), round(letters.shape[0] * high)
-        out.append((max(0, int(left)), max(0, int(top)), min(edge[0], round(right)), min(edge[1], round(bottom))))
+        out.append(
+            (
+                max(0, int(left)),
+                max(0, int(top)),
+                min(edge[0], round(right)),
+                min(edge[1], round(bottom)),
+            )
+        )
     return out

@@ -1,4 +1,5 @@
-"""Features that somebody else extracted in place of a network: released ones of InternVideo, CLIP, S3D, or own ones."""
+"""Features that somebody else extracted in place of a network: released ones of InternVideo, CLIP,
+S3D, or own ones."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,7 +20,8 @@ from stepline.vision.settings import VisionSettings
 
 
 class PrecomputedBackbone:
-    """Ready features in place of a network; pictures cannot be encoded, texts only if their features are given."""
+    """Ready features in place of a network; pictures cannot be encoded, texts only if their
+    features are given."""
 
     name = PRECOMPUTED
 
@@ -36,17 +38,21 @@ class PrecomputedBackbone:
         return int(self._text_features.values.shape[1])
 
     def features(self, video_id: str) -> FeatureSequence:
-        """Return the features of one video. Raises StoreError or ShapeError, which say what is wrong."""
+        """Return the features of one video. Raises StoreError or ShapeError, which say what is
+        wrong."""
         path = self._path if self._path.is_file() else find_feature_file(self._path, video_id)
         width = self.dim if self._texts is not None else None
         return read_feature_file(path, rate=self._rate, width=width, unit=self._unit)
 
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Raise ModelError: there is no network behind ready features."""
-        raise ModelError(f"vision.backbone=precomputed cannot encode {len(pictures)} pictures; use conse or clip")
+        raise ModelError(
+            f"vision.backbone=precomputed cannot encode {len(pictures)} pictures; use conse or clip"
+        )
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, D), looked up by the exact text. Raises StoreError for a text without features."""
+        """Return (K, D), looked up by the exact text. Raises StoreError for a text without
+        features."""
         known = {text: row for row, text in enumerate(self._text_features.texts)}
         if missing := [text for text in texts if text not in known]:
             raise StoreError(
@@ -59,12 +65,19 @@ class PrecomputedBackbone:
     @cached_property
     def _text_features(self) -> TextFeatures:
         if self._texts is None:
-            raise SettingsError("vision.texts is not set; ready features need the features of the texts beside them")
+            raise SettingsError(
+                "vision.texts is not set; ready features need the features of the texts beside them"
+            )
         return read_text_features(self._texts)
 
 
 def load_precomputed(settings: VisionSettings) -> PrecomputedBackbone:
-    """Return the features that `settings.path` and `settings.texts` name; files are read when they are asked for."""
+    """Return the features that `settings.path` and `settings.texts` name; files are read when they
+    are asked for."""
     if settings.path is None or not settings.path.exists():
-        raise SettingsError(f"vision.path {settings.path}: give a feature file, or a folder of <video id>.npy files")
-    return PrecomputedBackbone(settings.path, rate=settings.rate, texts=settings.texts, unit=settings.unit)
+        raise SettingsError(
+            f"vision.path {settings.path}: give a feature file, or a folder of <video id>.npy files"
+        )
+    return PrecomputedBackbone(
+        settings.path, rate=settings.rate, texts=settings.texts, unit=settings.unit
+    )

@@ -1,8 +1,9 @@
-"""S3D-G as a backbone: a row of features is what a clip of 16 frames shows, in one space with texts.
+"""S3D-G as a backbone: a row of features is what a clip of 16 frames shows, in one space with
+texts.
 
-The text tower and its words, the released weights (antoine77340/S3D_HowTo100M, by path: every name and shape is
-checked, nothing is run), and the backbone of both towers.
-Letters: B clips, T frames, H and W pixels, K texts, N words a text.
+The text tower and its words, the released weights (antoine77340/S3D_HowTo100M, by path: every name
+and shape is checked, nothing is run), and the backbone of both towers. Letters: B clips, T frames,
+H and W pixels, K texts, N words a text.
 Source: Miech et al. 2020 (MIL-NCE); its released code and TAN's differ in how they tokenise.
 """
 
@@ -34,7 +35,8 @@ WORD = re.compile(r"[\w']+")
 
 
 class WordDictionary:
-    """The words that have a vector: `s3d_dict.npy`, in which the word at index i has token i + 1."""
+    """The words that have a vector: `s3d_dict.npy`, in which the word at index i has token i +
+    1."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._tokens = {word: index + 1 for index, word in enumerate(words)}
@@ -43,7 +45,8 @@ class WordDictionary:
     def tokens(self, texts: Sequence[str], form: Tokenisation = "released") -> Tensor:
         """Return (K, N) token numbers, 0 where there is no word.
 
-        "released": unknown words are left out before the first 16 are kept. "tan": they stay, as 0, among 32.
+        "released": unknown words are left out before the first 16 are kept. "tan": they stay, as 0,
+        among 32.
         """
         rows = torch.zeros((len(texts), LENGTHS[form]), dtype=torch.int64)
         for row, text in zip(rows, texts, strict=True):
@@ -65,24 +68,32 @@ class TextTower(nn.Module):  # type: ignore[misc]
     def forward(self, tokens: Tensor, form: Tokenisation = "released") -> Tensor:
         """Return (K, 512) for tokens (K, N), not normalised.
 
-        "released": padding takes part in the maximum as any word does, so a text's length matters a little. "tan":
-        padding and unknown words are left out; a text without a known word then counts as all zeros.
+        "released": padding takes part in the maximum as any word does, so a text's length matters a
+        little. "tan": padding and unknown words are left out; a text without a known word then
+        counts as all zeros.
         """
         hidden = torch.relu(self.fc1(self.word_embd(tokens)))  # (K, N, 2048)
         if form == "tan":
-            hidden = hidden * (tokens != PADDING)[:, :, None]  # >= 0 after the ReLU, so that 0 never wins
+            # >= 0 after the ReLU, so that 0 never wins
+            hidden = hidden * (tokens != PADDING)[:, :, None]
         joint: Tensor = self.fc2(hidden.amax(1))  # (K, 512)
         return joint
 
 
 def read_dictionary(path: Path) -> WordDictionary:
-    """Return the words of a file. Raises ModelError unless it is a NumPy array of different words."""
+    """Return the words of a file. Raises ModelError unless it is a NumPy array of different
+    words."""
     try:
         words = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
         reason = first_line(error)
         raise ModelError(f"{path}: not S3D's dictionary ({reason}); give s3d_dict.npy") from error
-    if not isinstance(words, np.ndarray) or words.ndim != 1 or words.dtype.kind != "U" or not len(words):
+    if (
+        not isinstance(words, np.ndarray)
+        or words.ndim != 1
+        or words.dtype.kind != "U"
+        or not len(words)
+    ):
         raise ModelError(f"{path}: holds no list of words; give s3d_dict.npy")
     if len(set(words.tolist())) != len(words):
         raise ModelError(f"{path}: holds a word twice; give s3d_dict.npy as it was released")
@@ -100,20 +111,31 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
-    """Return both towers at rest. dictionary_size: words and padding, as many as the file has word vectors.
+    """Return both towers at rest. dictionary_size: words and padding, as many as the file has word
+    vectors.
 
     Raises ModelError, naming what does not fit, for any other file.
     """
     weights = _read_tensors(path)
     with torch.device("meta"):
         video, words = S3D(), TextTower(dictionary_size)
-    named = video.state_dict() | {TEXT_PREFIX + name: value for name, value in words.state_dict().items()}
+    named = video.state_dict() | {
+        TEXT_PREFIX + name: value for name, value in words.state_dict().items()
+    }
     mismatches = _mismatches({name: tuple(value.shape) for name, value in named.items()}, weights)
     if mismatches:
         more = f" and {len(mismatches) - NAMED} more" if len(mismatches) > NAMED else ""
-        raise ModelError(f"{path}: not S3D's weights: {', '.join(mismatches[:NAMED])}{more}; give s3d_howto100m.pth")
-    counters = {name: torch.zeros((), dtype=torch.int64) for name in video.state_dict() if name.endswith(COUNTERS)}
-    of_words = {n.removeprefix(TEXT_PREFIX): v for n, v in weights.items() if n.startswith(TEXT_PREFIX)}
+        raise ModelError(
+            f"{path}: not S3D's weights: {', '.join(mismatches[:NAMED])}{more}; give s3d_howto100m.pth"
+        )
+    counters = {
+        name: torch.zeros((), dtype=torch.int64)
+        for name in video.state_dict()
+        if name.endswith(COUNTERS)
+    }
+    of_words = {
+        n.removeprefix(TEXT_PREFIX): v for n, v in weights.items() if n.startswith(TEXT_PREFIX)
+    }
     of_video = {n: v for n, v in weights.items() if not n.startswith(TEXT_PREFIX)}
     video.load_state_dict(counters | of_video, assign=True)
     words.load_state_dict(of_words, assign=True)
@@ -121,39 +143,63 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
 
 
 def write_s3d(video: S3D, released: Path, path: Path) -> None:
-    """Write a trained video tower in the released form, with the text tower of the file that it was trained from.
+    """Write a trained video tower in the released form, with the text tower of the file that it was
+    trained from.
 
     Beside it lies that file's dictionary, so that `vision.path` takes it.
     """
     weights = _read_tensors(released)
     trained = {name: value.detach().cpu() for name, value in video.state_dict().items()}
     with atomic_path(path) as partial:
-        torch.save({name: value for name, value in weights.items() if name.startswith(TEXT_PREFIX)} | trained, partial)
+        torch.save(
+            {name: value for name, value in weights.items() if name.startswith(TEXT_PREFIX)}
+            | trained,
+            partial,
+        )
     write_atomic(path.parent / DICTIONARY, (released.parent / DICTIONARY).read_bytes())
 
 
 def _mismatches(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, Tensor]) -> list[str]:
     table = f"{TEXT_PREFIX}word_embd.weight"
-    if table in weights and tuple(weights[table].shape[1:]) == (EMBEDDING,) and len(weights[table]) != shapes[table][0]:
-        return [f"{len(weights[table]) - 1} word vectors for a dictionary of {shapes[table][0] - 1} words"]
-    mismatches = [f"{name} is missing" for name in shapes if name not in weights and not name.endswith(COUNTERS)]
+    if (
+        table in weights
+        and tuple(weights[table].shape[1:]) == (EMBEDDING,)
+        and len(weights[table]) != shapes[table][0]
+    ):
+        return [
+            f"{len(weights[table]) - 1} word vectors for a dictionary of {shapes[table][0] - 1} words"
+        ]
+    mismatches = [
+        f"{name} is missing"
+        for name in shapes
+        if name not in weights and not name.endswith(COUNTERS)
+    ]
     mismatches += [f"{name} is unknown" for name in weights if name not in shapes]
     both = [name for name in shapes if name in weights]
     sizes = {name: tuple(weights[name].shape) for name in both}
-    mismatches += [f"{name} is {size}, not {shapes[name]}" for name, size in sizes.items() if size != shapes[name]]
-    return mismatches + [f"{name} holds NaN or infinity" for name in both if not bool(weights[name].isfinite().all())]
+    mismatches += [
+        f"{name} is {size}, not {shapes[name]}"
+        for name, size in sizes.items()
+        if size != shapes[name]
+    ]
+    return mismatches + [
+        f"{name} holds NaN or infinity" for name in both if not bool(weights[name].isfinite().all())
+    ]
 
 
-SIDE = 224  # px of a clip, a square from the middle of the picture; as HowTo100M's features were made
+# px of a clip, a square from the middle of the picture; as HowTo100M's features were made
+SIDE = 224
 FRAMES = 16  # a clip; at one row a second that is 16 frames/s, the rate of those features
 DICTIONARY = "s3d_dict.npy"
 
 
 class S3DBackbone:
-    """Clips and texts as unit vectors of 512 numbers. Differs from its makers' score, which keeps the lengths.
+    """Clips and texts as unit vectors of 512 numbers. Differs from its makers' score, which keeps
+    the lengths.
 
-    pooled: clips are the 1024 numbers before the layer that is shared with texts, as they come: the rows that HowTo100M
-    released. They are for networks that are trained on them; no product of them with a text means anything.
+    pooled: clips are the 1024 numbers before the layer that is shared with texts, as they come: the
+    rows that HowTo100M released. They are for networks that are trained on them; no product of them
+    with a text means anything.
     """
 
     clip_frames = FRAMES
@@ -177,7 +223,9 @@ class S3DBackbone:
     def encode_clips(self, clips: Clips) -> Matrix:
         """Return (B, 512) unit rows, or (B, 1024), for uint8 RGB clips (B, T, H, W, 3), T even."""
         if clips.ndim != 5 or clips.shape[1] % 2 or not clips.shape[1]:
-            raise ShapeError(f"clips must be (B, T, H, W, 3) with an even T above 0, not {clips.shape}")
+            raise ShapeError(
+                f"clips must be (B, T, H, W, 3) with an even T above 0, not {clips.shape}"
+            )
         check_pictures(clips.reshape(-1, *clips.shape[2:]))
         if not len(clips):
             return np.empty((0, self.dim), dtype=np.float32)
@@ -192,7 +240,9 @@ class S3DBackbone:
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Return (B, 512) unit rows, or (B, 1024), of clips in which each picture stands still."""
         check_pictures(pictures)
-        return self.encode_clips(np.broadcast_to(pictures[:, None], (len(pictures), FRAMES, *pictures.shape[1:])))
+        return self.encode_clips(
+            np.broadcast_to(pictures[:, None], (len(pictures), FRAMES, *pictures.shape[1:]))
+        )
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, 512) unit rows; words that the dictionary lacks do not count."""
@@ -211,16 +261,22 @@ def prepare(clips: Tensor) -> Tensor:
     b, t, h, w, _ = clips.shape
     side = min(h, w)
     top, left = (h - side) // 2, (w - side) // 2
-    square = clips[:, :, top : top + side, left : left + side].reshape(b * t, side, side, 3).permute(0, 3, 1, 2)
+    square = (
+        clips[:, :, top : top + side, left : left + side]
+        .reshape(b * t, side, side, 3)
+        .permute(0, 3, 1, 2)
+    )
     if side != SIDE:
         square = F.interpolate(square, (SIDE, SIDE), mode="bilinear", antialias=True)
     return (square.float() / 255).view(b, t, 3, SIDE, SIDE).transpose(1, 2)
 
 
 def load_s3d(settings: VisionSettings) -> S3DBackbone:
-    """Return S3D with the weights in `settings.path` and the dictionary beside them, or in `settings.dictionary`.
+    """Return S3D with the weights in `settings.path` and the dictionary beside them, or in
+    `settings.dictionary`.
 
-    Raises SettingsError without a path, ModelError when a file is missing, damaged or of another network.
+    Raises SettingsError without a path, ModelError when a file is missing, damaged or of another
+    network.
     """
     if settings.path is None:
         needs = "vision.path=s3d_howto100m.pth, with s3d_dict.npy beside it"

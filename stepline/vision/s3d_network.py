@@ -1,14 +1,16 @@
-"""S3D-G, clips to vectors: `S3D` with the weights' own names, to train; `FoldedS3D`, the same function, to run.
+"""S3D-G, clips to vectors: `S3D` with the weights' own names, to train; `FoldedS3D`, the same
+function, to run.
 
-Letters: B clips, T frames, H and W pixels, C channels. Sources: Xie et al. 2018 (S3D-G); Miech et al. 2020 (MIL-NCE,
-HowTo100M). Differs from the first, as the second's released form does: space to depth before the first convolution,
-and a gate on the stem and on each branch of each block.
+Letters: B clips, T frames, H and W pixels, C channels. Sources: Xie et al. 2018 (S3D-G); Miech et
+al. 2020 (MIL-NCE, HowTo100M). Differs from the first, as the second's released form does: space to
+depth before the first convolution, and a gate on the stem and on each branch of each block.
 
-`FoldedS3D` is several times as fast and equal to 1e-5 (tested). Every norm is folded into the convolution before it.
-Activations stay in one order in memory, (B, T, H, W, C): seen as (B T, C, H, W) each spatial convolution is a
-two-dimensional one, seen as (B, C, T, H W) so is each temporal one, both channels-last, so that nothing is ever copied
-from one order to another. The convolutions of a block that read the same input are one, pools over a cube are two over
-a square and a line, and gates write where the block's output lies.
+`FoldedS3D` is several times as fast and equal to 1e-5 (tested). Every norm is folded into the
+convolution before it. Activations stay in one order in memory, (B, T, H, W, C): seen as (B T, C, H,
+W) each spatial convolution is a two-dimensional one, seen as (B, C, T, H W) so is each temporal
+one, both channels-last, so that nothing is ever copied from one order to another. The convolutions
+of a block that read the same input are one, pools over a cube are two over a square and a line, and
+gates write where the block's output lies.
 """
 
 from collections.abc import Iterator
@@ -26,7 +28,8 @@ JOINT = 512  # of the space shared with texts
 
 
 class BlockWidths(NamedTuple):
-    """Output channels of a block's branches; middle_* are those between its 1x1x1 and its separable convolution."""
+    """Output channels of a block's branches; middle_* are those between its 1x1x1 and its separable
+    convolution."""
 
     plain: int
     middle_a: int
@@ -55,21 +58,35 @@ BLOCKS = {
 
 
 class MaxPool(NamedTuple):
-    """A max pool between blocks: time and side are both its kernel's; the stride is 2 wherever the kernel is not 1."""
+    """A max pool between blocks: time and side are both its kernel's; the stride is 2 wherever the
+    kernel is not 1."""
 
     time: int
     side: int
 
 
 # What is shrunk before the block or convolution of that name.
-MAX_POOLS = {"conv_2b": MaxPool(1, 3), "mixed_3b": MaxPool(1, 3), "mixed_4b": MaxPool(3, 3), "mixed_5b": MaxPool(2, 2)}
-MAX_POOL_NAMES = {"conv_2b": "maxpool_2a", "mixed_3b": "maxpool_3a", "mixed_4b": "maxpool_4a", "mixed_5b": "maxpool_5a"}
+MAX_POOLS = {
+    "conv_2b": MaxPool(1, 3),
+    "mixed_3b": MaxPool(1, 3),
+    "mixed_4b": MaxPool(3, 3),
+    "mixed_5b": MaxPool(2, 2),
+}
+MAX_POOL_NAMES = {
+    "conv_2b": "maxpool_2a",
+    "mixed_3b": "maxpool_3a",
+    "mixed_4b": "maxpool_4a",
+    "mixed_5b": "maxpool_5a",
+}
 
 
 class ConvNormReLU(nn.Module):  # type: ignore[misc]
-    """A convolution, its norm and a ReLU; a separable one does it twice, first over space, then over time."""
+    """A convolution, its norm and a ReLU; a separable one does it twice, first over space, then
+    over time."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: tuple[int, int, int], *, separable: bool = False) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, kernel: tuple[int, int, int], *, separable: bool = False
+    ) -> None:
         super().__init__()
         first = (1, *kernel[1:]) if separable else kernel
         self.conv1 = nn.Conv3d(inputs, outputs, first, padding=_same(first), bias=False)
@@ -127,7 +144,8 @@ class InceptionBlock(nn.Module):  # type: ignore[misc]
 
 
 class S3D(nn.Module):  # type: ignore[misc]
-    """Clips (B, 3, T, H, W) in [0, 1], T, H and W even, to (B, 512) of the space shared with texts, not normalised."""
+    """Clips (B, 3, T, H, W) in [0, 1], T, H and W even, to (B, 512) of the space shared with texts,
+    not normalised."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,7 +170,8 @@ class S3D(nn.Module):  # type: ignore[misc]
         return last.mean((2, 3, 4))
 
     def stages(self, clips: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Yield the name and the output (B, C, T, H, W) of every stage. Raises ShapeError for clips of odd sides."""
+        """Yield the name and the output (B, C, T, H, W) of every stage. Raises ShapeError for clips
+        of odd sides."""
         hidden = space_to_depth(clips)
         yield "space_to_depth", hidden
         hidden = self.conv1(hidden)
@@ -169,15 +188,22 @@ class S3D(nn.Module):  # type: ignore[misc]
 
 def space_to_depth(clips: Tensor) -> Tensor:
     """Return (B, 24, T/2, H/2, W/2): the 2 x 2 x 2 neighbours as channels, colour fastest."""
-    if clips.ndim != 5 or clips.shape[1] != 3 or any(side < 2 or side % 2 for side in clips.shape[2:]):
-        raise ShapeError(f"clips must be (B, 3, T, H, W) with even T, H and W, not {tuple(clips.shape)}")
+    if (
+        clips.ndim != 5
+        or clips.shape[1] != 3
+        or any(side < 2 or side % 2 for side in clips.shape[2:])
+    ):
+        raise ShapeError(
+            f"clips must be (B, 3, T, H, W) with even T, H and W, not {tuple(clips.shape)}"
+        )
     b, c, t, h, w = clips.shape
     parts = clips.reshape(b, c, t // 2, 2, h // 2, 2, w // 2, 2)
     return parts.permute(0, 3, 5, 7, 1, 2, 4, 6).reshape(b, 8 * c, t // 2, h // 2, w // 2)
 
 
 def max_pool(hidden: Tensor, pool: MaxPool) -> Tensor:
-    """Return the max pool; a kernel of 3 is padded at the end, since values are never negative, with zeros."""
+    """Return the max pool; a kernel of 3 is padded at the end, since values are never negative,
+    with zeros."""
     after = (pool.side - 2 if pool.side > 1 else 0, pool.time - 2 if pool.time > 1 else 0)
     padded = F.pad(hidden, (0, after[0], 0, after[0], 0, after[1]))
     stride = (min(2, pool.time), 2, 2)
@@ -192,7 +218,8 @@ def _same(kernel: tuple[int, int, int]) -> tuple[int, int, int]:
 
 
 class FoldedConvolution(NamedTuple):
-    """A convolution with its norm folded in: weight (out, in, height, width), bias (out,), padding."""
+    """A convolution with its norm folded in: weight (out, in, height, width), bias (out,),
+    padding."""
 
     weight: Tensor
     bias: Tensor
@@ -200,11 +227,14 @@ class FoldedConvolution(NamedTuple):
 
 
 class FoldedBlock(NamedTuple):
-    """A block: the three point convolutions of its input as one, what follows them, and the four gates."""
+    """A block: the three point convolutions of its input as one, what follows them, and the four
+    gates."""
 
     points: FoldedConvolution
     widths: tuple[int, int, int]
-    cubes: tuple[tuple[FoldedConvolution, FoldedConvolution], tuple[FoldedConvolution, FoldedConvolution]]
+    cubes: tuple[
+        tuple[FoldedConvolution, FoldedConvolution], tuple[FoldedConvolution, FoldedConvolution]
+    ]
     pooled: FoldedConvolution
     gates: tuple[tuple[Tensor, Tensor], ...]
 
@@ -242,7 +272,8 @@ class FoldedS3D:
             return hidden.mean((1, 2, 3))
 
 
-# ---------------------------------------------------------------- running; hidden is (B, T, H, W, C), contiguous
+# ---------------------------------------------------------------- running; hidden is (B, T, H, W,
+# C), contiguous
 
 
 def _convolve_space(hidden: Tensor, kernel: FoldedConvolution) -> Tensor:
@@ -262,34 +293,44 @@ def _convolve(rows: Tensor, kernel: FoldedConvolution) -> Tensor:
 
 
 def _convolve_stem(parts: Tensor, kernel: FoldedConvolution) -> Tensor:
-    """Return the first convolution (B, T, H, W, 64) of (B, 24, T, H, W): two neighbouring frames are one picture."""
+    """Return the first convolution (B, T, H, W, 64) of (B, 24, T, H, W): two neighbouring frames
+    are one picture."""
     b, c, t, h, w = parts.shape
-    frames = F.pad(parts.permute(0, 2, 3, 4, 1), (0, 0, 1, 2, 1, 2, 0, 1))  # (B, T + 1, H + 3, W + 3, 24)
+    # (B, T + 1, H + 3, W + 3, 24)
+    frames = F.pad(parts.permute(0, 2, 3, 4, 1), (0, 0, 1, 2, 1, 2, 0, 1))
     pairs = torch.cat((frames[:, :-1], frames[:, 1:]), dim=4)  # (B, T, H + 3, W + 3, 48)
     return _convolve(pairs.view(b * t, h + 3, w + 3, 2 * c), kernel).view(b, t, h, w, -1)
 
 
 def _max_pooled(hidden: Tensor, pool: MaxPool) -> Tensor:
-    """Return the max pool; a side that is not odd needs no padding, since its last window may reach past the end."""
+    """Return the max pool; a side that is not odd needs no padding, since its last window may reach
+    past the end."""
     b, t, h, w, c = hidden.shape
     rows = hidden.view(b * t, h, w, c).permute(0, 3, 1, 2)
     if pool.side == 3 and (h % 2 or w % 2):
         rows = F.pad(rows, (0, w % 2, 0, h % 2))  # zeros: no value is below
-    rows = F.max_pool2d(rows, pool.side, 2, ceil_mode=True).permute(0, 2, 3, 1).contiguous()  # (B T, H', W', C)
+    # (B T, H', W', C)
+    rows = F.max_pool2d(rows, pool.side, 2, ceil_mode=True).permute(0, 2, 3, 1).contiguous()
     _, h, w, _ = rows.shape
     if pool.time == 1:
         return rows.view(b, t, h, w, c)
     lines = rows.view(b, t, h * w, c).permute(0, 3, 1, 2)
     if pool.time == 3 and t % 2:
         lines = F.pad(lines, (0, 0, 0, 1))
-    lines = F.max_pool2d(lines, (pool.time, 1), (2, 1), ceil_mode=True).permute(0, 2, 3, 1).contiguous()
+    lines = (
+        F.max_pool2d(lines, (pool.time, 1), (2, 1), ceil_mode=True).permute(0, 2, 3, 1).contiguous()
+    )
     return lines.view(b, -1, h, w, c)
 
 
 def _cube_pooled(hidden: Tensor) -> Tensor:
     """Return the greatest of each value's 3 x 3 x 3 neighbours."""
     b, t, h, w, c = hidden.shape
-    rows = F.max_pool2d(hidden.view(b * t, h, w, c).permute(0, 3, 1, 2), 3, 1, 1).permute(0, 2, 3, 1).contiguous()
+    rows = (
+        F.max_pool2d(hidden.view(b * t, h, w, c).permute(0, 3, 1, 2), 3, 1, 1)
+        .permute(0, 2, 3, 1)
+        .contiguous()
+    )
     lines = rows.view(b, t, h * w, c)
     out = lines.clone()
     torch.maximum(out[:, 1:], lines[:, :-1], out=out[:, 1:])
@@ -320,7 +361,8 @@ def _run_block(hidden: Tensor, block: FoldedBlock) -> Tensor:
 
 
 def _fold(convolution: torch.nn.Conv3d, norm: torch.nn.BatchNorm3d) -> tuple[Tensor, Tensor]:
-    """Return the weight (out, in, T, H, W) and the bias of one convolution that does what it and its norm did."""
+    """Return the weight (out, in, T, H, W) and the bias of one convolution that does what it and
+    its norm did."""
     mean, variance = norm.running_mean, norm.running_var
     assert mean is not None
     assert variance is not None
@@ -344,16 +386,24 @@ def _fold_gate(gate: FeatureGating) -> tuple[Tensor, Tensor]:
 
 def _fold_block(block: InceptionBlock) -> FoldedBlock:
     parts = [_fold_spatial(unit) for unit in (block.conv_b0, block.conv_b1_a, block.conv_b2_a)]
-    points = _folded(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), (0, 0))
+    points = _folded(
+        torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), (0, 0)
+    )
     plain, first, second = (len(part.bias) for part in parts)
     gates = (block.gating_b0, block.gating_b1, block.gating_b2, block.gating_b3)
     cubes = (_fold_separable(block.conv_b1_b), _fold_separable(block.conv_b2_b))
     return FoldedBlock(
-        points, (plain, first, second), cubes, _fold_spatial(block.conv_b3_b), tuple(map(_fold_gate, gates))
+        points,
+        (plain, first, second),
+        cubes,
+        _fold_spatial(block.conv_b3_b),
+        tuple(map(_fold_gate, gates)),
     )
 
 
 def _folded(weight: Tensor, bias: Tensor, padding: tuple[int, int]) -> FoldedConvolution:
     return FoldedConvolution(
-        weight.detach().contiguous(memory_format=torch.channels_last), bias.detach().clone(), padding
+        weight.detach().contiguous(memory_format=torch.channels_last),
+        bias.detach().clone(),
+        padding,
     )

@@ -13,30 +13,40 @@ BackboneName = Annotated[str, choice("backbones")]
 
 
 class WitnessSettings(ChatSettings):
-    """A vision-language model that is asked where steps are shown; nobody is asked unless one is named."""
+    """A vision-language model that is asked where steps are shown; nobody is asked unless one is
+    named."""
 
     section: ClassVar[str] = "vision.witness"
 
-    projector: Path | None = None  # the GGUF of a local model's projector (mmproj), with which it sees
+    # the GGUF of a local model's projector (mmproj), with which it sees
+    projector: Path | None = None
     requests: CountOrZero = 10  # a video at most, second tries among them
     tokens: CountOrZero = 100_000  # a video at most, of questions, pictures and replies
     choices: Annotated[int, Field(ge=2, le=20)] = 8  # places that a question offers, a picture each
-    steps: Annotated[int, Field(ge=1, le=10)] = 3  # that one question asks about, of the same pictures
-    together: bool = False  # put the pictures of a question side by side in one, for servers that take one
+    # that one question asks about, of the same pictures
+    steps: Annotated[int, Field(ge=1, le=10)] = 3
+    # put the pictures of a question side by side in one, for servers that take one
+    together: bool = False
     picture_size: Annotated[int, Field(ge=64, le=2048)] = 336  # pixels of a picture's shorter side
-    video: VideoForm | None = None  # show clips, not pictures: video_url (vLLM, hosted ones) or input_video (llama.cpp)
-    clip_seconds: Annotated[float, Field(gt=0.0, le=60.0)] = 3.0  # of a clip, around the second of its place
+    # show clips, not pictures: video_url (vLLM, hosted ones) or input_video (llama.cpp)
+    video: VideoForm | None = None
+    # of a clip, around the second of its place
+    clip_seconds: Annotated[float, Field(gt=0.0, le=60.0)] = 3.0
     clip_rate: Annotated[float, Field(gt=0.0, le=30.0)] = 2.0  # pictures a second of a clip
-    describe: bool = False  # have every place described once first, for all steps, by at most half of the requests
-    least_gain: Fraction = 0.005  # rise of P(a step's likeliest place is right) that a question must promise
-    right: Positive = 4.0  # answers of this model that were right in other videos; by default as if of 5
+    # have every place described once first, for all steps, by at most half of the requests
+    describe: bool = False
+    # rise of P(a step's likeliest place is right) that a question must promise
+    least_gain: Fraction = 0.005
+    # answers of this model that were right in other videos; by default as if of 5
+    right: Positive = 4.0
     wrong: Positive = 1.0  # and that were wrong
-    machine: Path | None = None  # folder of records that asked this model, as Stepline wrote them; with:
-    corrected: Path | None = (
-        None  # that of the same names as people corrected them: the answers count as right or wrong
-    )
+    # folder of records that asked this model, as Stepline wrote them; with:
+    machine: Path | None = None
+    # that of the same names as people corrected them: the answers count as right or wrong
+    corrected: Path | None = None
     dry_run: bool = False  # ask nobody; the record says what would be asked
-    cache: bool = True  # keep good replies in the cache folder, keyed by model, settings, words and pictures
+    # keep good replies in the cache folder, keyed by model, settings, words and pictures
+    cache: bool = True
 
     @property
     def named(self) -> bool:
@@ -58,12 +68,15 @@ class WitnessSettings(ChatSettings):
         if self.gguf is not None and self.projector is None:
             raise ValueError("a GGUF sees with a projector alone; name its file as projector")
         if self.video is not None and self.together:
-            raise ValueError("together puts pictures side by side; leave it off where video shows clips")
+            raise ValueError(
+                "together puts pictures side by side; leave it off where video shows clips"
+            )
         return self
 
     @model_serializer(mode="wrap")
     def _without_clips(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store what concerns clips only where some are shown: results of pictures stay what they are."""
+        """Store what concerns clips only where some are shown: results of pictures stay what they
+        are."""
         tree: dict[str, Any] = stored(self)
         for name in () if self.video is not None else ("video", "clip_seconds", "clip_rate"):
             tree.pop(name, None)
@@ -71,34 +84,49 @@ class WitnessSettings(ChatSettings):
 
 
 # Stored only where one is named: what nobody is asked decides no result.
-OptionalWitness: TypeAlias = Annotated[WitnessSettings, Field(exclude_if=lambda witness: not witness.named)]
+OptionalWitness: TypeAlias = Annotated[
+    WitnessSettings, Field(exclude_if=lambda witness: not witness.named)
+]
 
 
 class VisionSettings(Settings):
     """How frames become features."""
 
-    backbone: BackboneName = "conse"  # clip, s3d, s3d-mixed5c, precomputed, a plugin's; "none": speech alone
-    path: Path | None = None  # clip: checkpoint folder; s3d: weights; precomputed: feature file or folder of them
-    texts: Path | None = None  # precomputed: text features (.pth, .npz, .safetensors) of the lines to ground
-    unit: bool = True  # precomputed: rows scaled to length 1; false for a network trained on rows as they are
-    hub: str | None = None  # clip: a checkpoint's name on the model hub; naming one allows the download
+    # clip, s3d, s3d-mixed5c, precomputed, a plugin's; "none": speech alone
+    backbone: BackboneName = "conse"
+    # clip: checkpoint folder; s3d: weights; precomputed: feature file or folder of them
+    path: Path | None = None
+    # precomputed: text features (.pth, .npz, .safetensors) of the lines to ground
+    texts: Path | None = None
+    # precomputed: rows scaled to length 1; false for a network trained on rows as they are
+    unit: bool = True
+    # clip: a checkpoint's name on the model hub; naming one allows the download
+    hub: str | None = None
     dictionary: Path | None = None  # s3d: s3d_dict.npy; None: the one beside the weights
-    tokens: Literal["released", "tan"] = "released"  # s3d: how texts are cut into words; TAN keeps unknown ones
-    rate: Annotated[float, Field(ge=0.01, le=240.0)] = 1.0  # rows per second; the NaSVA paper's 1 Hz
-    frame_size: Annotated[int, Field(ge=32, le=4096)] = 256  # pixels of a decoded frame's shorter side
+    # s3d: how texts are cut into words; TAN keeps unknown ones
+    tokens: Literal["released", "tan"] = "released"
+    # rows per second; the NaSVA paper's 1 Hz
+    rate: Annotated[float, Field(ge=0.01, le=240.0)] = 1.0
+    # pixels of a decoded frame's shorter side
+    frame_size: Annotated[int, Field(ge=32, le=4096)] = 256
     batch: Batch = 4  # frames encoded at once; 4 fits the caches best; for speed alone
-    classes: Annotated[int, Field(ge=1, le=1000)] = 10  # conse: T of Norouzi et al. 2013, their best
+    # conse: T of Norouzi et al. 2013, their best
+    classes: Annotated[int, Field(ge=1, le=1000)] = 10
     text_model: str = "minilm"  # conse: the space of names and texts, as `text.embed` takes it
-    cut_ratio: Annotated[float, Field(gt=1.0, le=1e6)] = 4.0  # a cut changes colour so much more than neighbours do
+    # a cut changes colour so much more than neighbours do
+    cut_ratio: Annotated[float, Field(gt=1.0, le=1e6)] = 4.0
     cut_floor: Fraction = 0.2  # and at least this fraction of the pixels' colours
-    faces: bool = True  # whether faces that look at the camera are looked for, which tell talk from doing
+    # whether faces that look at the camera are looked for, which tell talk from doing
+    faces: bool = True
     hands: bool = False  # the same of hands; they do not tell it (docs/real_clips.md)
     screen_text: bool = True  # whether text in the picture is found and read
-    witness: OptionalWitness = WitnessSettings()  # a vision-language model that is asked (docs/witness.md)
+    # a vision-language model that is asked (docs/witness.md)
+    witness: OptionalWitness = WitnessSettings()
 
     @property
     def text_space(self) -> str:
-        """Name of the encoder whose vectors texts become: that of conse's texts, else the backbone's own."""
+        """Name of the encoder whose vectors texts become: that of conse's texts, else the
+        backbone's own."""
         if self.backbone == "s3d-mixed5c":
             return "s3d"
         return self.text_model if self.backbone == "conse" else self.backbone

@@ -1,8 +1,10 @@
-"""Networks in TensorFlow Lite's format, run by ONNX Runtime: the convolutional ones that find faces and hands.
+"""Networks in TensorFlow Lite's format, run by ONNX Runtime: the convolutional ones that find faces
+and hands.
 
-The graph of a .tflite file (a FlatBuffer; schema.fbs of TensorFlow Lite, version 3) is written down again in ONNX's
-operators, pictures (B, H, W, C) turned into planes (B, C, H, W) once. That takes .1 to .3 s at loading and saves a
-second engine of 59 MB. Outputs are equal to TensorFlow Lite's to 3e-4 of numbers up to 300.
+The graph of a .tflite file (a FlatBuffer; schema.fbs of TensorFlow Lite, version 3) is written down
+again in ONNX's operators, pictures (B, H, W, C) turned into planes (B, C, H, W) once. That takes .1
+to .3 s at loading and saves a second engine of 59 MB. Outputs are equal to TensorFlow Lite's to
+3e-4 of numbers up to 300.
 """
 
 import struct
@@ -22,9 +24,20 @@ Array = npt.NDArray[Any]
 
 TYPES = {0: np.float32, 1: np.float16, 2: np.int32, 3: np.uint8, 4: np.int64}  # TensorType
 OPERATORS = {
-    0: "ADD", 2: "CONCATENATION", 3: "CONV_2D", 4: "DEPTHWISE_CONV_2D", 6: "DEQUANTIZE", 14: "LOGISTIC",
-    17: "MAX_POOL_2D", 19: "RELU", 21: "RELU6", 22: "RESHAPE", 23: "RESIZE_BILINEAR", 34: "PAD", 54: "PRELU",
-}  # fmt: skip  # BuiltinOperator
+    0: "ADD",
+    2: "CONCATENATION",
+    3: "CONV_2D",
+    4: "DEPTHWISE_CONV_2D",
+    6: "DEQUANTIZE",
+    14: "LOGISTIC",
+    17: "MAX_POOL_2D",
+    19: "RELU",
+    21: "RELU6",
+    22: "RESHAPE",
+    23: "RESIZE_BILINEAR",
+    34: "PAD",
+    54: "PRELU",
+}  # BuiltinOperator
 SAME = 0  # Padding
 ACTIVATIONS = {0: "", 1: "Relu", 3: "Relu6"}  # ActivationFunctionType
 
@@ -51,7 +64,11 @@ class Table:
     def table(self, place: int) -> "Table":
         """Return a table within; one without fields where it is left out."""
         at = self._find(place)
-        return Table(b"\4\0\4\0\4\0\0\0", 4) if at is None else Table(self._data, at + self._read("I", at))
+        return (
+            Table(b"\4\0\4\0\4\0\0\0", 4)
+            if at is None
+            else Table(self._data, at + self._read("I", at))
+        )
 
     def tables(self, place: int) -> "list[Table]":
         """Return a vector of tables."""
@@ -75,7 +92,8 @@ class Table:
 
 @dataclass
 class _Conversion:
-    """A graph on its way to ONNX: tensors by number; values: their names there; constants: those with data."""
+    """A graph on its way to ONNX: tensors by number; values: their names there; constants: those
+    with data."""
 
     shapes: list[tuple[int, ...]]
     constants: dict[int, Array]
@@ -95,8 +113,13 @@ class _Conversion:
         if options.number(0, "b") == SAME:
             sizes = self.shapes[source][1:3]
             steps = zip(kernel, strides, sizes, strict=True)
-            pads = [max((-(-size // stride) - 1) * stride + k - size, 0) for k, stride, size in steps]
-        return {"strides": strides, "pads": [pad // 2 for pad in pads] + [pad - pad // 2 for pad in pads]}
+            pads = [
+                max((-(-size // stride) - 1) * stride + k - size, 0) for k, stride, size in steps
+            ]
+        return {
+            "strides": strides,
+            "pads": [pad // 2 for pad in pads] + [pad - pad // 2 for pad in pads],
+        }
 
     def activated(self, value: str, kind: int) -> str:
         """Return a value after the activation that is fused into its operator."""
@@ -107,7 +130,8 @@ class _Conversion:
         return self.graph.add(name, value) if name else value
 
     def convolution(self, inputs: list[int], options: Table, *, depthwise: bool) -> str:
-        """Return a convolution with its bias. Kernels lie as (out, h, w, in), of depth-wise ones as (1, h, w, out)."""
+        """Return a convolution with its bias. Kernels lie as (out, h, w, in), of depth-wise ones as
+        (1, h, w, out)."""
         kernel = self.constants[inputs[1]]
         planes = kernel.transpose((3, 0, 1, 2) if depthwise else (0, 3, 1, 2))
         window = self.window(options, inputs[0], kernel.shape[1:3])
@@ -126,7 +150,12 @@ class _Conversion:
             return self.convolution(inputs, options, depthwise=name == "DEPTHWISE_CONV_2D")
         if name == "MAX_POOL_2D":
             kernel = options.number(4), options.number(3)
-            return add("MaxPool", value(inputs[0]), kernel_shape=[*kernel], **self.window(options, inputs[0], kernel))
+            return add(
+                "MaxPool",
+                value(inputs[0]),
+                kernel_shape=[*kernel],
+                **self.window(options, inputs[0], kernel),
+            )
         if name == "ADD":
             return self.activated(add("Add", *map(value, inputs)), options.number(0, "b"))
         if name == "PRELU":
@@ -134,17 +163,33 @@ class _Conversion:
             return add("PRelu", value(inputs[0]), slope)
         if name == "PAD":
             before, after = self.constants[inputs[1]][[0, 3, 1, 2]].T
-            return add("Pad", value(inputs[0]), self.graph.constant(np.concatenate([before, after]).astype(np.int64)))
+            return add(
+                "Pad",
+                value(inputs[0]),
+                self.graph.constant(np.concatenate([before, after]).astype(np.int64)),
+            )
         if name == "RESIZE_BILINEAR":
             height, width = self.shapes[output][1:3]
-            sizes = self.graph.constant(np.array([1, self.shapes[output][3], height, width], np.int64))
+            sizes = self.graph.constant(
+                np.array([1, self.shapes[output][3], height, width], np.int64)
+            )
             where = "half_pixel" if options.number(3, "b") else "asymmetric"
-            return add("Resize", value(inputs[0]), "", "", sizes, mode="linear", coordinate_transformation_mode=where)
+            return add(
+                "Resize",
+                value(inputs[0]),
+                "",
+                "",
+                sizes,
+                mode="linear",
+                coordinate_transformation_mode=where,
+            )
         if name == "RESHAPE":
             pictures = value(inputs[0])
             if len(self.shapes[inputs[0]]) == 4:
                 pictures = add("Transpose", pictures, perm=[0, 2, 3, 1])
-            return add("Reshape", pictures, self.graph.constant(np.array(self.shapes[output], np.int64)))
+            return add(
+                "Reshape", pictures, self.graph.constant(np.array(self.shapes[output], np.int64))
+            )
         if name == "CONCATENATION":
             return add("Concat", *map(value, inputs), axis=options.number(0))
         return self.activated(value(inputs[0]), {"RELU": 1, "RELU6": 3}[name])
@@ -152,29 +197,37 @@ class _Conversion:
 
 @dataclass(frozen=True)
 class TfliteNetwork:
-    """A network of one square picture: side in pixels; `run` gives all outputs, one after another, of `shapes`."""
+    """A network of one square picture: side in pixels; `run` gives all outputs, one after another,
+    of `shapes`."""
 
     side: int
     shapes: tuple[tuple[int, ...], ...]
     run: Callable[..., Array]
 
     def __call__(self, picture: npt.NDArray[np.float32]) -> list[Array]:
-        """Return the outputs for a picture (side, side, 3), in the numbers that the network was trained on."""
+        """Return the outputs for a picture (side, side, 3), in the numbers that the network was
+        trained on."""
         flat = self.run(picture=picture[None]).ravel()
         edges = np.cumsum([int(np.prod(shape)) for shape in self.shapes])[:-1]
-        return [part.reshape(shape) for part, shape in zip(np.split(flat, edges), self.shapes, strict=True)]
+        return [
+            part.reshape(shape)
+            for part, shape in zip(np.split(flat, edges), self.shapes, strict=True)
+        ]
 
 
 def load_tflite(path: Path) -> TfliteNetwork:
     """Return the network of a .tflite file with one picture as input.
 
-    Raises ModelError for any other file, and for a network with operators beyond those of OPERATORS.
+    Raises ModelError for any other file, and for a network with operators beyond those of
+    OPERATORS.
     """
     try:
         return _convert(path.read_bytes())
     except (OSError, struct.error, KeyError, ValueError, IndexError, TypeError) as error:
         what = f"not a TensorFlow Lite network that can be read ({error})"
-        raise ModelError(f"{path}: {what}; `stepline weights get mediapipe` brings those that can") from error
+        raise ModelError(
+            f"{path}: {what}; `stepline weights get mediapipe` brings those that can"
+        ) from error
 
 
 def _convert(data: bytes) -> TfliteNetwork:
@@ -205,7 +258,13 @@ def _convert(data: bytes) -> TfliteNetwork:
             conversion.values[output] = found
     outputs = main.numbers(2).tolist()
     add = conversion.graph.add
-    flat = [add("Flatten", add("Transpose", value, perm=[0, 2, 3, 1]) if len(shapes[n]) == 4 else value, axis=0)
-            for n, value in ((n, conversion.value(n)) for n in outputs)]  # fmt: skip
+    flat = [
+        add(
+            "Flatten",
+            add("Transpose", value, perm=[0, 2, 3, 1]) if len(shapes[n]) == 4 else value,
+            axis=0,
+        )
+        for n, value in ((n, conversion.value(n)) for n in outputs)
+    ]
     run = conversion.graph.compile(add("Concat", *flat, axis=1), threads=cpu_threads(beside=1))
     return TfliteNetwork(shapes[source][1], tuple(shapes[n][1:] for n in outputs), run)

@@ -1,4 +1,5 @@
-"""A vision-language model is asked where steps are shown: few questions, each worth its price, each answer weighed.
+"""A vision-language model is asked where steps are shown: few questions, each worth its price, each
+answer weighed.
 
     beliefs = place_beliefs(...)              what speech and pictures say, step by step and place by place
     ask_for_descriptions(...)                 what is done in each place, once for all steps, where the settings say so
@@ -27,21 +28,35 @@ from stepline.grounding.settings import GroundSettings
 from stepline.records import Alignment, Step
 from stepline.vision.settings import WitnessSettings
 from stepline.visual_questions.pictures import clip_report
-from stepline.visual_questions.places import move_steps, picture_seconds, place_beliefs, video_places
+from stepline.visual_questions.places import (
+    move_steps,
+    picture_seconds,
+    place_beliefs,
+    video_places,
+)
 from stepline.visual_questions.questions import QUESTION, Reply
-from stepline.visual_questions.reliability import Ballot, Beliefs, expected_gain, infer, likeliest_places
+from stepline.visual_questions.reliability import (
+    Ballot,
+    Beliefs,
+    expected_gain,
+    infer,
+    likeliest_places,
+)
 from stepline.visual_questions.runner import QuestionRunner, tokens_at_most
 
 TRUSTED = 0.9  # P(the model is of use at all) from which its answers count
 USELESS = 0.95  # P(it is of none) from which it is asked no more, after so many answers:
 ENOUGH = 4
-ALIKE = 0.5  # cosine of MiniLM from which a description tells a step; the most alike one counts alone
-REPEATED = 0.5  # share of the places of an earlier question from which the next one asks the same again
+# cosine of MiniLM from which a description tells a step; the most alike one counts alone
+ALIKE = 0.5
+# share of the places of an earlier question from which the next one asks the same again
+REPEATED = 0.5
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question: the rows of its steps, the places in the order shown, the seconds of their pictures.
+    """One question: the rows of its steps, the places in the order shown, the seconds of their
+    pictures.
 
     again: of each step, whether it was asked about most of these places before.
     """
@@ -59,7 +74,8 @@ Asked = tuple[Question, tuple[Reply, ...]]
 class VisualAnswers:
     """Steps and alignment as the answers leave them, and what the record says of the asking.
 
-    notes: what the user should know: that the model was not trusted, that some answers did not come.
+    notes: what the user should know: that the model was not trusted, that some answers did not
+    come.
     """
 
     steps: tuple[Step, ...]
@@ -80,11 +96,14 @@ def ask_about_steps(
     server: Server | None = None,
     start: float = 0.0,
 ) -> VisualAnswers:
-    """Return the steps placed by the answers too, where the model that the settings name has proved reliable.
+    """Return the steps placed by the answers too, where the model that the settings name has proved
+    reliable.
 
-    steps, alignment: as grounded, one column a second. shots: slices of whole seconds. server: in place of the named.
+    steps, alignment: as grounded, one column a second. shots: slices of whole seconds. server: in
+    place of the named.
     start: second of the whole video at which its part begins that is looked at, for what is told.
-    Raises WriterError where the server is not there or refuses access, ModelError where a model or library is missing.
+    Raises WriterError where the server is not there or refuses access, ModelError where a model or
+    library is missing.
     """
     places = video_places(shots)
     prior = place_beliefs(steps, alignment, places)
@@ -95,20 +114,29 @@ def ask_about_steps(
     opened = server or open_server(settings)
     limits = RequestLimits(settings.requests, settings.tokens)
     runner = QuestionRunner(
-        opened, settings, open_cache(settings.cache), limits, until=time.monotonic() + settings.deadline
+        opened,
+        settings,
+        open_cache(settings.cache),
+        limits,
+        until=time.monotonic() + settings.deadline,
     )
     known: dict[float, bytes] = {}  # pictures by their seconds
     told = Descriptions()
     try:
         if settings.describe:
             told = ask_for_descriptions(runner, steps, places, pictures, known, duration)
-        asked, beliefs = _ask_while_worth_it(runner, steps, prior, seconds, pictures, known, told.ballots)
+        asked, beliefs = _ask_while_worth_it(
+            runner, steps, prior, seconds, pictures, known, told.ballots
+        )
     finally:
         opened.close()
     trusted = 1 - beliefs.useless >= TRUSTED
     report = _report(asked, steps, opened, limits, beliefs, trusted, start) | clip_report(settings)
     if told.seconds:
-        report["descriptions"] = {"pictures": [start + second for second in told.seconds], "words": list(told.words)}
+        report["descriptions"] = {
+            "pictures": [start + second for second in told.seconds],
+            "words": list(told.words),
+        }
     notes = _notes(asked, beliefs, trusted=trusted)
     if not trusted:
         return VisualAnswers(tuple(steps), alignment, report, notes)
@@ -117,14 +145,22 @@ def ask_about_steps(
             if reply.answer is not None:
                 seconds[k, question.choices[reply.answer]] = question.seconds[reply.answer]
     moved, rows = move_steps(
-        steps, alignment, shots, seconds, prior, beliefs.agreed, duration=duration, settings=ground or GroundSettings()
+        steps,
+        alignment,
+        shots,
+        seconds,
+        prior,
+        beliefs.agreed,
+        duration=duration,
+        settings=ground or GroundSettings(),
     )
     return VisualAnswers(_with_answers(moved, asked, start), rows, report, notes)
 
 
 @dataclass(frozen=True)
 class Descriptions:
-    """What a model says is done in some places of a video: their seconds and its words, and which steps those tell."""
+    """What a model says is done in some places of a video: their seconds and its words, and which
+    steps those tell."""
 
     seconds: tuple[float, ...] = ()
     words: tuple[str, ...] = ()
@@ -139,16 +175,19 @@ def ask_for_descriptions(
     known: dict[float, bytes],
     duration: float,
 ) -> Descriptions:
-    """Return the places' descriptions, each asked for once and compared with all steps; none where too many are needed.
+    """Return the places' descriptions, each asked for once and compared with all steps; none where
+    too many are needed.
 
-    They may take half of the requests at most. known: pictures read so far; more are added. A description that is the
-    likest to a step's words counts as an answer on it; where none is like them nothing is answered, for words may
-    differ for the same thing.
+    They may take half of the requests at most. known: pictures read so far; more are added. A
+    description that is the likest to a step's words counts as an answer on it; where none is like
+    them nothing is answered, for words may differ for the same thing.
     """
     settings = runner.settings
     if -(-len(places) // settings.choices) > settings.requests // 2:
         return Descriptions()
-    middles = [min((place.start + place.stop) // 2 + 0.5, max(0.0, duration - 0.1)) for place in places]
+    middles = [
+        min((place.start + place.stop) // 2 + 0.5, max(0.0, duration - 0.1)) for place in places
+    ]
     known |= pictures([second for second in middles if second not in known])
     shown = [p for p, second in enumerate(middles) if second in known]
     replies = runner.describe([known[middles[p]] for p in shown])
@@ -159,8 +198,14 @@ def ask_for_descriptions(
 
         choices, words = tuple(p for p, _ in told), [text for _, text in told]
         likeness = embed([step.text for step in steps]) @ embed(words).T  # (K, described places)
-        ballots = [Ballot(k, choices, int(row.argmax())) for k, row in enumerate(likeness) if row.max() >= ALIKE]
-    return Descriptions(tuple(middles[p] for p in shown), tuple(reply.after for reply in replies), tuple(ballots))
+        ballots = [
+            Ballot(k, choices, int(row.argmax()))
+            for k, row in enumerate(likeness)
+            if row.max() >= ALIKE
+        ]
+    return Descriptions(
+        tuple(middles[p] for p in shown), tuple(reply.after for reply in replies), tuple(ballots)
+    )
 
 
 def _ask_while_worth_it(
@@ -174,8 +219,8 @@ def _ask_while_worth_it(
 ) -> tuple[list[Asked], Beliefs]:
     """Return what was asked, round by round, and what is believed then.
 
-    prior: (K, P + 1); seconds: (K, P). known: pictures read so far, by their seconds; more are added. described: what
-    descriptions answer, before.
+    prior: (K, P + 1); seconds: (K, P). known: pictures read so far, by their seconds; more are
+    added. described: what descriptions answer, before.
     """
     settings, limits, workers = runner.settings, runner.limits, runner.server.workers
     asked: list[Asked] = []
@@ -183,7 +228,9 @@ def _ask_while_worth_it(
     beliefs = infer(prior, described, settings.right, settings.wrong)
 
     def answer(question: Question) -> tuple[Reply, ...]:
-        return runner.choose([steps[k].text for k in question.steps], [known[second] for second in question.seconds])
+        return runner.choose(
+            [steps[k].text for k in question.steps], [known[second] for second in question.seconds]
+        )
 
     while limits.sent < settings.requests and not _found_out(beliefs, asked):
         count = min(workers, settings.requests - limits.sent)
@@ -211,16 +258,26 @@ def choose_questions(
     rng: np.random.Generator,
     count: int,
 ) -> list[Question]:
-    """Return at most `count` questions, the most valuable first, each step in one of them, their choices shuffled.
+    """Return at most `count` questions, the most valuable first, each step in one of them, their
+    choices shuffled.
 
-    A question is about the most valuable step left and those that gain most beside it from the same pictures.
+    A question is about the most valuable step left and those that gain most beside it from the same
+    pictures.
     seconds: (K, P) of each place's picture. Steps that order a language model are not asked about.
     """
-    refused = {k for q, replies in asked for k, reply in zip(q.steps, replies, strict=True) if reply.refusal}
+    refused = {
+        k
+        for q, replies in asked
+        for k, reply in zip(q.steps, replies, strict=True)
+        if reply.refusal
+    }
     left = [k for k, step in enumerate(steps) if k not in refused and not orders_a_model(step.text)]
     questions: list[Question] = []
     while left and len(questions) < count:
-        worth = {k: _value(beliefs, asked, k, likeliest_places(beliefs.places[k], settings.choices)) for k in left}
+        worth = {
+            k: _value(beliefs, asked, k, likeliest_places(beliefs.places[k], settings.choices))
+            for k in left
+        }
         lead = max(left, key=lambda k: worth[k][0])
         if worth[lead][0] <= settings.least_gain:
             break
@@ -236,10 +293,14 @@ def choose_questions(
     return questions
 
 
-def _value(beliefs: Beliefs, asked: Sequence[Asked], k: int, choices: Sequence[int]) -> tuple[float, bool]:
-    """Return what an answer on step k is worth, and whether it was asked about most of these places before.
+def _value(
+    beliefs: Beliefs, asked: Sequence[Asked], k: int, choices: Sequence[int]
+) -> tuple[float, bool]:
+    """Return what an answer on step k is worth, and whether it was asked about most of these places
+    before.
 
-    Its worth to the adverse reading counts where that is more: without that reading's consent no step moves.
+    Its worth to the adverse reading counts where that is more: without that reading's consent no
+    step moves.
     """
     earlier = [set(question.choices) for question, _ in asked if k in question.steps]
     again = any(len(places & set(choices)) > REPEATED * len(choices) for places in earlier)
@@ -270,7 +331,9 @@ def _with_answers(steps: Sequence[Step], asked: Sequence[Asked], start: float) -
             words = f"against: a vision-language model sees it in none of {len(question.choices)} places"
             if reply.answer is not None:
                 words = f"for: a vision-language model sees it at {start + question.seconds[reply.answer]:.1f} s"
-            told[k] = told[k].model_copy(update={"seen": tuple(dict.fromkeys((*told[k].seen, words)))})
+            told[k] = told[k].model_copy(
+                update={"seen": tuple(dict.fromkeys((*told[k].seen, words)))}
+            )
     return tuple(told)
 
 
@@ -284,7 +347,9 @@ def _notes(asked: Sequence[Asked], beliefs: Beliefs, *, trusted: bool) -> tuple[
     if replies and not trusted and len(refused) < len(replies):
         low, high = beliefs.interval()
         told = f"its reliability is {low:.2f} to {high:.2f}"
-        notes.append(f"the vision-language model's answers fit this video too little to be believed ({told})")
+        notes.append(
+            f"the vision-language model's answers fit this video too little to be believed ({told})"
+        )
     return tuple(notes)
 
 
@@ -297,7 +362,8 @@ def _report(
     trusted: bool,
     start: float,
 ) -> dict[str, JsonValue]:
-    """Return what the record says: who was asked what with which pictures, the answers, and what they were worth."""
+    """Return what the record says: who was asked what with which pictures, the answers, and what
+    they were worth."""
     low, high = beliefs.interval()
     return {
         "server": server.name,
@@ -309,7 +375,10 @@ def _report(
             {
                 "steps": [steps[k].id for k in question.steps],
                 "pictures": [start + second for second in question.seconds],
-                "answers": [None if r.answer is None else start + question.seconds[r.answer] for r in replies],
+                "answers": [
+                    None if r.answer is None else start + question.seconds[r.answer]
+                    for r in replies
+                ],
                 "refused": [reply.refusal or None for reply in replies],
             }
             for question, replies in asked
@@ -320,17 +389,25 @@ def _report(
 def _plan(
     prior: Array, seconds: Array, steps: Sequence[Step], settings: WitnessSettings, start: float
 ) -> tuple[dict[str, JsonValue], str]:
-    """Return what would be asked first, and at most, with a note; answers decide what is asked then."""
+    """Return what would be asked first, and at most, with a note; answers decide what is asked
+    then."""
     rng = np.random.default_rng(settings.seed)
     beliefs = infer(prior, (), settings.right, settings.wrong)
     planned = choose_questions(beliefs, (), steps, seconds, settings, rng, settings.requests)
-    tokens = [tokens_at_most([QUESTION, *(steps[k].text for k in q.steps)], len(q.choices), settings) for q in planned]
+    tokens = [
+        tokens_at_most([QUESTION, *(steps[k].text for k in q.steps)], len(q.choices), settings)
+        for q in planned
+    ]
     most = min(settings.tokens, max(tokens, default=0) * settings.requests)
     shown = "pictures" if settings.video is None else "clips"
     limits = f"at most {settings.requests} requests, {most} tokens and {settings.deadline:g} s"
     note = f"dry run: a vision-language model would be asked {limits}; first on {len(planned)} sets of {shown}"
     questions: list[JsonValue] = [
-        {"steps": [steps[k].id for k in q.steps], "pictures": [start + second for second in q.seconds]} for q in planned
+        {
+            "steps": [steps[k].id for k in q.steps],
+            "pictures": [start + second for second in q.seconds],
+        }
+        for q in planned
     ]
     report: dict[str, JsonValue] = {
         "dry_run": True,

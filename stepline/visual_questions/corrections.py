@@ -1,4 +1,5 @@
-"""How often a vision-language model was right in videos that people corrected: the prior of how reliable it is."""
+"""How often a vision-language model was right in videos that people corrected: the prior of how
+reliable it is."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +26,10 @@ class AnswerCounts:
 def count_answers(machine: Record, corrected: Record) -> AnswerCounts:
     """Return how many answers of the model were right in a video.
 
-    machine: the record that Stepline wrote, with what was asked in `models["witness"]`; corrected: the same as people
-    left it. An answer is right where its picture lies in a span of the corrected step, and "none" where no picture that
-    was offered does. Steps that people deleted, and refused replies, count on neither side.
+    machine: the record that Stepline wrote, with what was asked in `models["witness"]`; corrected:
+    the same as people left it. An answer is right where its picture lies in a span of the corrected
+    step, and "none" where no picture that was offered does. Steps that people deleted, and refused
+    replies, count on neither side.
     """
     asked = machine.models.get("witness")
     questions = asked.get("questions") if isinstance(asked, dict) else None
@@ -37,7 +39,12 @@ def count_answers(machine: Record, corrected: Record) -> AnswerCounts:
         if not isinstance(question, dict) or "answers" not in question:
             continue
         pictures = _seconds(question.get("pictures"))
-        rows = zip(_items(question, "steps"), _items(question, "answers"), _items(question, "refused"), strict=False)
+        rows = zip(
+            _items(question, "steps"),
+            _items(question, "answers"),
+            _items(question, "refused"),
+            strict=False,
+        )
         for id, answer, refused in rows:
             step = steps.get(str(id))
             if step is None or refused:
@@ -51,20 +58,28 @@ def count_answers(machine: Record, corrected: Record) -> AnswerCounts:
 
 
 def with_counted_answers(settings: WitnessSettings) -> WitnessSettings:
-    """Return the settings with the answers counted in corrected records added to `right` and `wrong`.
+    """Return the settings with the answers counted in corrected records added to `right` and
+    `wrong`.
 
-    `machine` and `corrected` name folders of records, those of one name being of one video; they are None in what is
-    returned, so that a record holds the counts and no path. Raises SettingsError where one folder is missing or both
-    have no record in common, StoreError for a file that is none.
+    `machine` and `corrected` name folders of records, those of one name being of one video; they
+    are None in what is returned, so that a record holds the counts and no path. Raises
+    SettingsError where one folder is missing or both have no record in common, StoreError for a
+    file that is none.
     """
     machine, corrected = settings.machine, settings.corrected
     if machine is None and corrected is None:
         return settings
     if machine is None or corrected is None:
-        raise SettingsError("vision.witness.machine and vision.witness.corrected go together; name both folders")
-    names = {path.name for path in machine.glob("*.json")} & {path.name for path in corrected.glob("*.json")}
+        raise SettingsError(
+            "vision.witness.machine and vision.witness.corrected go together; name both folders"
+        )
+    names = {path.name for path in machine.glob("*.json")} & {
+        path.name for path in corrected.glob("*.json")
+    }
     if not names:
-        raise SettingsError(f"{corrected}: holds no record of a name that {machine} has; name folders of one library")
+        raise SettingsError(
+            f"{corrected}: holds no record of a name that {machine} has; name folders of one library"
+        )
     counts = AnswerCounts()
     for name in sorted(names):
         counts += count_answers(read_record(machine / name), read_record(corrected / name))
@@ -88,4 +103,8 @@ def _items(question: Mapping[str, object], name: str) -> Sequence[object]:
 
 
 def _seconds(values: object) -> list[float]:
-    return [float(value) for value in values if isinstance(value, int | float)] if isinstance(values, list) else []
+    return (
+        [float(value) for value in values if isinstance(value, int | float)]
+        if isinstance(values, list)
+        else []
+    )

@@ -1,7 +1,9 @@
-"""Steps of a video in which nobody speaks, in the words of a vision-language model for the pictures of its places.
+"""Steps of a video in which nobody speaks, in the words of a vision-language model for the pictures
+of its places.
 
-Every step rests on the seconds of a place and is marked as seen and not said. Nothing measures here how true the words
-are: P(shown) is the reliability that the settings give the model before any answer.
+Every step rests on the seconds of a place and is marked as seen and not said. Nothing measures here
+how true the words are: P(shown) is the reliability that the settings give the model before any
+answer.
 """
 
 import math
@@ -47,10 +49,10 @@ def describe_places(
 ) -> PlaceDescriptions:
     """Return the steps that are seen in the places of a video in which nobody speaks.
 
-    shots: slices of whole seconds. found: steps of a network (ProcX); their spans are the places then, and
-    keep its beliefs: words are the model's, its own an alternative. Of more places than the requests allow, evenly
-    spread ones are looked at. start: as of `ask_about_steps`. Raises WriterError where the server is not there or
-    refuses access.
+    shots: slices of whole seconds. found: steps of a network (ProcX); their spans are the places
+    then, and keep its beliefs: words are the model's, its own an alternative. Of more places than
+    the requests allow, evenly spread ones are looked at. start: as of `ask_about_steps`. Raises
+    WriterError where the server is not there or refuses access.
     """
     places = [step.spans[0] for step in found] or [
         Span(float(place.start), min(float(place.stop), duration))
@@ -58,8 +60,15 @@ def describe_places(
         if place.start < duration
     ]
     most = max(1, settings.requests * settings.choices)
-    rows = [n * len(places) // most for n in range(most)] if len(places) > most else list(range(len(places)))
-    seconds = [round(min(_middle(places[row], whole=not found), max(0.0, duration - 0.1)), 2) for row in rows]
+    rows = (
+        [n * len(places) // most for n in range(most)]
+        if len(places) > most
+        else list(range(len(places)))
+    )
+    seconds = [
+        round(min(_middle(places[row], whole=not found), max(0.0, duration - 0.1)), 2)
+        for row in rows
+    ]
     shown = pictures(seconds) if settings.requests and not settings.dry_run else {}
     looked = [(row, second) for row, second in zip(rows, seconds, strict=True) if second in shown]
     limits = RequestLimits(settings.requests, settings.tokens)
@@ -73,7 +82,9 @@ def describe_places(
     refused = [reply.refusal for reply in replies if reply.refusal]
     notes = []
     if refused:
-        notes.append(f"provisional: {len(refused)} of {len(replies)} pictures are not described ({refused[0]})")
+        notes.append(
+            f"provisional: {len(refused)} of {len(replies)} pictures are not described ({refused[0]})"
+        )
     report: dict[str, JsonValue] = {
         "server": opened.name,
         "requests": limits.sent,
@@ -84,7 +95,9 @@ def describe_places(
     }
     if settings.dry_run:
         count = -(-len(rows) // settings.choices)
-        notes.append(f"dry run: a vision-language model would be shown {len(rows)} pictures in {count} requests")
+        notes.append(
+            f"dry run: a vision-language model would be shown {len(rows)} pictures in {count} requests"
+        )
     told = {row: reply for (row, _), reply in zip(looked, replies, strict=True)}
     if found:
         steps, dropped = _in_words_of(found, told)
@@ -99,8 +112,11 @@ def _middle(span: Span, *, whole: bool) -> float:
     return (int(span.start) + math.ceil(span.end)) // 2 + 0.5 if whole else span.center
 
 
-def _in_words_of(found: Sequence[Step], told: Mapping[int, Reply]) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return a network's steps in the model's words, and those in whose pictures it sees nothing being done."""
+def _in_words_of(
+    found: Sequence[Step], told: Mapping[int, Reply]
+) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
+    """Return a network's steps in the model's words, and those in whose pictures it sees nothing
+    being done."""
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for row, step in enumerate(found):
@@ -108,18 +124,30 @@ def _in_words_of(found: Sequence[Step], told: Mapping[int, Reply]) -> tuple[tupl
         if reply is None or reply.refusal:
             steps.append(step)
         elif not reply.after:
-            dropped.append(Rejected("step", "a vision-language model sees nothing being done there", text=step.text))
+            dropped.append(
+                Rejected(
+                    "step", "a vision-language model sees nothing being done there", text=step.text
+                )
+            )
         else:
             words = tuple(text for text in (step.text, *step.alternatives) if text != reply.after)
             kind = instruction_kind(reply.after)
             steps.append(
-                step.model_copy(update={"text": reply.after, "alternatives": words, "kind": kind, "seen": (SEEN,)})
+                step.model_copy(
+                    update={
+                        "text": reply.after,
+                        "alternatives": words,
+                        "kind": kind,
+                        "seen": (SEEN,),
+                    }
+                )
             )
     return tuple(steps), tuple(dropped)
 
 
 def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:
-    """Return a step for each run of neighbouring places of the same words; places of no words are none."""
+    """Return a step for each run of neighbouring places of the same words; places of no words are
+    none."""
     runs: list[tuple[Span, str]] = []
     for place, text in described:
         if runs and runs[-1][1].lower() == text.lower() and runs[-1][0].end == place.start:

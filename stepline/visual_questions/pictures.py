@@ -1,6 +1,8 @@
-"""Pictures of a video file for questions, and clips: some pictures around a second, joined to a small mp4.
+"""Pictures of a video file for questions, and clips: some pictures around a second, joined to a
+small mp4.
 
-A clip has no sound and no more pictures than it is known by beforehand, so that what it costs is too.
+A clip has no sound and no more pictures than it is known by beforehand, so that what it costs is
+too.
 """
 
 from collections.abc import Sequence
@@ -15,8 +17,11 @@ from stepline.vision.settings import WitnessSettings
 LAST = 0.1  # s before the end of a video at which its last picture is surely shown
 
 
-def picture_reader(path: Path, size: int, *, start: float = 0.0, media: MediaSettings | None = None) -> PictureReader:
-    """Return what reads JPEGs of a video, or of its part from `start` on, by their seconds. size: shorter side."""
+def picture_reader(
+    path: Path, size: int, *, start: float = 0.0, media: MediaSettings | None = None
+) -> PictureReader:
+    """Return what reads JPEGs of a video, or of its part from `start` on, by their seconds. size:
+    shorter side."""
 
     def read(seconds: Sequence[float]) -> dict[float, bytes]:
         wanted = {start + second: second for second in seconds}
@@ -27,9 +32,15 @@ def picture_reader(path: Path, size: int, *, start: float = 0.0, media: MediaSet
 
 
 def question_pictures(
-    path: Path, settings: WitnessSettings, *, duration: float, start: float = 0.0, media: MediaSettings | None = None
+    path: Path,
+    settings: WitnessSettings,
+    *,
+    duration: float,
+    start: float = 0.0,
+    media: MediaSettings | None = None,
 ) -> PictureReader:
-    """Return what reads the pictures of questions by their seconds, as `picture_reader` does, or clips around them.
+    """Return what reads the pictures of questions by their seconds, as `picture_reader` does, or
+    clips around them.
 
     duration: of the video, or of its part, in seconds.
     """
@@ -40,7 +51,12 @@ def question_pictures(
         clips = {}
         for second in sorted(seconds):
             times = [start + time for time in clip_times(second, settings, duration)]
-            images = [one.image for one in read_frames_at(path, times, settings=media, shorter=settings.picture_size)]
+            images = [
+                one.image
+                for one in read_frames_at(
+                    path, times, settings=media, shorter=settings.picture_size
+                )
+            ]
             if images:
                 clips[second] = encode_clip(images, settings.clip_rate)
         return clips
@@ -49,7 +65,8 @@ def question_pictures(
 
 
 def clip_times(second: float, settings: WitnessSettings, duration: float) -> list[float]:
-    """Return the seconds of a clip's pictures, evenly around its own, moved as a whole where the video ends."""
+    """Return the seconds of a clip's pictures, evenly around its own, moved as a whole where the
+    video ends."""
     count = settings.pictures_a_clip
     length = (count - 1) / settings.clip_rate
     first = max(0.0, min(second - length / 2, duration - LAST - length))
@@ -58,8 +75,12 @@ def clip_times(second: float, settings: WitnessSettings, duration: float) -> lis
 
 
 def clip_report(settings: WitnessSettings) -> dict[str, JsonValue]:
-    """Return what a record says beside the seconds of pictures where clips around them were shown; else nothing."""
+    """Return what a record says beside the seconds of pictures where clips around them were shown;
+    else nothing."""
     if settings.video is None:
         return {}
-    clips: dict[str, JsonValue] = {"seconds": settings.clip_seconds, "pictures": settings.pictures_a_clip}
+    clips: dict[str, JsonValue] = {
+        "seconds": settings.clip_seconds,
+        "pictures": settings.pictures_a_clip,
+    }
     return {"clips": clips}

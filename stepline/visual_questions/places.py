@@ -1,4 +1,5 @@
-"""Places of a video that a question can offer, and a grounding's beliefs over them: from seconds to places and back.
+"""Places of a video that a question can offer, and a grounding's beliefs over them: from seconds to
+places and back.
 
 A place is a shot, or a piece of about 7 s of a long one. Letters: K steps, T seconds, P places.
 """
@@ -19,14 +20,16 @@ MOVED = 0.02  # change of P(shown) below which a step is left as it was
 
 
 def video_places(shots: Sequence[slice]) -> list[slice]:
-    """Return the places of a video as slices of whole seconds that cover it; shots: (C,) likewise."""
+    """Return the places of a video as slices of whole seconds that cover it; shots: (C,)
+    likewise."""
     return [piece for shot in shots for piece in cut_into_pieces(shot)]
 
 
 def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[slice]) -> Array:
     """Return (K, P + 1): P(step k is shown in place p), the last column P(it is not shown).
 
-    steps: as grounded, with their scores; alignment: P(step k is being shown at t), one column a second.
+    steps: as grounded, with their scores; alignment: P(step k is being shown at t), one column a
+    second.
     """
     rows = alignment.scores.astype(np.float64)
     mass = np.stack([rows[:, place].sum(axis=1) for place in places], axis=1)  # (K, P)
@@ -63,8 +66,8 @@ def move_steps(
 ) -> tuple[tuple[Step, ...], Alignment]:
     """Return the steps and their alignment as the beliefs `after` place them.
 
-    seconds: (K, P), around which a step is shown if in that place. before, after: (K, P + 1); where the likeliest place
-    stays, so does the second, and where P(shown) stays too, the whole step.
+    seconds: (K, P), around which a step is shown if in that place. before, after: (K, P + 1); where
+    the likeliest place stays, so does the second, and where P(shown) stays too, the whole step.
     """
     rows = alignment.scores.astype(np.float64)
     moved = list(steps)
@@ -78,9 +81,13 @@ def move_steps(
             continue
         likely = np.flatnonzero(after[k, :-1] > FEW * after[k, :-1].max())
         centers = np.zeros((len(likely), rows.shape[1]))
-        centers[np.arange(len(likely)), np.minimum(seconds[k, likely].astype(int), rows.shape[1] - 1)] = 1.0
+        centers[
+            np.arange(len(likely)), np.minimum(seconds[k, likely].astype(int), rows.shape[1] - 1)
+        ] = 1.0
         held = occupancy(centers, shots, settings.typical) * after[k, likely, None] / score
         row = held.max(axis=0)  # not their sum, whose peak lies between two places
         moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
         rows[k] = row * score
-    return tuple(moved), Alignment(alignment.texts, rows.astype(np.float32), alignment.rate, alignment.kind)
+    return tuple(moved), Alignment(
+        alignment.texts, rows.astype(np.float32), alignment.rate, alignment.kind
+    )

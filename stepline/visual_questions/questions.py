@@ -1,9 +1,11 @@
-"""What a vision-language model is asked, as the content of a chat message, and what of its reply is taken.
+"""What a vision-language model is asked, as the content of a chat message, and what of its reply is
+taken.
 
-A question shows a picture of each of some places, lettered, and asks in which of them each of a few steps is done;
-"none" is an answer too. Before it answers the model writes what would be true after the step, so that a picture of the
-result counts as well. A reply is a JSON object of exactly that; any other is refused with its reason: a model sets no
-time and adds nothing. Words of the video are quoted as data.
+A question shows a picture of each of some places, lettered, and asks in which of them each of a few
+steps is done; "none" is an answer too. Before it answers the model writes what would be true after
+the step, so that a picture of the result counts as well. A reply is a JSON object of exactly that;
+any other is refused with its reason: a model sets no time and adds nothing. Words of the video are
+quoted as data.
 """
 
 import contextlib
@@ -40,14 +42,19 @@ For each say what is being done in it, as a short command that begins with its v
 where nothing is being done, as in a title or a picture of things that stand there. Use names of things that are seen.
 Say only what is seen. Give no times.
 Answer with JSON alone, a key a picture: {{"A": "...", ...}} with the letters {letters}"""
-DESCRIPTION_REMINDER = "\nAnswer with one JSON object: a key a letter, each with a short text, and nothing else."
+DESCRIPTION_REMINDER = (
+    "\nAnswer with one JSON object: a key a letter, each with a short text, and nothing else."
+)
 
-_FENCED = re.compile(r"^\s*(?:<think>.*?</think>\s*)?(?:```(?:json)?\s*)?(\{.*\})\s*(?:```)?\s*$", re.DOTALL)
+_FENCED = re.compile(
+    r"^\s*(?:<think>.*?</think>\s*)?(?:```(?:json)?\s*)?(\{.*\})\s*(?:```)?\s*$", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a reply says. answer: a position among the choices, None for "none"; refusal: why nothing is taken."""
+    """What a reply says. answer: a position among the choices, None for "none"; refusal: why
+    nothing is taken."""
 
     answer: int | None = None
     after: str = ""
@@ -62,22 +69,34 @@ def choice_question(
     video: VideoForm | None = None,
     reminded: bool = False,
 ) -> Content:
-    """Return the message that asks in which of the pictures (JPEG) each step is done. together: all of them in one.
+    """Return the message that asks in which of the pictures (JPEG) each step is done. together: all
+    of them in one.
 
     video: of clips (mp4), where those stand in place of pictures.
     """
     letters = LETTERS[: len(pictures)]
-    lines = [f"{n}. <step>{quoted(step)[:LONGEST_STEP]}</step>" for n, step in enumerate(steps, start=1)]
+    lines = [
+        f"{n}. <step>{quoted(step)[:LONGEST_STEP]}</step>" for n, step in enumerate(steps, start=1)
+    ]
     text = _of_clips(QUESTION, video).format(steps="\n".join(lines), letters=", ".join(letters))
-    return with_pictures(text + (REMINDER if reminded else ""), pictures, together=together, video=video)
+    return with_pictures(
+        text + (REMINDER if reminded else ""), pictures, together=together, video=video
+    )
 
 
 def description_question(
-    pictures: Sequence[bytes], *, together: bool = False, video: VideoForm | None = None, reminded: bool = False
+    pictures: Sequence[bytes],
+    *,
+    together: bool = False,
+    video: VideoForm | None = None,
+    reminded: bool = False,
 ) -> Content:
-    """Return the message that asks what is done in each picture (JPEG); together, video: as of `choice_question`."""
+    """Return the message that asks what is done in each picture (JPEG); together, video: as of
+    `choice_question`."""
     text = _of_clips(DESCRIPTION, video).format(letters=", ".join(LETTERS[: len(pictures)]))
-    return with_pictures(text + (DESCRIPTION_REMINDER if reminded else ""), pictures, together=together, video=video)
+    return with_pictures(
+        text + (DESCRIPTION_REMINDER if reminded else ""), pictures, together=together, video=video
+    )
 
 
 def _of_clips(question: str, video: VideoForm | None) -> str:
@@ -91,7 +110,8 @@ def description_schema(count: int) -> Schema:
 
 
 def read_descriptions(text: str, count: int) -> tuple[Reply, ...]:
-    """Return what a reply says is done in each picture, as `after`; "" for nothing. Nothing raises."""
+    """Return what a reply says is done in each picture, as `after`; "" for nothing. Nothing
+    raises."""
     wanted = list(LETTERS[:count])
     tree = _read_object(text, wanted)
     if isinstance(tree, str):
@@ -110,15 +130,26 @@ def _read_description(text: object) -> Reply:
 def choice_schema(steps: int, count: int) -> Schema:
     """Return the JSON schema of a reply on so many steps, in so many pictures."""
     shown = {"type": "string", "enum": [*LETTERS[:count], NONE]}
-    return _object({str(n): _object({"after": {"type": "string"}, "shown": shown}) for n in range(1, steps + 1)})
+    return _object(
+        {
+            str(n): _object({"after": {"type": "string"}, "shown": shown})
+            for n in range(1, steps + 1)
+        }
+    )
 
 
 def _object(properties: dict[str, Any]) -> Schema:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
-    """Return what a reply says of each of so many steps. Any text at all gives replies; nothing raises."""
+    """Return what a reply says of each of so many steps. Any text at all gives replies; nothing
+    raises."""
     wanted = [str(n) for n in range(1, steps + 1)]
     tree = _read_object(text, wanted)
     if isinstance(tree, str):
@@ -127,7 +158,8 @@ def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
 
 
 def _read_object(text: str, keys: Sequence[str]) -> dict[str, Any] | str:
-    """Return the JSON object of a reply that has some of the keys and no other, or why it is refused."""
+    """Return the JSON object of a reply that has some of the keys and no other, or why it is
+    refused."""
     found = _FENCED.match(text[: LONGEST_REPLY + 1])
     tree = None
     if found and len(text) <= LONGEST_REPLY:
@@ -144,7 +176,9 @@ def _read_choice(tree: object, count: int) -> Reply:
     if not set(tree) <= {"after", "shown"}:
         return Reply(refusal="the reply holds more than was asked for")
     shown, after = tree.get("shown"), tree.get("after", "")
-    letter = shown.strip(" .():").upper() if isinstance(shown, str) and isinstance(after, str) else ""
+    letter = (
+        shown.strip(" .():").upper() if isinstance(shown, str) and isinstance(after, str) else ""
+    )
     if letter == NONE.upper():
         return Reply(None, after)
     if len(letter) != 1 or letter not in LETTERS[:count]:

@@ -1,26 +1,29 @@
-"""What answers to multiple-choice questions are worth: joint inference of where steps are shown and who answers.
+"""What answers to multiple-choice questions are worth: joint inference of where steps are shown and
+who answers.
 
-A step is shown in one of P places or in none. Asked in which of some places it is (none is an answer too), a model says
-what is true with probability r, its reliability, and guesses otherwise:
+A step is shown in one of P places or in none. Asked in which of some places it is (none is an
+answer too), a model says what is true with probability r, its reliability, and guesses otherwise:
 
     P(a | truth, r, g) = r [a is right] + (1 - r) q_g(a)
 
-q_g: how it guesses, one of a few behaviours: evenly, never "none", always "none", always the same letter, where some
-other step is shown, or the one before, or the next. Answers to
-the same question asked again count `AGAIN` of a first one, for a model repeats its errors. r and g are the same for
+q_g: how it guesses, one of a few behaviours: evenly, never "none", always "none", always the same
+letter, where some other step is shown, or the one before, or the next. Answers to the same question
+asked again count `AGAIN` of a first one, for a model repeats its errors. r and g are the same for
 all questions of a video and unknown: a Beta prior times what the steps themselves say of them,
 
     P(r, g | answers) ~ P(r) P(g) prod_k sum_truth p_k(truth) prod_i P(a_ki | truth, r, g)
 
-so that steps that speech and pictures place surely find out a model that answers at random, always the same, or
-something else, and its answers then weigh nothing. How sure the prior may be of itself is not known either: it is
-raised to each of a few powers, which the answers weigh by what they make of them.
+so that steps that speech and pictures place surely find out a model that answers at random, always
+the same, or something else, and its answers then weigh nothing. How sure the prior may be of itself
+is not known either: it is raised to each of a few powers, which the answers weigh by what they make
+of them.
 
-A few answers hardly tell a good model beside a poor prior from a poor model beside a good prior, and nobody asked so
-that steps become worse. So a step moves only where every reading of the answers that is still plausible, a power and a
-reliability of their highest-density region, moves it (a Gamma-minimax decision), and questions are chosen by what they
-would tell the reading that speaks most against it, too. Source: Dawid and Skene 1979, with the grounder's posterior in
-place of other annotators. Letters: K steps, P places, N powers, R reliabilities, G behaviours.
+A few answers hardly tell a good model beside a poor prior from a poor model beside a good prior,
+and nobody asked so that steps become worse. So a step moves only where every reading of the answers
+that is still plausible, a power and a reliability of their highest-density region, moves it (a
+Gamma-minimax decision), and questions are chosen by what they would tell the reading that speaks
+most against it, too. Source: Dawid and Skene 1979, with the grounder's posterior in place of other
+annotators. Letters: K steps, P places, N powers, R reliabilities, G behaviours.
 """
 
 from collections.abc import Sequence
@@ -35,7 +38,8 @@ RELIABILITIES = np.linspace(0.0, 0.98, 50)  # (R,); nobody is believed without a
 # P(g) of the behaviours; of LETTER for all letters together.
 EVENLY, NEVER_NONE, ALWAYS_NONE, ANOTHER, LETTER = 0.3, 0.15, 0.1, 0.25, 0.2
 AGAIN = 0.5  # of a first answer's log likelihood, that the same question asked again counts
-POWERS = (1.0, 1.5, 2.5, 4.0)  # of the prior: words place steps surely in one video and hardly in another
+# of the prior: words place steps surely in one video and hardly in another
+POWERS = (1.0, 1.5, 2.5, 4.0)
 USELESS = 0.5  # P(the model's answers say nothing at all) before any of them
 LOW = 0.1  # reliability up to which they say too little
 PLAUSIBLE = 0.9  # P(power, r) of the readings of the answers that must agree before a step moves
@@ -44,7 +48,8 @@ LEAST = 1e-3  # P(place) that no prior takes away altogether, shared by all plac
 
 @dataclass(frozen=True)
 class Ballot:
-    """One answered question. choices: the places offered, in the order shown; answer: a position, None for "none".
+    """One answered question. choices: the places offered, in the order shown; answer: a position,
+    None for "none".
 
     step: its row. again: whether the step had been asked about these places before.
     """
@@ -57,10 +62,12 @@ class Ballot:
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What the answers make of the steps, each (K, P + 1), the last column P(it is not shown), and of who answers.
+    """What the answers make of the steps, each (K, P + 1), the last column P(it is not shown), and
+    of who answers.
 
-    places: P(step k is shown in place p). agreed: the same where all plausible readings of the answers agree on the
-    direction of the change, else the prior. adverse: by the plausible reading that speaks most for the prior's place.
+    places: P(step k is shown in place p). agreed: the same where all plausible readings of the
+    answers agree on the direction of the change, else the prior. adverse: by the plausible reading
+    that speaks most for the prior's place.
     reliability: (R,) P(r).
     """
 
@@ -89,7 +96,8 @@ class Beliefs:
 def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -> Beliefs:
     """Return what the answers make of the prior (K, P + 1); steps without an answer keep theirs.
 
-    right, wrong: the Beta prior of reliability, as if so many answers had been right and wrong before.
+    right, wrong: the Beta prior of reliability, as if so many answers had been right and wrong
+    before.
     """
     beta = (RELIABILITIES + 0.01) ** (right - 1) * (1.0 - RELIABILITIES) ** (wrong - 1)  # (R,)
     beta = (1 - USELESS) * beta / beta.sum()
@@ -109,7 +117,8 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
 
 
 def highest_density(weight: Array, part: float) -> npt.NDArray[np.bool_]:
-    """Return the fewest likeliest entries that hold `part` of all weight together, as a mask; ties keep the first."""
+    """Return the fewest likeliest entries that hold `part` of all weight together, as a mask; ties
+    keep the first."""
     order = np.argsort(-weight, axis=None, kind="stable")
     count = int(np.searchsorted(weight.ravel()[order].cumsum(), part * weight.sum())) + 1
     mask = np.zeros(weight.size, dtype=bool)
@@ -118,7 +127,8 @@ def highest_density(weight: Array, part: float) -> npt.NDArray[np.bool_]:
 
 
 def _agreed(before: Array, after: Array, readings: Array) -> tuple[Array, Array]:
-    """Return a step's row (P + 1,) as far as all readings (N, P + 1) agree on it, and the adverse reading."""
+    """Return a step's row (P + 1,) as far as all readings (N, P + 1) agree on it, and the adverse
+    reading."""
     old, new = int(before[:-1].argmax()), int(after[:-1].argmax())
     lead = readings[:, new] - readings[:, old] if new != old else readings[:, old]
     shown = after[:-1] if new != old and (lead > 0).all() else before[:-1]
@@ -130,16 +140,28 @@ def _agreed(before: Array, after: Array, readings: Array) -> tuple[Array, Array]
 def sharpened(prior: Array, power: float) -> Array:
     """Return the beliefs (K, P + 1) with those in places raised to a power; P(not shown) stays."""
     shown = prior[:, :-1] ** power
-    return np.concatenate([shown / shown.sum(axis=1, keepdims=True) * (1 - prior[:, -1:]), prior[:, -1:]], axis=1)
+    return np.concatenate(
+        [shown / shown.sum(axis=1, keepdims=True) * (1 - prior[:, -1:]), prior[:, -1:]], axis=1
+    )
 
 
-def _infer_at(prior: Array, ballots: Sequence[Ballot], beta: Array) -> tuple[Array, Array, dict[int, Array]]:
-    """Return the prior, log P(r, answers) (R,) and each asked step's P(place | r, answers), (R, P + 1).
+def _infer_at(
+    prior: Array, ballots: Sequence[Ballot], beta: Array
+) -> tuple[Array, Array, dict[int, Array]]:
+    """Return the prior, log P(r, answers) (R,) and each asked step's P(place | r, answers), (R, P +
+    1).
 
     prior: (K, P + 1), raised to one power. beta: P(r) before.
     """
     letters = max((len(ballot.choices) for ballot in ballots), default=1)
-    behaviours = [EVENLY, NEVER_NONE, ALWAYS_NONE, *[ANOTHER / 3] * 3, *[LETTER / letters] * letters]  # (G,)
+    # (G,)
+    behaviours = [
+        EVENLY,
+        NEVER_NONE,
+        ALWAYS_NONE,
+        *[ANOTHER / 3] * 3,
+        *[LETTER / letters] * letters,
+    ]
     log_joint = np.log(np.outer(beta, behaviours))  # (R, G)
     log_truths: dict[int, Array] = {}  # step -> (P + 1, R, G)
     for ballot in ballots:
@@ -162,9 +184,11 @@ def _infer_at(prior: Array, ballots: Sequence[Ballot], beta: Array) -> tuple[Arr
 def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
     """Return P(answer | truth, r, g), (P + 1, R, G); letters: the most choices of any question."""
     count, answer = len(ballot.choices), ballot.answer
-    others = np.delete(prior, ballot.step, axis=0).mean(axis=0) if len(prior) > 1 else prior[0]  # (P + 1,)
+    # (P + 1,)
+    others = np.delete(prior, ballot.step, axis=0).mean(axis=0) if len(prior) > 1 else prior[0]
     neighbours = [prior[max(ballot.step - 1, 0)], prior[min(ballot.step + 1, len(prior) - 1)]]
-    elsewhere = np.array([others, *neighbours])  # (3, P + 1), where a step that was not asked about is shown
+    # (3, P + 1), where a step that was not asked about is shown
+    elsewhere = np.array([others, *neighbours])
     offered = elsewhere[:, list(ballot.choices)]
     right = np.zeros(prior.shape[1])
     if answer is None:
@@ -183,8 +207,11 @@ def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
     return np.asarray(right[:, None, None] * r[:, None] + (1 - r)[:, None] * guess)
 
 
-def expected_gain(row: Array, choices: Sequence[int], reliability: float, *, again: bool = False) -> float:
-    """Return how much an answer is expected to raise P(the likeliest truth of a step is right): its value.
+def expected_gain(
+    row: Array, choices: Sequence[int], reliability: float, *, again: bool = False
+) -> float:
+    """Return how much an answer is expected to raise P(the likeliest truth of a step is right): its
+    value.
 
     row: (P + 1,) beliefs on the step. reliability: of who answers, who guesses evenly otherwise.
     """
@@ -201,5 +228,6 @@ def expected_gain(row: Array, choices: Sequence[int], reliability: float, *, aga
 
 
 def likeliest_places(row: Array, count: int) -> tuple[int, ...]:
-    """Return the places (without "not shown") that are likeliest, the best first; ties keep the earlier."""
+    """Return the places (without "not shown") that are likeliest, the best first; ties keep the
+    earlier."""
     return tuple(int(p) for p in np.argsort(-row[:-1], kind="stable")[:count])

@@ -1,4 +1,5 @@
-"""One question about pictures after another: by the cache first, within limits, refused replies asked for once more."""
+"""One question about pictures after another: by the cache first, within limits, refused replies
+asked for once more."""
 
 import hashlib
 import logging
@@ -6,7 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stepline.chat.pictures import question_tokens
-from stepline.chat.requests import ReplyCache, RequestLimits, ask_with_retries, cache_key, run_in_threads
+from stepline.chat.requests import (
+    ReplyCache,
+    RequestLimits,
+    ask_with_retries,
+    cache_key,
+    run_in_threads,
+)
 from stepline.chat.servers import Content, RequestError, Schema, Server
 from stepline.vision.settings import WitnessSettings
 from stepline.visual_questions.questions import (
@@ -27,7 +34,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class QuestionRunner:
-    """Asks questions about the pictures of one video, by the cache first, within the limits and until a second."""
+    """Asks questions about the pictures of one video, by the cache first, within the limits and
+    until a second."""
 
     server: Server
     settings: WitnessSettings
@@ -43,16 +51,19 @@ class QuestionRunner:
         schema: Schema,
         read: Callable[[str], tuple[Reply, ...]],
     ) -> tuple[Reply, ...]:
-        """Return the replies to one question; where one is refused it is asked for once more, then says why.
+        """Return the replies to one question; where one is refused it is asked for once more, then
+        says why.
 
-        texts: the words of the question, and pictures, for the cache and the limits. content: the message, reminded of
-        the form or not. read: takes a reply apart.
+        texts: the words of the question, and pictures, for the cache and the limits. content: the
+        message, reminded of the form or not. read: takes a reply apart.
         """
         settings = self.settings
         key = cache_key(
             server=self.server.name,
             question="\n".join(texts),
-            pictures=hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in pictures)).hexdigest(),
+            pictures=hashlib.sha256(
+                b"".join(hashlib.sha256(one).digest() for one in pictures)
+            ).hexdigest(),
             together=settings.together,
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
@@ -92,13 +103,16 @@ class QuestionRunner:
         return self.ask(
             [QUESTION, *steps],
             pictures,
-            lambda reminded: choice_question(steps, pictures, together=together, video=video, reminded=reminded),
+            lambda reminded: choice_question(
+                steps, pictures, together=together, video=video, reminded=reminded
+            ),
             choice_schema(len(steps), len(pictures)),
             lambda text: read_choices(text, len(steps), len(pictures)),
         )
 
     def describe(self, pictures: Sequence[bytes]) -> list[Reply]:
-        """Return what is done in each of some pictures of a video, as `after`; several a question, several at once."""
+        """Return what is done in each of some pictures of a video, as `after`; several a question,
+        several at once."""
         size = self.settings.choices
         groups = [pictures[n : n + size] for n in range(0, len(pictures), size)]
 
@@ -107,7 +121,10 @@ class QuestionRunner:
                 [DESCRIPTION],
                 group,
                 lambda reminded: description_question(
-                    group, together=self.settings.together, video=self.settings.video, reminded=reminded
+                    group,
+                    together=self.settings.together,
+                    video=self.settings.video,
+                    reminded=reminded,
                 ),
                 description_schema(len(group)),
                 lambda text: read_descriptions(text, len(group)),
@@ -115,13 +132,20 @@ class QuestionRunner:
 
         answered = run_in_threads(describe, groups, workers=self.server.workers, until=self.until)
         late = Reply(refusal="no answer in time")
-        return [reply for n, group in enumerate(groups) for reply in answered.get(n, (late,) * len(group))]
+        return [
+            reply
+            for n, group in enumerate(groups)
+            for reply in answered.get(n, (late,) * len(group))
+        ]
 
 
 def tokens_at_most(texts: Sequence[str], pictures: int, settings: WitnessSettings) -> int:
-    """Return about how many tokens a question of these words takes; a picture is twice as long as wide at most.
+    """Return about how many tokens a question of these words takes; a picture is twice as long as
+    wide at most.
 
     pictures: or clips, of which a server sees each picture.
     """
-    pixels = [(settings.picture_size, 2 * settings.picture_size)] * (pictures * settings.pictures_a_clip)
+    pixels = [(settings.picture_size, 2 * settings.picture_size)] * (
+        pictures * settings.pictures_a_clip
+    )
     return question_tokens(sum(map(len, texts)), pixels) + REPLY_TOKENS * max(len(texts) - 1, 1)

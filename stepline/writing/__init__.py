@@ -1,4 +1,5 @@
-"""Steps from a transcript: what the speaker does or tells the viewer to do, one imperative action a step."""
+"""Steps from a transcript: what the speaker does or tells the viewer to do, one imperative action a
+step."""
 
 from stepline.chat.pictures import VideoPictures
 from stepline.plugins import load_plugin
@@ -10,7 +11,10 @@ __all__ = ["WritingSettings", "WrittenSteps", "write_steps"]
 
 
 def write_steps(
-    transcript: Transcript, settings: WritingSettings | None = None, *, pictures: VideoPictures | None = None
+    transcript: Transcript,
+    settings: WritingSettings | None = None,
+    *,
+    pictures: VideoPictures | None = None,
 ) -> WrittenSteps:
     """Return the steps that the transcript tells, each with the sentences it rests on.
 

@@ -1,7 +1,8 @@
-"""Amounts that a text states: how much of which unit, of what; numbers as people write and say them.
+"""Amounts that a text states: how much of which unit, of what; numbers as people write and say
+them.
 
-2, 1.5, 1/2, 1 1/2, ½, two, twenty five, three fifty, one and a half. Word stems are good enough to tell that
-"seasoning" and "season" are one: endings cut off, no dictionary.
+2, 1.5, 1/2, 1 1/2, ½, two, twenty five, three fifty, one and a half. Word stems are good enough to
+tell that "seasoning" and "season" are one: endings cut off, no dictionary.
 """
 
 import re
@@ -18,21 +19,51 @@ SMALL = {
     word: number
     for number, word in enumerate(
         [
-            "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-            "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+            "zero",
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+            "thirteen",
+            "fourteen",
+            "fifteen",
+            "sixteen",
+            "seventeen",
+            "eighteen",
+            "nineteen",
         ]
     )
-}  # fmt: skip
+}
 TENS = {
     word: 10 * number
-    for number, word in enumerate(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 2)
+    for number, word in enumerate(
+        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 2
+    )
 }
 GREAT = {"hundred": 100, "thousand": 1000}
-PARTS = {"half": 0.5, "halves": 0.5, "halve": 0.5, "quarter": 0.25, "quarters": 0.25, "third": 1 / 3, "thirds": 1 / 3}
+PARTS = {
+    "half": 0.5,
+    "halves": 0.5,
+    "halve": 0.5,
+    "quarter": 0.25,
+    "quarters": 0.25,
+    "third": 1 / 3,
+    "thirds": 1 / 3,
+}
 DOZEN = {"dozen": 12, "dozens": 12}
 BETWEEN = frozenset({"-", "–", "—", "to", "or"})
 
-_TOKEN = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+\s*/\s*\d+|\d+|[^\W\d_]+(?:'[^\W\d_]+)?|[%°\"/–—\-.,;:!?()]")
+_TOKEN = re.compile(
+    r"\d+(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+\s*/\s*\d+|\d+|[^\W\d_]+(?:'[^\W\d_]+)?|[%°\"/–—\-.,;:!?()]"
+)
 _DIGITS = re.compile(r"\d|\.\d")
 
 
@@ -50,7 +81,8 @@ def _spelt(letter: str) -> str:
 
 
 def number_at(words: Sequence[str], place: int) -> tuple[Range, int] | None:
-    """Return the number or range that begins at a token and the place after it; None where none does."""
+    """Return the number or range that begins at a token and the place after it; None where none
+    does."""
     first = _single(words, place)
     if first is None:
         return None
@@ -73,7 +105,11 @@ def _single(words: Sequence[str], place: int) -> tuple[float, int] | None:
         return value + SMALL[words[after + 1]] / 10, after + 2  # one point five
     if after < len(words) and words[after] in DOZEN:
         return value * DOZEN[words[after]], after + 1
-    if list(words[after : after + 2]) == ["and", "a"] and after + 2 < len(words) and words[after + 2] in PARTS:
+    if (
+        list(words[after : after + 2]) == ["and", "a"]
+        and after + 2 < len(words)
+        and words[after + 2] in PARTS
+    ):
         return value + PARTS[words[after + 2]], after + 3
     if after < len(words) and words[after] in PARTS and value >= 1 and words[after] != "halve":
         return value * PARTS[words[after]], after + 1  # three quarters, two thirds
@@ -84,8 +120,14 @@ def _written(words: Sequence[str], place: int) -> tuple[float, int] | None:
     if not _DIGITS.match(words[place]):
         return None
     value, after = _figure(words[place]), place + 1
-    follows = after + 1 if after < len(words) and words[after] == "-" else after  # 1-1/2 is one and a half
-    if value is not None and follows < len(words) and "/" in words[follows] and "/" not in words[place]:
+    # 1-1/2 is one and a half
+    follows = after + 1 if after < len(words) and words[after] == "-" else after
+    if (
+        value is not None
+        and follows < len(words)
+        and "/" in words[follows]
+        and "/" not in words[place]
+    ):
         part = _figure(words[follows])
         if part is not None and part < 1:
             return value + part, follows + 1
@@ -100,7 +142,8 @@ def _figure(word: str) -> float | None:
 
 
 def _spoken(words: Sequence[str], place: int) -> tuple[float, int] | None:
-    """Return a number in words: twenty five, two hundred and ten, and the oven's three fifty (350)."""
+    """Return a number in words: twenty five, two hundred and ten, and the oven's three fifty
+    (350)."""
     if words[place] not in SMALL and words[place] not in TENS:
         return None
     value, after = _below_hundred(words, place)
@@ -157,7 +200,11 @@ ENDINGS = ("ings", "ing", "edly", "ies", "ed", "es", "s", "ly", "e")
 def stem(word: str) -> str:
     """Return a lower-case word without its ending: stirring, stirred, stirs -> stir."""
     for ending in ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= 3 and not (ending == "s" and word.endswith("ss")):
+        if (
+            word.endswith(ending)
+            and len(word) - len(ending) >= 3
+            and not (ending == "s" and word.endswith("ss"))
+        ):
             word = word[: -len(ending)] + ("y" if ending == "ies" else "")
             break
     doubled = len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls"
@@ -200,14 +247,20 @@ UNITS: dict[str, tuple[str, float]] = {
     )
     for unit in names.split()
 }
-VAGUE = frozenset({"s", "sec", "second", "min", "minute", "day", "l", "m", "c", "g", "h"})  # "a second" is no time
+# "a second" is no time
+VAGUE = frozenset({"s", "sec", "second", "min", "minute", "day", "l", "m", "c", "g", "h"})
 DEGREES = frozenset({"°", "degree", "degrees", "deg"})
 SCALES = {"f": "F", "fahrenheit": "F", "c": "C", "celsius": "C", "centigrade": "C"}
-# "C" is a cup or Celsius: 40 cups go into no bowl, fewer are degrees at a heat or beside words of warmth or cold.
+# "C" is a cup or Celsius: 40 cups go into no bowl, fewer are degrees at a heat or beside words of
+# warmth or cold.
 MOST_CUPS, ROOM = 40.0, 20.0
 COLD = word_set("chill cool cold fridge refrigerate refrigerator freeze freezer frozen below")
-WARM = COLD | word_set("warm heat preheat hot oven bake roast melt temper temperature thermometer prove proof rise")
-BEFORE_UNIT = frozenset({"-", "a", "an", "of", "the", "more", "additional", "extra", "full", "whole", "heaping"})
+WARM = COLD | word_set(
+    "warm heat preheat hot oven bake roast melt temper temperature thermometer prove proof rise"
+)
+BEFORE_UNIT = frozenset(
+    {"-", "a", "an", "of", "the", "more", "additional", "extra", "full", "whole", "heaping"}
+)
 LOOK = 3  # words after a quantity among which its thing is sought
 AS_UNITS_DIFFER = 0.06  # cooks' equivalents: 1 cup is 240 ml or 250, 1 oz 30 g
 DEGREES_DIFFER = 6.0  # Celsius: 350 F is 180 C in every cookbook, and 176.7 by arithmetic
@@ -215,7 +268,8 @@ DEGREES_DIFFER = 6.0  # Celsius: 350 F is 180 C in every cookbook, and 176.7 by 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One stated amount. low, high: as stated; unit: as its name here, "" for a bare number; thing: stem or None."""
+    """One stated amount. low, high: as stated; unit: as its name here, "" for a bare number; thing:
+    stem or None."""
 
     low: float
     high: float
@@ -224,18 +278,28 @@ class Quantity:
     thing: str | None
 
     def agrees(self, other: "Quantity") -> bool:
-        """Tell whether two amounts of one kind can be the same: equal in one unit, near equal across units."""
+        """Tell whether two amounts of one kind can be the same: equal in one unit, near equal
+        across units."""
         if self.kind == TEMPERATURE:
-            return any(_same_heat(self, other, mine, theirs) for mine in self._scales() for theirs in other._scales())
+            return any(
+                _same_heat(self, other, mine, theirs)
+                for mine in self._scales()
+                for theirs in other._scales()
+            )
         if self.unit == other.unit:
-            return _overlap((self.low, self.high), (other.low, other.high), 1e-6 * max(1.0, self.high))
+            return _overlap(
+                (self.low, self.high), (other.low, other.high), 1e-6 * max(1.0, self.high)
+            )
         mine, theirs = self._in_own_unit(), other._in_own_unit()
         slack = 0.0 if self.kind == "time" else AS_UNITS_DIFFER
         return _overlap(mine, theirs, max(slack * max(mine[1], theirs[1]), 1e-6))
 
     def is_same(self, other: "Quantity") -> bool:
-        """Tell whether two amounts can be the same amount of one thing; a bare count needs the same thing."""
-        same_thing = self.thing == other.thing or (self.kind != COUNT and None in (self.thing, other.thing))
+        """Tell whether two amounts can be the same amount of one thing; a bare count needs the same
+        thing."""
+        same_thing = self.thing == other.thing or (
+            self.kind != COUNT and None in (self.thing, other.thing)
+        )
         return self.kind == other.kind and same_thing and self.agrees(other)
 
     def __str__(self) -> str:
@@ -260,7 +324,9 @@ def _same_heat(one: Quantity, other: Quantity, scale: str, other_scale: str) -> 
 
 
 def _celsius(heat: Quantity, scale: str) -> tuple[float, float]:
-    return (heat.low, heat.high) if scale == "C" else ((heat.low - 32) / 1.8, (heat.high - 32) / 1.8)
+    return (
+        (heat.low, heat.high) if scale == "C" else ((heat.low - 32) / 1.8, (heat.high - 32) / 1.8)
+    )
 
 
 def _overlap(one: tuple[float, float], other: tuple[float, float], slack: float) -> bool:
@@ -270,7 +336,8 @@ def _overlap(one: tuple[float, float], other: tuple[float, float], slack: float)
 def quantities(text: str) -> list[Quantity]:
     """Return the amounts that a text states, in order.
 
-    A bare "one" is a pronoun, "a second" is no time, "few" and "some" are no numbers; "a cup" is one cup.
+    A bare "one" is a pronoun, "a second" is no time, "few" and "some" are no numbers; "a cup" is
+    one cup.
     """
     words = tokens(text)
     found, place = [], 0
@@ -301,7 +368,8 @@ def _quantity(words: Sequence[str], place: int) -> tuple[Quantity, int] | None:
 
 
 def _is_celsius(words: Sequence[str], place: int, after: int, value: float) -> bool:
-    """Tell whether a number with "C" behind it, words[place:after], is degrees and not cups ("2 C flour")."""
+    """Tell whether a number with "C" behind it, words[place:after], is degrees and not cups ("2 C
+    flour")."""
     before = [word for word in words[:place] if word != "-"]
     if value >= MOST_CUPS or before[-1:] == ["at"]:
         return True
@@ -311,7 +379,8 @@ def _is_celsius(words: Sequence[str], place: int, after: int, value: float) -> b
 
 
 def _unit_behind(words: Sequence[str], place: int, ahead: int) -> tuple[str, str, int] | None:
-    """Return the unit that stands so many small words behind a number: 10-inch, half a cup, 2 more cups."""
+    """Return the unit that stands so many small words behind a number: 10-inch, half a cup, 2 more
+    cups."""
     small = all(word in BEFORE_UNIT for word in words[place : place + ahead])
     return _unit(words, place + ahead) if small else None
 
@@ -334,7 +403,8 @@ def _and_a_half(words: Sequence[str], place: int) -> float:
 
 
 def _unit(words: Sequence[str], place: int) -> tuple[str, str, int] | None:
-    """Return kind, name and the place after the unit that begins at a token; None where none does."""
+    """Return kind, name and the place after the unit that begins at a token; None where none
+    does."""
     if place >= len(words):
         return None
     word = words[place]
@@ -346,14 +416,29 @@ def _unit(words: Sequence[str], place: int) -> tuple[str, str, int] | None:
     if word not in UNITS:
         return None
     kind, factor = UNITS[word]
-    name = next(unit for unit, (its_kind, its_factor) in UNITS.items() if (its_kind, its_factor) == (kind, factor))
+    name = next(
+        unit
+        for unit, (its_kind, its_factor) in UNITS.items()
+        if (its_kind, its_factor) == (kind, factor)
+    )
     return kind, name, place + 1
 
 
 def _thing(words: Sequence[str], place: int) -> str | None:
     """Return the stem of the first word of meaning near after an amount, within its clause."""
     for word in words[place : place + LOOK]:
-        if word in ",.;:!?()" or word in ("and", "or", "then", "until", "at", "for", "in", "to", "on", "with"):
+        if word in ",.;:!?()" or word in (
+            "and",
+            "or",
+            "then",
+            "until",
+            "at",
+            "for",
+            "in",
+            "to",
+            "on",
+            "with",
+        ):
             return None
         if word[0].isalpha() and word not in FUNCTION:
             return stem(word)

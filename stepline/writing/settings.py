@@ -1,4 +1,5 @@
-"""Settings of the step writers: which one runs, which language model answers, how and how long it is asked."""
+"""Settings of the step writers: which one runs, which language model answers, how and how long it
+is asked."""
 
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -13,9 +14,12 @@ from stepline.settings import Settings
 class PromptSettings(ChatServerSettings):
     """What a language model is told and shown of a transcript at a time."""
 
-    prompt: Literal["steps"] = "steps"  # NaSVA Table 6, third row; the losing two are for experiments alone
-    prompt_file: Path | None = None  # your own prompt instead, with {transcript} in it (docs/nasva.md)
-    sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = 10  # NaSVA section 3.1: around 10 sentences
+    # NaSVA Table 6, third row; the losing two are for experiments alone
+    prompt: Literal["steps"] = "steps"
+    # your own prompt instead, with {transcript} in it (docs/nasva.md)
+    prompt_file: Path | None = None
+    # NaSVA section 3.1: around 10 sentences
+    sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = 10
 
 
 class LlmSettings(ChatSettings, PromptSettings):
@@ -23,13 +27,19 @@ class LlmSettings(ChatSettings, PromptSettings):
 
     section: ClassVar[str] = "writing.llm"
 
-    floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.40  # MiniLM cosine below which a sentence is no support
-    cache: bool = True  # keep good replies in the cache folder, keyed by model, prompt, settings and chunk
-    pictures: Annotated[int, Field(ge=0, le=20)] = 0  # of the video that a model that sees is shown beside each chunk
+    # MiniLM cosine below which a sentence is no support
+    floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.40
+    # keep good replies in the cache folder, keyed by model, prompt, settings and chunk
+    cache: bool = True
+    # of the video that a model that sees is shown beside each chunk
+    pictures: Annotated[int, Field(ge=0, le=20)] = 0
     picture_size: Annotated[int, Field(ge=64, le=2048)] = 336  # pixels of a picture's shorter side
-    together: bool = False  # put the pictures of a chunk side by side in one, for servers that take one
-    projector: Path | None = None  # the GGUF of a local model's projector (mmproj), with which it sees
-    dry_run: bool = False  # ask nobody; a note says what would be asked, the extractive writer writes
+    # put the pictures of a chunk side by side in one, for servers that take one
+    together: bool = False
+    # the GGUF of a local model's projector (mmproj), with which it sees
+    projector: Path | None = None
+    # ask nobody; a note says what would be asked, the extractive writer writes
+    dry_run: bool = False
 
     @property
     def projector_file(self) -> Path | None:
@@ -44,7 +54,8 @@ class LlmSettings(ChatSettings, PromptSettings):
 
     @model_serializer(mode="wrap")
     def _without_pictures(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store what concerns pictures only where some are shown: results without any stay what they are."""
+        """Store what concerns pictures only where some are shown: results without any stay what
+        they are."""
         tree: dict[str, Any] = stored(self)
         unused = () if self.pictures else ("pictures", "picture_size", "together", "projector")
         for name in (*unused, *(() if self.dry_run else ("dry_run",))):
@@ -58,5 +69,6 @@ WriterName = Annotated[str, choice("writers")]
 class WritingSettings(Settings):
     """How steps are written."""
 
-    writer: WriterName = "extractive"  # extractive: spaCy, offline; llm: a language model; or a plugin's
+    # extractive: spaCy, offline; llm: a language model; or a plugin's
+    writer: WriterName = "extractive"
     llm: LlmSettings = LlmSettings()  # read only when writer = "llm"

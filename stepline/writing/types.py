@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from stepline.records import Rejected, Step, StepKind
 
-# An order not to do: "don't move them", "be careful not to tear it"; "don't forget to stir" is one to do.
+# An order not to do: "don't move them", "be careful not to tear it"; "don't forget to stir" is one
+# to do.
 _CONDITION = re.compile(r"\b(?:if|unless|in (?:the )?(?:case|event) (?:of|that)|in case)\b")
 _AVOID = re.compile(
     r"(?:\w+ly |please |also |and |but |you )*"
@@ -18,10 +19,12 @@ _AVOID = re.compile(
 
 @dataclass(frozen=True)
 class WrittenSteps:
-    """The steps in the order in which they are told, what was refused and why, and what the user should know.
+    """The steps in the order in which they are told, what was refused and why, and what the user
+    should know.
 
-    steps: ids "1", "2", ...; every one cites its sentences; spans, at and status are empty until it is grounded. One
-    that nobody says and a picture shows cites none; `at` is the second of that picture.
+    steps: ids "1", "2", ...; every one cites its sentences; spans, at and status are empty until it
+    is grounded. One that nobody says and a picture shows cites none; `at` is the second of that
+    picture.
     notes: one line each, for example that a deadline passed and another writer served a part.
     """
 
@@ -31,10 +34,12 @@ class WrittenSteps:
 
 
 def under_condition(text: str) -> bool:
-    """Return whether an English instruction holds only in some case: "call for help if the burn is severe"."""
+    """Return whether an English instruction holds only in some case: "call for help if the burn is
+    severe"."""
     return bool(_CONDITION.search(text.lower()))
 
 
 def instruction_kind(text: str) -> StepKind:
-    """Return whether an English instruction says what to do or what to avoid; other languages count as "do"."""
+    """Return whether an English instruction says what to do or what to avoid; other languages count
+    as "do"."""
     return "avoid" if _AVOID.match(" ".join(text.lower().replace("\u2019", "'").split())) else "do"

@@ -6,5 +6,6 @@
     detector = train_detector(pairs, folder, detector=DetectorSettings())
     score_pairs(detector, pairs)                                # higher: likelier shown
 
-Source: Ashutosh, Girdhar, Torresani, Grauman 2023. What the paper leaves open is a named option in `settings.py`.
+Source: Ashutosh, Girdhar, Torresani, Grauman 2023. What the paper leaves open is a named option in
+`settings.py`.
 """

@@ -1,12 +1,13 @@
-"""Benchmarks answered by a trained detector: sets of clips (VND) and the sentences of HTM-Align (WYS2, 4.2 and 4.3).
+"""Benchmarks answered by a trained detector: sets of clips (VND) and the sentences of HTM-Align
+(WYS2, 4.2 and 4.3).
 
     vnd         the score of each clip with its own words
     htm-align   of each sentence: the best clip of the video (`seconds`), its score (`alignability`), and, where a
                 transcript says when it is spoken, the score of the clip in which it is (`shown`)
 
-Scores are raw, as ROC-AUC takes them. Differs: the paper gives its features to TAN's alignability head, which nobody
-released; here the best clip of the video decides, as in MIL-NCE's row of the same table.
-Letters: K sentences, T feature rows.
+Scores are raw, as ROC-AUC takes them. Differs: the paper gives its features to TAN's alignability
+head, which nobody released; here the best clip of the video decides, as in MIL-NCE's row of the
+same table. Letters: K sentences, T feature rows.
 """
 
 import json
@@ -28,7 +29,14 @@ from stepline.storage import write_atomic
 from stepline.training.network_file import TrainedOn
 from stepline.training.sources import TextEncoder, text_encoder
 from stepline.wys2.clips import collate_pairs
-from stepline.wys2.detector import FILE, Detector, clips_at_once, read_detector, score_pairs, trained_on
+from stepline.wys2.detector import (
+    FILE,
+    Detector,
+    clips_at_once,
+    read_detector,
+    score_pairs,
+    trained_on,
+)
 from stepline.wys2.judge import SHORTEST, judged_span
 from stepline.wys2.predict import seen_pair
 
@@ -39,7 +47,8 @@ SeenReader: TypeAlias = Callable[[str], Seen]  # of a video's id
 
 
 class LabelledClip(Protocol):
-    """A clip of a set of visual narrations: seconds of a video's file, and the words spoken in them."""
+    """A clip of a set of visual narrations: seconds of a video's file, and the words spoken in
+    them."""
 
     @property
     def id(self) -> str:
@@ -76,7 +85,9 @@ class DetectorForBenchmarks:
         """Raise ModelError where features are not those that it was trained on."""
         if isinstance(features, Path):
             return
-        trained = TrainedOn(self.path, f"give features of {self.video or 'its backbone'}, or another --detector")
+        trained = TrainedOn(
+            self.path, f"give features of {self.video or 'its backbone'}, or another --detector"
+        )
         trained.check_width(self.network.settings.video_width, features)
         trained.check_source("features", self.video, features.backbone)
 
@@ -90,11 +101,14 @@ class DetectorAnswer:
 
 
 def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
-    """Return the detector in a file or in the folder of a run. Raises ModelError where it does not name its encoder."""
+    """Return the detector in a file or in the folder of a run. Raises ModelError where it does not
+    name its encoder."""
     file = FILE.find(path)
     network, (video, text) = read_detector(file), trained_on(file)
     if not text:
-        raise ModelError(f"{file}: does not say what made its text vectors; train it by `stepline train wys2`")
+        raise ModelError(
+            f"{file}: does not say what made its text vectors; train it by `stepline train wys2`"
+        )
     return DetectorForBenchmarks(network, text_encoder(text), video, file)
 
 
@@ -116,7 +130,8 @@ def answer_clips(
             continue
         vectors = loaded.encode([clip.text for clip in own])
         pairs = [
-            seen_pair(loaded.network, clip.id, features, clip.span, vectors[k : k + 1]) for k, clip in enumerate(own)
+            seen_pair(loaded.network, clip.id, features, clip.span, vectors[k : k + 1])
+            for k, clip in enumerate(own)
         ]
         found = score_pairs(loaded.network, pairs).tolist()
         scores |= {clip.id: score for clip, score in zip(own, found, strict=True)}
@@ -130,7 +145,8 @@ def answer_sentences(
     read: SeenReader,
     out: Path,
 ) -> DetectorAnswer:
-    """Write HTM-Align's answer. texts: by video; spoken: (K, 2) seconds of a transcript, where there is one.
+    """Write HTM-Align's answer. texts: by video; spoken: (K, 2) seconds of a transcript, where
+    there is one.
 
     Raises DatasetError when no video can be answered.
     """
@@ -150,27 +166,35 @@ def answer_sentences(
         if video in spoken:
             spans = [judged_span(Span(*map(float, span)), SHORTEST) for span in spoken[video]]
             pairs = [
-                seen_pair(loaded.network, video, features, span, vectors[k : k + 1]) for k, span in enumerate(spans)
+                seen_pair(loaded.network, video, features, span, vectors[k : k + 1])
+                for k, span in enumerate(spans)
             ]
             answer["shown"] = score_pairs(loaded.network, pairs)
-        answers[video] = {name: values.astype(np.float64).tolist() for name, values in answer.items()}
+        answers[video] = {
+            name: values.astype(np.float64).tolist() for name, values in answer.items()
+        }
     return _write(answers, missing, out)
 
 
 def score_seconds(network: Detector, features: Seen, vectors: Matrix) -> Matrix:
-    """Return (K, T): how well the clip around each row, or each second of a file, shows each text (K, D)."""
+    """Return (K, T): how well the clip around each row, or each second of a file, shows each text
+    (K, D)."""
     if isinstance(features, Path):
         rows, rate = max(1, math.floor(probe(features).duration * FRAME_CLIP_RATE)), FRAME_CLIP_RATE
     else:
         rows, rate = len(features.values), features.rate
     middles = (np.arange(rows) + 0.5) / rate
-    around = [Span(max(0.0, middle - SHORTEST / 2), float(middle) + SHORTEST / 2) for middle in middles]
+    around = [
+        Span(max(0.0, middle - SHORTEST / 2), float(middle) + SHORTEST / 2) for middle in middles
+    ]
     pairs = [seen_pair(network, "", features, span, vectors[:1]) for span in around]
     at_once = clips_at_once(network)
     device = device_of(network)
     network.eval()
     with torch.inference_mode(), current_device().autocast():
-        texts = network.encode_texts(torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32)).to(device))
+        texts = network.encode_texts(
+            torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32)).to(device)
+        )
         parts = []
         for first in range(0, len(pairs), at_once):
             clips = network.encode_clips(collate_pairs(pairs[first : first + at_once]).to(device))
@@ -182,6 +206,8 @@ def score_seconds(network: Detector, features: Seen, vectors: Matrix) -> Matrix:
 def _write(found: Mapping[str, object], missing: dict[str, str], out: Path) -> DetectorAnswer:
     if not found:
         id, reason = next(iter(missing.items()))
-        raise DatasetError(f"none of {len(missing)} can be answered, the first, {id}, since: {reason}")
+        raise DatasetError(
+            f"none of {len(missing)} can be answered, the first, {id}, since: {reason}"
+        )
     write_atomic(out, json.dumps(found, allow_nan=False) + "\n")
     return DetectorAnswer(len(found), missing)

@@ -1,7 +1,9 @@
-"""Clips of a few seconds with their narration: what records are cut into, and with texts as arrays for the detector.
+"""Clips of a few seconds with their narration: what records are cut into, and with texts as arrays
+for the detector.
 
-Key-steps are a record's reference (COIN, CrossTask): people's labels, which training may read and no stage does.
-Letters: B clips, R feature rows, C width of a row, P candidate texts, D width of a text vector.
+Key-steps are a record's reference (COIN, CrossTask): people's labels, which training may read and
+no stage does. Letters: B clips, R feature rows, C width of a row, P candidate texts, D width of a
+text vector.
 """
 
 import math
@@ -23,7 +25,8 @@ from stepline.wys2.settings import ClipSettings
 
 @dataclass(frozen=True)
 class NarratedClip:
-    """A clip: the sentence that it belongs to, its words, and the text of the key-step that its middle shows, if any.
+    """A clip: the sentence that it belongs to, its words, and the text of the key-step that its
+    middle shows, if any.
 
     candidates: the sentences nearest to its middle, its own first.
     """
@@ -38,22 +41,27 @@ class NarratedClip:
 
 
 def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list[NarratedClip]:
-    """Return the clips of a record: each sentence is cut into pieces of about `stride`, a clip around each middle.
+    """Return the clips of a record: each sentence is cut into pieces of about `stride`, a clip
+    around each middle.
 
-    Raises DatasetError without narration, for narration past the end of the video, and where no key-step has a time
-    (records without any key-step are unlabelled, and no error).
+    Raises DatasetError without narration, for narration past the end of the video, and where no
+    key-step has a time (records without any key-step are unlabelled, and no error).
     """
     settings = settings or ClipSettings()
     sentences = record.sentences
     if not sentences:
-        raise DatasetError(f"{record.id}: no narration; give its transcript, or leave the video out")
+        raise DatasetError(
+            f"{record.id}: no narration; give its transcript, or leave the video out"
+        )
     duration = record.video.duration or max(sentence.span.end for sentence in sentences)
     if sentences[-1].span.start >= duration:
         late = f"somebody speaks at {sentences[-1].span.start:g} s of {duration:g} s"
         raise DatasetError(f"{record.id}: {late}; check whose transcript it is")
     if record.reference and not any(step.spans for step in record.reference):
         count = len(record.reference)
-        raise DatasetError(f"{record.id}: none of its {count} key-steps has a time; give annotations with times")
+        raise DatasetError(
+            f"{record.id}: none of its {count} key-steps has a time; give annotations with times"
+        )
     texts = [sentence.text for sentence in sentences]
     spoken = resolve_pronouns(texts) if settings.resolve else texts
     middles = [sentence.span.center for sentence in sentences]
@@ -68,10 +76,15 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
             # the sentences nearest to the middle, the clip's own first
             others: list[int] = []
             if settings.candidates > 1:
-                others = sorted({*range(len(middles))} - {row}, key=lambda other: (abs(middles[other] - middle), other))
+                others = sorted(
+                    {*range(len(middles))} - {row},
+                    key=lambda other: (abs(middles[other] - middle), other),
+                )
             near = (row, *others[: settings.candidates - 1])
             span = _clip_span(middle, duration, settings.seconds)
-            clips.append(NarratedClip(record.id, span, row, spoken[row], record.video.task, text, near))
+            clips.append(
+                NarratedClip(record.id, span, row, spoken[row], record.video.task, text, near)
+            )
     return clips
 
 
@@ -82,15 +95,20 @@ def step_at(steps: Sequence[Step], second: float) -> Step | None:
 
 
 def _clip_span(middle: float, duration: float, seconds: float) -> Span:
-    """Return a clip of that length around a second, moved into the video; all of a shorter video."""
+    """Return a clip of that length around a second, moved into the video; all of a shorter
+    video."""
     start = min(max(0.0, middle - seconds / 2), max(0.0, duration - seconds))
     return Span(start, min(duration, start + seconds))
 
 
-def split_videos(videos: Sequence[str], seed: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the videos of training, validation and test: 20 % are withheld, the rest is split 80:20 (section 4).
+def split_videos(
+    videos: Sequence[str], seed: int
+) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the videos of training, validation and test: 20 % are withheld, the rest is split
+    80:20 (section 4).
 
-    The split depends on the seed and on the ids, not on their order. Raises DatasetError for fewer than three.
+    The split depends on the seed and on the ids, not on their order. Raises DatasetError for fewer
+    than three.
     """
     known = sorted(set(videos))
     if len(known) < 3:
@@ -98,12 +116,17 @@ def split_videos(videos: Sequence[str], seed: int) -> tuple[frozenset[str], froz
     order = [known[index] for index in np.random.default_rng(seed).permutation(len(known))]
     test = max(1, math.floor(0.2 * len(order) + 0.5))
     validation = max(1, math.floor(0.2 * (len(order) - test) + 0.5))
-    return frozenset(order[test + validation :]), frozenset(order[test : test + validation]), frozenset(order[:test])
+    return (
+        frozenset(order[test + validation :]),
+        frozenset(order[test : test + validation]),
+        frozenset(order[:test]),
+    )
 
 
 @dataclass(frozen=True)
 class FrameClip:
-    """A clip in a video's file, read when it is asked for: `frames` pictures spread over it, squares of `side` pixels.
+    """A clip in a video's file, read when it is asked for: `frames` pictures spread over it,
+    squares of `side` pixels.
 
     The square is the middle of the picture.
     """
@@ -117,18 +140,24 @@ class FrameClip:
         return self.frames
 
     def read(self) -> npt.NDArray[np.uint8]:
-        """Return the frames (T, side, side, 3); where the video shows nothing any more, the last one before.
+        """Return the frames (T, side, side, 3); where the video shows nothing any more, the last
+        one before.
 
-        Raises MediaError for a file that cannot be read, or that shows nothing up to the end of the clip.
+        Raises MediaError for a file that cannot be read, or that shows nothing up to the end of the
+        clip.
         """
         start, length = self.span.start, self.span.end - self.span.start
         times = [start + (number + 0.5) * length / self.frames for number in range(self.frames)]
         found, back = self._pictures(times), 1.0
         while not found:  # the clip lies past the last picture: that one, as a player shows it
-            before = [time for time in np.arange(start - back, start, 0.5).tolist() if time >= 0] or [0.0]
+            before = [
+                time for time in np.arange(start - back, start, 0.5).tolist() if time >= 0
+            ] or [0.0]
             found = dict([*self._pictures(before).items()][-1:])
             if not found and back >= start:
-                raise MediaError(f"{self.path}: no picture up to {self.span.end:g} s can be seen; leave the video out")
+                raise MediaError(
+                    f"{self.path}: no picture up to {self.span.end:g} s can be seen; leave the video out"
+                )
             back *= 2
         images, last = [], found[min(found)]
         for time in times:
@@ -140,15 +169,18 @@ class FrameClip:
     def _pictures(self, times: Sequence[float]) -> dict[float, npt.NDArray[np.uint8]]:
         from stepline.media import read_frames_at
 
-        return {frame.time: frame.image for frame in read_frames_at(self.path, times, shorter=self.side)}
+        return {
+            frame.time: frame.image for frame in read_frames_at(self.path, times, shorter=self.side)
+        }
 
 
 @dataclass(frozen=True)
 class ClipTextPair:
-    """A clip, float32 rows (R, C) or uint8 RGB frames (T, H, W, 3), and its texts (P, D) float32, its own first.
+    """A clip, float32 rows (R, C) or uint8 RGB frames (T, H, W, 3), and its texts (P, D) float32,
+    its own first.
 
-    A FrameClip stands for frames that are still in their file. Raises ShapeError when an array has another form, no
-    row, or holds NaN or infinity.
+    A FrameClip stands for frames that are still in their file. Raises ShapeError when an array has
+    another form, no row, or holds NaN or infinity.
     """
 
     id: str
@@ -156,7 +188,8 @@ class ClipTextPair:
     text: Matrix
 
     def array(self) -> Matrix | npt.NDArray[np.uint8]:
-        """Return the rows, or the frames, which may be read from their file. Raises MediaError where they cannot be."""
+        """Return the rows, or the frames, which may be read from their file. Raises MediaError
+        where they cannot be."""
         return self.video.read() if isinstance(self.video, FrameClip) else self.video
 
     def read(self) -> "ClipTextPair":
@@ -170,16 +203,21 @@ class ClipTextPair:
         rows = self.video.dtype == np.float32 and self.video.ndim == 2
         if not (frames or rows) or not len(self.video):
             form = f"{self.video.dtype} {self.video.shape}"
-            raise ShapeError(f"{self.id}: a clip must be float32 (R, C) or uint8 (T, H, W, 3), R and T > 0, not {form}")
+            raise ShapeError(
+                f"{self.id}: a clip must be float32 (R, C) or uint8 (T, H, W, 3), R and T > 0, not {form}"
+            )
         if self.text.dtype != np.float32 or self.text.ndim != 2 or not len(self.text):
-            raise ShapeError(f"{self.id}: texts must be float32 (P, D), P > 0, not {self.text.dtype} {self.text.shape}")
+            raise ShapeError(
+                f"{self.id}: texts must be float32 (P, D), P > 0, not {self.text.dtype} {self.text.shape}"
+            )
         if not np.isfinite(self.text).all() or (rows and not np.isfinite(self.video).all()):
             raise ShapeError(f"{self.id}: features hold NaN or infinity; extract them again")
 
 
 @dataclass(frozen=True)
 class ClipTextBatch(TensorRecord):
-    """video (B, R, C) with video_pad (B, R), or frames (B, T, H, W, 3) without; text (B, P, D) with text_pad (B, P)."""
+    """video (B, R, C) with video_pad (B, R), or frames (B, T, H, W, 3) without; text (B, P, D) with
+    text_pad (B, P)."""
 
     video: Tensor
     video_pad: Tensor | None
@@ -188,7 +226,8 @@ class ClipTextBatch(TensorRecord):
 
 
 def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
-    """Return the pairs as one batch. Raises ShapeError without any, or when their widths or frames differ."""
+    """Return the pairs as one batch. Raises ShapeError without any, or when their widths or frames
+    differ."""
     if not pairs:
         raise ShapeError("a batch needs at least one clip, not 0")
     text, text_pad = pad([pair.text for pair in pairs])
@@ -198,7 +237,9 @@ def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
         return ClipTextBatch(video, video_pad, text, text_pad)
     shapes = {frames.shape for frames in videos}
     if len(shapes) > 1:
-        raise ShapeError(f"clips of one batch must have one shape, not {sorted(shapes)}; cut them alike")
+        raise ShapeError(
+            f"clips of one batch must have one shape, not {sorted(shapes)}; cut them alike"
+        )
     return ClipTextBatch(torch.from_numpy(np.stack(videos)), None, text, text_pad)
 
 

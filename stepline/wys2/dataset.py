@@ -1,15 +1,16 @@
-"""Clips of records with their labels: which of them are visual narrations, inferred from key-steps (WYS2, section 3.1).
+"""Clips of records with their labels: which of them are visual narrations, inferred from key-steps
+(WYS2, section 3.1).
 
     SS   sentence similarity: the narration says what its key-step says
     VR   visual relevance: the clip shows any key-step
     MC   modality consensus: picture and words rank high for the clip's own task, by two task classifiers
 
-Labels are (N,) bool: True means that the picture shows what is said, as far as key-steps can tell; False is "not known
-to", for the paper draws its negatives by pairing clips with other clips' words. What cannot serve is left out and
-counted.
-Source: WYS2, section 3.1. Differs: the task classifiers are a softmax regression on ready features, where the paper
-trains SlowFast on frames; each clip is scored by a classifier that never saw its video, so that none is known by heart.
-Letters: N clips, O tasks, C width of features.
+Labels are (N,) bool: True means that the picture shows what is said, as far as key-steps can tell;
+False is "not known to", for the paper draws its negatives by pairing clips with other clips' words.
+What cannot serve is left out and counted.
+Source: WYS2, section 3.1. Differs: the task classifiers are a softmax regression on ready features,
+where the paper trains SlowFast on frames; each clip is scored by a classifier that never saw its
+video, so that none is known by heart. Letters: N clips, O tasks, C width of features.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,13 +30,24 @@ from stepline.records import Matrix, Record, Rejected, Span, Transcript
 from stepline.text import embed
 from stepline.training.batches import Mask
 from stepline.training.gather import TWICE, FeatureJoin, Flaw
-from stepline.wys2.clips import ClipTextPair, FrameClip, NarratedClip, clip_id, clip_text_pair, narrated_clips
+from stepline.wys2.clips import (
+    ClipTextPair,
+    FrameClip,
+    NarratedClip,
+    clip_id,
+    clip_text_pair,
+    narrated_clips,
+)
 from stepline.wys2.settings import ClipSettings, CosineMapping, LabelSettings
 
 Array: TypeAlias = npt.NDArray[np.float64]
 TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
 
-NO_FILE, NO_PICTURE, UNREADABLE = "there is no video of it", "its video has no picture", "its video cannot be read"
+NO_FILE, NO_PICTURE, UNREADABLE = (
+    "there is no video of it",
+    "its video has no picture",
+    "its video cannot be read",
+)
 RIDGE = 1e-3  # weight of the squared weights beside the mean loss
 FOLDS = 4  # of the cross-validation of task classifiers
 
@@ -95,11 +107,12 @@ def gather_clips(
     *,
     excluded: ExcludedVideos | frozenset[str] = frozenset(),
 ) -> ClipDataset:
-    """Return the clips of records. encode: sentences to vectors; transcripts: by video, for records that have none.
+    """Return the clips of records. encode: sentences to vectors; transcripts: by video, for records
+    that have none.
 
-    features: a store, or the videos themselves, whose clips are then frames. excluded: ids of videos that are left out
-    (a benchmark's own). A video without features or file, without narration or with broken annotations is left out and
-    its reason counted.
+    features: a store, or the videos themselves, whose clips are then frames. excluded: ids of
+    videos that are left out (a benchmark's own). A video without features or file, without
+    narration or with broken annotations is left out and its reason counted.
     """
     gathered = ClipDataset()
     for record, clips in narrated_videos(
@@ -127,7 +140,8 @@ def narrated_videos(
     excluded: ExcludedVideos | frozenset[str] = frozenset(),
     once: bool = False,
 ) -> Iterator[tuple[Record, list[NarratedClip]]]:
-    """Yield each record that has narration and features, with its clips; the others are noted in `omitted`.
+    """Yield each record that has narration and features, with its clips; the others are noted in
+    `omitted`.
 
     As `gather_clips` takes them; once: whether a video counts that came before.
     """
@@ -154,7 +168,8 @@ def narrated_videos(
 
 
 def infer_labels(gathered: ClipDataset, settings: LabelSettings) -> Mask:
-    """Return which clips count as visual narrations, (N,), by the kind of label that the settings name.
+    """Return which clips count as visual narrations, (N,), by the kind of label that the settings
+    name.
 
     Raises DatasetError when no clip does, or MC lacks the tasks of the videos.
     """
@@ -165,14 +180,24 @@ def infer_labels(gathered: ClipDataset, settings: LabelSettings) -> Mask:
         return visual_relevance_labels(clips)
     names = sorted({clip.task for clip in clips if clip.task is not None})
     if missing := sum(clip.task is None for clip in clips):
-        raise DatasetError(f"{missing} of {len(clips)} clips have no task; MC labels need the task of every video")
+        raise DatasetError(
+            f"{missing} of {len(clips)} clips have no task; MC labels need the task of every video"
+        )
     tasks = np.array([names.index(clip.task or "") for clip in clips], dtype=np.int64)
     videos = [clip.video for clip in clips]
-    means = [pair.video.mean(axis=0, dtype=np.float32) for pair in gathered.pairs if isinstance(pair.video, np.ndarray)]
+    means = [
+        pair.video.mean(axis=0, dtype=np.float32)
+        for pair in gathered.pairs
+        if isinstance(pair.video, np.ndarray)
+    ]
     if len(means) < len(clips):
-        raise DatasetError("MC labels classify the tasks of ready features; give --features, or labels.kind=ss")
+        raise DatasetError(
+            "MC labels classify the tasks of ready features; give --features, or labels.kind=ss"
+        )
     seen = task_log_probabilities(np.stack(means), tasks, videos)
-    said = task_log_probabilities(np.stack([pair.text[0] for pair in gathered.pairs]), tasks, videos)
+    said = task_log_probabilities(
+        np.stack([pair.text[0] for pair in gathered.pairs]), tasks, videos
+    )
     return modality_consensus_labels(tasks, seen, said, settings)
 
 
@@ -185,7 +210,10 @@ def key_step_similarity(
     """
     encode = encode or (lambda texts: embed(texts, model=settings.text_model))
     steps = [clip.key_step for clip in clips]
-    texts = sorted({clip.text for clip in clips if clip.key_step is not None} | {text for text in steps if text})
+    texts = sorted(
+        {clip.text for clip in clips if clip.key_step is not None}
+        | {text for text in steps if text}
+    )
     rows = {text: row for row, text in enumerate(texts)}
     vectors = encode(texts).astype(np.float64)
     cosine = np.full(len(clips), np.nan)
@@ -206,52 +234,70 @@ def map_cosine(cosine: Array, mapping: CosineMapping) -> Array:
 
 
 def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Mask:
-    """Return SS: clips whose narration says what their key-step says. similarity: (N,), NaN without a key-step.
+    """Return SS: clips whose narration says what their key-step says. similarity: (N,), NaN without
+    a key-step.
 
     Raises DatasetError when no clip has a key-step, or none is similar enough.
     """
     known = np.isfinite(similarity)
     if not known.any():
-        raise DatasetError(f"none of {len(similarity)} clips has a key-step; SS labels need key-steps with times")
+        raise DatasetError(
+            f"none of {len(similarity)} clips has a key-step; SS labels need key-steps with times"
+        )
     least = settings.similarity
     if settings.quantile is not None:
         least = float(np.quantile(similarity[known], 1 - settings.quantile))
     labels: Mask = known & (np.where(known, similarity, -1.0) >= least)
     if not labels.any():
         best = float(similarity[known].max())
-        raise DatasetError(f"no narration reaches similarity {least:g}, the likest has {best:.2f}; lower it")
+        raise DatasetError(
+            f"no narration reaches similarity {least:g}, the likest has {best:.2f}; lower it"
+        )
     return labels
 
 
 def visual_relevance_labels(clips: Sequence[NarratedClip]) -> Mask:
     """Return VR: clips with any key-step. Raises DatasetError when there is none."""
-    return require_key_steps(np.array([clip.key_step is not None for clip in clips], dtype=np.bool_))
+    return require_key_steps(
+        np.array([clip.key_step is not None for clip in clips], dtype=np.bool_)
+    )
 
 
 def require_key_steps(has_step: Mask) -> Mask:
-    """Return VR of clips of which is known whether they show a key-step, (N,). Raises DatasetError when none does."""
+    """Return VR of clips of which is known whether they show a key-step, (N,). Raises DatasetError
+    when none does."""
     if not has_step.any():
-        raise DatasetError(f"none of {len(has_step)} clips has a key-step; VR labels need key-steps with times")
+        raise DatasetError(
+            f"none of {len(has_step)} clips has a key-step; VR labels need key-steps with times"
+        )
     return has_step
 
 
-def modality_consensus_labels(tasks: npt.NDArray[np.int64], video: Array, text: Array, settings: LabelSettings) -> Mask:
+def modality_consensus_labels(
+    tasks: npt.NDArray[np.int64], video: Array, text: Array, settings: LabelSettings
+) -> Mask:
     """Return MC: clips that rank high for their own task by the picture and by the words.
 
-    tasks: (N,) each clip's own; video, text: (N, O) the classifiers' log probabilities. `ranking` "clips": among the
-    best `rank` fraction of the clips of their task; "tasks": their own task is among the `rank` likeliest.
+    tasks: (N,) each clip's own; video, text: (N, O) the classifiers' log probabilities. `ranking`
+    "clips": among the best `rank` fraction of the clips of their task; "tasks": their own task is
+    among the `rank` likeliest.
     Raises DatasetError when no clip does.
     """
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
-        raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {tasks.shape}, {video.shape} and {text.shape}")
+        raise ShapeError(
+            f"need (N,) tasks and two (N, O) scores, not {tasks.shape}, {video.shape} and {text.shape}"
+        )
     labels = _ranks_high(tasks, video, settings) & _ranks_high(tasks, text, settings)
     if not labels.any():
-        raise DatasetError(f"no clip ranks within {settings.rank:g} by picture and words; raise labels.rank")
+        raise DatasetError(
+            f"no clip ranks within {settings.rank:g} by picture and words; raise labels.rank"
+        )
     return labels
 
 
 def _ranks_high(tasks: npt.NDArray[np.int64], scores: Array, settings: LabelSettings) -> Mask:
-    """Return which clips rank high for their own task by scores (N, O), as `modality_consensus_labels` says."""
+    """Return which clips rank high for their own task by scores (N, O), as
+    `modality_consensus_labels` says."""
     own = scores[np.arange(len(tasks)), tasks]
     if settings.ranking == "tasks":
         return np.asarray((scores > own[:, None]).sum(axis=1) + 1 <= settings.rank)
@@ -263,8 +309,11 @@ def _ranks_high(tasks: npt.NDArray[np.int64], scores: Array, settings: LabelSett
     return high
 
 
-def task_log_probabilities(features: Matrix, tasks: npt.NDArray[np.int64], videos: Sequence[str]) -> Array:
-    """Return log P(task) of every row of features (N, C), as (N, O), by cross-validation over videos.
+def task_log_probabilities(
+    features: Matrix, tasks: npt.NDArray[np.int64], videos: Sequence[str]
+) -> Array:
+    """Return log P(task) of every row of features (N, C), as (N, O), by cross-validation over
+    videos.
 
     tasks: (N,) 0..O-1. Raises DatasetError for fewer than two tasks or videos.
     """
@@ -284,7 +333,9 @@ def task_log_probabilities(features: Matrix, tasks: npt.NDArray[np.int64], video
     return scores
 
 
-def fit_softmax_regression(rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: float = RIDGE) -> Array:
+def fit_softmax_regression(
+    rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: float = RIDGE
+) -> Array:
     """Return the weights (C + 1, O) of a softmax regression by L-BFGS; the last row is the bias."""
     wide, truth = _with_bias_column(rows), np.eye(count)[classes]
 

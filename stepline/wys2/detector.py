@@ -1,13 +1,14 @@
-"""The detector of visual narrations: a tower for clips, one for texts, how alike they are; its losses, and its file.
+"""The detector of visual narrations: a tower for clips, one for texts, how alike they are; its
+losses, and its file.
 
     score = f_V(clip) . f_T(text)                            a dot product, a cosine over temperature, or a joint head
     NCE = -log(exp(own) / sum over own and negatives)        WYS2, section 3.2; MIL-NCE in its correct and released form
 
-The file is safetensors that carries its settings and says which features it was trained on; attributes that are modules
-are keys of its weights, so their names stay.
-Source: WYS2, section 3.2; Miech et al. 2020 (MIL-NCE).
-Letters: B clips, R feature rows, C width of a row, P candidate texts of a clip, M texts, D width of the space shared by
-clips and texts. scores (B, B, P): of clip i with candidate p of clip j, -inf on padding.
+The file is safetensors that carries its settings and says which features it was trained on;
+attributes that are modules are keys of its weights, so their names stay.
+Source: WYS2, section 3.2; Miech et al. 2020 (MIL-NCE). Letters: B clips, R feature rows, C width of
+a row, P candidate texts of a clip, M texts, D width of the space shared by clips and texts. scores
+(B, B, P): of clip i with candidate p of clip j, -inf on padding.
 """
 
 import json
@@ -30,25 +31,35 @@ from stepline.wys2.settings import ContrastSettings, DetectorSettings
 
 DETECTOR = "detector.safetensors"  # in the folder of a training run
 FILE = NetworkFile(
-    kind="stepline.wys2.detector", version=1, title="a WYS2 detector", writer="`stepline train wys2`", names=(DETECTOR,)
+    kind="stepline.wys2.detector",
+    version=1,
+    title="a WYS2 detector",
+    writer="`stepline train wys2`",
+    names=(DETECTOR,),
 )
 AT_ONCE = 512  # pairs that are scored together
 FRAME_CLIPS_AT_ONCE = 8  # of clips of frames, 5 MB each
 
 
 class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Scores every clip of a batch with every text: higher means likelier that the clip shows what the text says."""
+    """Scores every clip of a batch with every text: higher means likelier that the clip shows what
+    the text says."""
 
     def __init__(self, settings: DetectorSettings) -> None:
         super().__init__()
         self.settings = settings
         width = settings.text_width if settings.text == "frozen" else settings.width
-        self.text: nn.Module = nn.Identity() if settings.text == "frozen" else _head(settings.text_width, settings)
-        self.video: nn.Module = S3DTower(width) if settings.video == "s3d" else FeatureTower(settings, width)
+        self.text: nn.Module = (
+            nn.Identity() if settings.text == "frozen" else _head(settings.text_width, settings)
+        )
+        self.video: nn.Module = (
+            S3DTower(width) if settings.video == "s3d" else FeatureTower(settings, width)
+        )
         self.joint = JointScore(width, settings.hidden) if settings.score == "joint" else None
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
-        """Return scores (B, B, P): of clip i with candidate p of clip j; -inf for candidates that are padding."""
+        """Return scores (B, B, P): of clip i with candidate p of clip j; -inf for candidates that
+        are padding."""
         b, p, _ = batch.text.shape
         texts = self.encode_texts(batch.text.flatten(0, 1))  # (B P, D)
         scores = self.compare(self.encode_clips(batch), texts).view(b, b, p)
@@ -65,13 +76,17 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         """Return the clips' vectors (B, D), not normalised."""
         if (batch.video_pad is None) != (self.settings.video == "s3d"):
             want = "frames" if self.settings.video == "s3d" else "feature rows"
-            raise ShapeError(f"this detector takes clips as {want}; detector.video={self.settings.video} says so")
+            raise ShapeError(
+                f"this detector takes clips as {want}; detector.video={self.settings.video} says so"
+            )
         return cast(Tensor, self.video(batch))
 
     def encode_texts(self, texts: Tensor) -> Tensor:
         """Return the texts' vectors (M, D), not normalised."""
         if texts.shape[-1] != self.settings.text_width:
-            raise ShapeError(f"texts are {texts.shape[-1]} wide, the detector takes {self.settings.text_width}")
+            raise ShapeError(
+                f"texts are {texts.shape[-1]} wide, the detector takes {self.settings.text_width}"
+            )
         return cast(Tensor, self.text(texts))
 
     def compare(self, clips: Tensor, texts: Tensor) -> Tensor:
@@ -99,14 +114,17 @@ class FeatureTower(nn.Module):  # type: ignore[misc]
     def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return the clips' vectors (B, D)."""
         if batch.video.shape[2] != self.width or batch.video_pad is None:
-            raise ShapeError(f"feature rows are {batch.video.shape[2]} wide, the detector takes {self.width}")
+            raise ShapeError(
+                f"feature rows are {batch.video.shape[2]} wide, the detector takes {self.width}"
+            )
         real = (~batch.video_pad).to(batch.video.dtype)  # (B, R)
         mean = torch.einsum("brc,br->bc", batch.video, real) / real.sum(1, keepdim=True)  # (B, C)
         return cast(Tensor, self.head(mean))
 
 
 class S3DTower(nn.Module):  # type: ignore[misc]
-    """S3D on uint8 frames, trained end to end; `s3d` may be given released weights before training."""
+    """S3D on uint8 frames, trained end to end; `s3d` may be given released weights before
+    training."""
 
     def __init__(self, width: int) -> None:
         from stepline.vision.s3d_network import JOINT, S3D
@@ -122,7 +140,8 @@ class S3DTower(nn.Module):  # type: ignore[misc]
 
 
 class JointScore(nn.Module):  # type: ignore[misc]
-    """One score from clip and text together, as TAN's alignability head: no space in which they could be compared."""
+    """One score from clip and text together, as TAN's alignability head: no space in which they
+    could be compared."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -135,7 +154,8 @@ class JointScore(nn.Module):  # type: ignore[misc]
 
 
 def _head(inputs: int, settings: DetectorSettings, width: int | None = None) -> nn.Module:
-    """Return two layers on rows of spread 1: rows of length 1 hold numbers too small for the first layer's bias."""
+    """Return two layers on rows of spread 1: rows of length 1 hold numbers too small for the first
+    layer's bias."""
     return nn.Sequential(
         nn.LayerNorm(inputs, elementwise_affine=False),
         nn.Linear(inputs, settings.hidden),
@@ -146,7 +166,8 @@ def _head(inputs: int, settings: DetectorSettings, width: int | None = None) -> 
 
 
 def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
-    """Return the loss that the settings name. Raises ShapeError for a batch of one clip, which has no negative."""
+    """Return the loss that the settings name. Raises ShapeError for a batch of one clip, which has
+    no negative."""
     if scores.ndim != 3 or scores.shape[0] != scores.shape[1]:
         raise ShapeError(f"scores must be (B, B, P), not {tuple(scores.shape)}")
     if settings.objective == "nce":
@@ -155,10 +176,12 @@ def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
 
 
 def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
-    """Return the NCE of each clip's own text among it and its negatives (WYS2, the equation of section 3.2), summed.
+    """Return the NCE of each clip's own text among it and its negatives (WYS2, the equation of
+    section 3.2), summed.
 
-    scores: (B, B), clip by text. Negatives are pairs of the batch that share the clip (`rivals` "texts"), the text
-    ("videos"), or as many of each, of an odd number one text more; which ones is drawn with torch's random numbers.
+    scores: (B, B), clip by text. Negatives are pairs of the batch that share the clip (`rivals`
+    "texts"), the text ("videos"), or as many of each, of an odd number one text more; which ones is
+    drawn with torch's random numbers.
     """
     own, count = scores.diagonal(), settings.negatives  # (B,)
     texts = videos = count  # None: all of the batch
@@ -174,10 +197,11 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
 
 
 def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
-    """Return MIL-NCE of a clip's candidates among them, its other texts and their other clips, summed.
+    """Return MIL-NCE of a clip's candidates among them, its other texts and their other clips,
+    summed.
 
-    released: as its published code does, a clip's own candidates are counted twice below, so that a perfect model's
-    loss is log 2 and not 0. Source: Miech et al. 2020, equation 1.
+    released: as its published code does, a clip's own candidates are counted twice below, so that a
+    perfect model's loss is log 2 and not 0. Source: Miech et al. 2020, equation 1.
     """
     b = len(scores)
     row = torch.arange(b, device=scores.device)
@@ -194,7 +218,9 @@ def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
     """Return (B, count): of each row, that many scores off the diagonal, or all of them."""
     b = len(scores)
     if b < 2:
-        raise ShapeError("a batch of one clip holds no rival; raise train.batch, or give more clips")
+        raise ShapeError(
+            "a batch of one clip holds no rival; raise train.batch, or give more clips"
+        )
     order = torch.rand(b, b, device=scores.device).fill_diagonal_(2.0)  # the diagonal comes last
     columns = order.argsort(1)[:, : min(b - 1, b - 1 if count is None else count)]
     return scores.gather(1, columns)
@@ -205,8 +231,11 @@ def clips_at_once(network: Detector) -> int:
     return FRAME_CLIPS_AT_ONCE if network.settings.video == "s3d" else AT_ONCE
 
 
-def score_pairs(network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = AT_ONCE) -> Matrix:
-    """Return (N,): the score of each clip with its own text; how many are scored together changes nothing."""
+def score_pairs(
+    network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = AT_ONCE
+) -> Matrix:
+    """Return (N,): the score of each clip with its own text; how many are scored together changes
+    nothing."""
     device = device_of(network)
     network.eval()
     at_once = min(at_once, clips_at_once(network))
@@ -219,13 +248,15 @@ def score_pairs(network: Detector, pairs: Sequence[ClipTextPair], *, at_once: in
 
 
 def write_detector(detector: Detector, path: Path, *, video: str = "", text: str = "") -> None:
-    """Write a detector; video, text: the backbones whose features and text vectors it takes, where known."""
+    """Write a detector; video, text: the backbones whose features and text vectors it takes, where
+    known."""
     header = {"settings": detector.settings.model_dump(mode="json"), "video": video, "text": text}
     FILE.write(path, detector.state_dict(), header)
 
 
 def read_detector(path: Path) -> Detector:
-    """Return the detector that a file holds, ready to judge. Raises ModelError, naming what does not fit."""
+    """Return the detector that a file holds, ready to judge. Raises ModelError, naming what does
+    not fit."""
 
     def parse(header: Header) -> DetectorSettings:
         return DetectorSettings.model_validate_json(json.dumps(header["settings"]))
@@ -234,5 +265,8 @@ def read_detector(path: Path) -> Detector:
 
 
 def trained_on(path: Path) -> tuple[str, str]:
-    """Return the names of the backbones whose features and text vectors a detector takes; "" where it does not say."""
-    return FILE.read_header(path, lambda header: (str(header.get("video", "")), str(header.get("text", ""))))
+    """Return the names of the backbones whose features and text vectors a detector takes; "" where
+    it does not say."""
+    return FILE.read_header(
+        path, lambda header: (str(header.get("video", "")), str(header.get("text", "")))
+    )

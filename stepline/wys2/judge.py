@@ -1,7 +1,8 @@
-"""Does the picture show what is said? P(shown) of every sentence, in the clip in which it is said (WYS2, section 3).
+"""Does the picture show what is said? P(shown) of every sentence, in the clip in which it is said
+(WYS2, section 3).
 
-Without a trained detector this is what is weighed, by logistic regressions fitted to real clips and measured on those
-of other makers (`benchmarks/fit_judge.py`; the numbers are in docs/wys2.md):
+Without a trained detector this is what is weighed, by logistic regressions fitted to real clips and
+measured on those of other makers (`benchmarks/fit_judge.py`; the numbers are in docs/wys2.md):
 
     cited      whether a step rests on the sentence: chat is hardly ever shown
     on screen  the likeliest second of its clip to show such a step, by the grounding, which itself weighs the wording,
@@ -33,12 +34,14 @@ EXTREME = 1e-3  # of a probability that is evidence: none is surer than that
 def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
     """Return P(the picture shows it while it is said) of every sentence, (S,), by its words alone.
 
-    wording: (S, 384) MiniLM vectors. cited: whether a step rests on the sentence. Raises ShapeError when they differ.
+    wording: (S, 384) MiniLM vectors. cited: whether a step rests on the sentence. Raises ShapeError
+    when they differ.
     """
     if len(cited) != len(wording):
         raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {len(cited)}")
     evidence = clipped_logit(predict_visibility(wording))
-    rows = np.column_stack([evidence, np.asarray(cited, dtype=np.float64), np.ones(len(cited))])  # (S, 3)
+    # (S, 3)
+    rows = np.column_stack([evidence, np.asarray(cited, dtype=np.float64), np.ones(len(cited))])
     return _probabilities(rows, regression_weights("words"))
 
 
@@ -50,30 +53,42 @@ def judge_by_grounding(
     seconds: float = SHORTEST,
     weights: Sequence[float] | None = None,
 ) -> tuple[float, ...]:
-    """Return P(the picture shows it while it is said) of every sentence, (S,), by the steps that were grounded.
+    """Return P(the picture shows it while it is said) of every sentence, (S,), by the steps that
+    were grounded.
 
-    alignment: row k is that of step k. seconds: of the clip, at least. weights: three, of a refit; None: as shipped.
+    alignment: row k is that of step k. seconds: of the clip, at least. weights: three, of a refit;
+    None: as shipped.
     Raises ShapeError for another count of rows.
     """
     rows = judge_rows(*grounding_evidence(transcript, steps, alignment, seconds=seconds))
-    return _probabilities(rows, regression_weights("grounding") if weights is None else np.array(weights))
+    return _probabilities(
+        rows, regression_weights("grounding") if weights is None else np.array(weights)
+    )
 
 
 def judge_rows(cited: Array, on_screen: Array) -> Array:
-    """Return what the regression weighs, (S, 3): log odds of being on screen where a step rests on it, that, and 1."""
+    """Return what the regression weighs, (S, 3): log odds of being on screen where a step rests on
+    it, that, and 1."""
     return np.column_stack([cited * clipped_logit(on_screen), cited, np.ones(len(cited))])
 
 
 def grounding_evidence(
-    transcript: Transcript, steps: Sequence[Step], alignment: Alignment, *, seconds: float = SHORTEST
+    transcript: Transcript,
+    steps: Sequence[Step],
+    alignment: Alignment,
+    *,
+    seconds: float = SHORTEST,
 ) -> tuple[Array, Array]:
-    """Return whether a step rests on each sentence (S,), and P(such a step is on screen in its clip) (S,).
+    """Return whether a step rests on each sentence (S,), and P(such a step is on screen in its
+    clip) (S,).
 
-    That is the alignment's best in the clip where it holds probabilities, else the step's own P(shown) where its best
-    span reaches into the clip.
+    That is the alignment's best in the clip where it holds probabilities, else the step's own
+    P(shown) where its best span reaches into the clip.
     """
     if len(alignment.scores) != len(steps):
-        raise ShapeError(f"{len(steps)} steps need as many rows of alignment, not {len(alignment.scores)}")
+        raise ShapeError(
+            f"{len(steps)} steps need as many rows of alignment, not {len(alignment.scores)}"
+        )
     cited, on_screen = np.zeros(len(transcript.sentences)), np.zeros(len(transcript.sentences))
     for row, step in enumerate(steps):
         for source in step.sources:
@@ -94,7 +109,8 @@ def clipped_logit(p: Array) -> Array:
 
 
 def judged_span(span: Span, seconds: float = SHORTEST) -> Span:
-    """Return the seconds in which a sentence is judged: its own, widened around their middle to `seconds`."""
+    """Return the seconds in which a sentence is judged: its own, widened around their middle to
+    `seconds`."""
     start = max(0.0, span.start - max(0.0, seconds - span.duration) / 2)
     return Span(start, max(span.end, start + seconds))
 
@@ -106,5 +122,7 @@ def _probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
 @functools.cache
 def regression_weights(kind: str) -> Array:
     """Return the fitted weights, (3,): of the evidence, of being cited, and the intercept."""
-    model = json.loads(resources.files("stepline.wys2").joinpath("judge.json").read_text(encoding="utf-8"))
+    model = json.loads(
+        resources.files("stepline.wys2").joinpath("judge.json").read_text(encoding="utf-8")
+    )
     return np.array(model[kind], dtype=np.float64)

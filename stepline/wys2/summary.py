@@ -1,8 +1,9 @@
-"""Which seconds of a video are worth watching: those that show its steps, cut where nobody is in mid-sentence.
+"""Which seconds of a video are worth watching: those that show its steps, cut where nobody is in
+mid-sentence.
 
-WYS2 section 4.4 selects segments that are shown and matter. Here a segment is where a step is shown; it matters as
-much as it is sure to be shown, times what a summarizer says of its seconds, where one is given. It is cut in the pauses
-between sentences, or at least between words.
+WYS2 section 4.4 selects segments that are shown and matter. Here a segment is where a step is
+shown; it matters as much as it is sure to be shown, times what a summarizer says of its seconds,
+where one is given. It is cut in the pauses between sentences, or at least between words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,8 @@ Importance: TypeAlias = npt.NDArray[np.float32]  # (T,), one a second of the vid
 
 @dataclass(frozen=True)
 class SummarySegment:
-    """Seconds of a summary, the steps that they show in the video's order, and how much they matter, in [0, 1]."""
+    """Seconds of a summary, the steps that they show in the video's order, and how much they
+    matter, in [0, 1]."""
 
     span: Span
     steps: tuple[Step, ...]
@@ -32,15 +34,20 @@ class SummarySegment:
 def summarize(
     record: Record, settings: SummarySettings | None = None, importance: Importance | None = None
 ) -> tuple[SummarySegment, ...]:
-    """Return the segments of a summary in the video's order: apart from each other, and together within the target.
+    """Return the segments of a summary in the video's order: apart from each other, and together
+    within the target.
 
-    Without a target every step with a place is kept. Raises MediaError when none has one, ShapeError when `importance`
-    is not one finite number a second.
+    Without a target every step with a place is kept. Raises MediaError when none has one,
+    ShapeError when `importance` is not one finite number a second.
     """
     settings = settings or SummarySettings()
     pauses = PauseFinder(record, settings)
-    if importance is not None and (importance.ndim != 1 or not len(importance) or not np.isfinite(importance).all()):
-        raise ShapeError(f"importance must be (T,) finite numbers, one a second, not {importance.shape}")
+    if importance is not None and (
+        importance.ndim != 1 or not len(importance) or not np.isfinite(importance).all()
+    ):
+        raise ShapeError(
+            f"importance must be (T,) finite numbers, one a second, not {importance.shape}"
+        )
     candidates = []
     for step in record.steps:
         if step.status in ("shown", "unclear") and step.spans:
@@ -51,7 +58,9 @@ def summarize(
                 value *= float(importance[first : max(first + 1, round(span.end))].mean())
             candidates.append(SummarySegment(span, (step,), value))
     if not candidates:
-        raise MediaError(f"{record.id}: no step of it is shown, so there is nothing to summarize; see its page for why")
+        raise MediaError(
+            f"{record.id}: no step of it is shown, so there is nothing to summarize; see its page for why"
+        )
     merged = _merge_near(candidates, settings.gap)
     total = _length(merged)
     target = settings.target(record.video.duration or total)
@@ -63,18 +72,24 @@ def summarize(
 def _select_within(
     candidates: Sequence[SummarySegment], target: float, pauses: "PauseFinder", gap: float
 ) -> list[SummarySegment]:
-    """Return candidates that together last at most `target` s, greedily by value a second that each adds.
+    """Return candidates that together last at most `target` s, greedily by value a second that each
+    adds.
 
-    Where not even one fits, the most valuable is shortened to the target around its most likely second.
+    Where not even one fits, the most valuable is shortened to the target around its most likely
+    second.
     """
     selected: list[SummarySegment] = []
     left, length = list(candidates), 0.0
     while left:
         # a segment near a selected one also adds the gap that is closed between them
         current = _length(_merge_near(selected, gap))
-        added = [(_length(_merge_near([*selected, segment], gap)) - current, segment) for segment in left]
+        added = [
+            (_length(_merge_near([*selected, segment], gap)) - current, segment) for segment in left
+        ]
         fitting = [
-            (segment.value / max(more, 0.1), more, segment) for more, segment in added if length + more <= target
+            (segment.value / max(more, 0.1), more, segment)
+            for more, segment in added
+            if length + more <= target
         ]
         if not fitting:
             break
@@ -84,7 +99,11 @@ def _select_within(
         length += seconds
     if not selected:
         best = max(candidates, key=lambda segment: segment.value)
-        return [SummarySegment(pauses.shorten(best.span, best.steps[0].at, target), best.steps, best.value)]
+        return [
+            SummarySegment(
+                pauses.shorten(best.span, best.steps[0].at, target), best.steps, best.value
+            )
+        ]
     return selected
 
 
@@ -93,13 +112,16 @@ def _length(segments: Iterable[SummarySegment]) -> float:
 
 
 def _merge_near(segments: Sequence[SummarySegment], gap: float) -> tuple[SummarySegment, ...]:
-    """Return segments in order; those less than `gap` s apart become one, as valuable as its best part."""
+    """Return segments in order; those less than `gap` s apart become one, as valuable as its best
+    part."""
     merged: list[SummarySegment] = []
     for segment in sorted(segments, key=lambda segment: segment.span.start):
         last = merged[-1] if merged else None
         if last is not None and segment.span.start - last.span.end < gap:
             span = Span(last.span.start, max(last.span.end, segment.span.end))
-            merged[-1] = SummarySegment(span, (*last.steps, *segment.steps), max(last.value, segment.value))
+            merged[-1] = SummarySegment(
+                span, (*last.steps, *segment.steps), max(last.value, segment.value)
+            )
         else:
             merged.append(segment)
     return tuple(merged)
@@ -113,7 +135,12 @@ class PauseFinder:
         self._sentences = record.sentences
         self._wanted = [number in wanted for number in range(len(record.sentences))]
         self._words = sorted(
-            (word.span for sentence in record.sentences for word in sentence.words if word.span is not None),
+            (
+                word.span
+                for sentence in record.sentences
+                for word in sentence.words
+                if word.span is not None
+            ),
             key=lambda span: span.start,
         )
         self._end = record.video.duration
@@ -122,15 +149,20 @@ class PauseFinder:
     def move_out_of_speech(self, span: Span, at: float | None) -> Span:
         """Return the span with its ends moved out of sentences, around its most likely second.
 
-        An end inside a sentence that no step rests on (a greeting) moves so that the sentence is gone where that leaves
-        the most likely second; inside any other, so that it is whole. Farther than `reach`, it moves to a word's end.
+        An end inside a sentence that no step rests on (a greeting) moves so that the sentence is
+        gone where that leaves the most likely second; inside any other, so that it is whole.
+        Farther than `reach`, it moves to a word's end.
         """
         middle = span.center if at is None or at not in span else at
-        start, end = self._moved(span.start, middle, starts=True), self._moved(span.end, middle, starts=False)
+        start, end = (
+            self._moved(span.start, middle, starts=True),
+            self._moved(span.end, middle, starts=False),
+        )
         return span if end - start < SHORTEST else Span(round(start, 3), round(end, 3))
 
     def shorten(self, span: Span, at: float | None, seconds: float) -> Span:
-        """Return at most `seconds` of the span around its most likely second, its ends moved inwards out of words."""
+        """Return at most `seconds` of the span around its most likely second, its ends moved
+        inwards out of words."""
         middle = span.center if at is None or at not in span else at
         start = min(max(span.start, middle - seconds / 2), max(span.start, span.end - seconds))
         end = min(span.end, start + seconds)
@@ -140,10 +172,13 @@ class PauseFinder:
         return Span(*inner) if inner[1] - inner[0] >= SHORTEST else Span(start, end)
 
     def _moved(self, second: float, middle: float, *, starts: bool) -> float:
-        """Return the start, or the end, of a span moved out of its sentence, or else of its word."""
+        """Return the start, or the end, of a span moved out of its sentence, or else of its
+        word."""
         padded = self._padded_start if starts else self._padded_stop
         # the number of the sentence that it is inside of, the ends not counted
-        number = next((n for n, s in enumerate(self._sentences) if s.span.start < second < s.span.end), None)
+        number = next(
+            (n for n, s in enumerate(self._sentences) if s.span.start < second < s.span.end), None
+        )
         if number is None:
             return padded(second)
         sentence = self._sentences[number].span
@@ -167,7 +202,9 @@ class PauseFinder:
 
     def _padded_stop(self, second: float) -> float:
         """Return an end with a little of the pause after the speech that ends there."""
-        after = min((s.span.start for s in self._sentences if s.span.start >= second), default=self._end)
+        after = min(
+            (s.span.start for s in self._sentences if s.span.start >= second), default=self._end
+        )
         ends = any(abs(s.span.end - second) < 1e-6 for s in self._sentences)
         padded = second + self._settings.pad if ends else second
         return padded if after is None else min(after, padded)

@@ -1,4 +1,5 @@
-"""Training the detector of visual narrations (WYS2, sections 3.1 and 3.2), with pseudo-labels where asked.
+"""Training the detector of visual narrations (WYS2, sections 3.1 and 3.2), with pseudo-labels where
+asked.
 
 run.json               settings, counts, every round's threshold and ROC-AUC, why videos were left out
 videos.json            which videos were for training, validation and test; test videos are never looked at
@@ -7,9 +8,9 @@ detector.safetensors   the last round's network
 s3d_wys2.pth           of a detector of frames: its S3D in the released form, beside its s3d_dict.npy
 detector.shown.json    what turns its scores into P(shown), fitted to the validation clips; not where they are few
 
-Pseudo-labels: the detector labels clips that nobody labelled and is trained anew on all. The paper leaves open when
-V(v, t) = 1; here the threshold is the one that tells labelled validation clips apart best, or keeps a fraction of the
-unlabelled clips.
+Pseudo-labels: the detector labels clips that nobody labelled and is trained anew on all. The paper
+leaves open when V(v, t) = 1; here the threshold is the one that tells labelled validation clips
+apart best, or keeps a fraction of the unlabelled clips.
 """
 
 import json
@@ -37,8 +38,21 @@ from stepline.training.settings import TrainSettings
 from stepline.weights import sha256
 from stepline.wys2.clips import ClipTextPair, FrameClip, collate_pairs, split_videos
 from stepline.wys2.dataset import ClipDataset, infer_labels
-from stepline.wys2.detector import DETECTOR, Detector, S3DTower, contrastive_loss, score_pairs, write_detector
-from stepline.wys2.predict import NEEDED, DetectorCalibration, calibrate, calibration_path, write_calibration
+from stepline.wys2.detector import (
+    DETECTOR,
+    Detector,
+    S3DTower,
+    contrastive_loss,
+    score_pairs,
+    write_detector,
+)
+from stepline.wys2.predict import (
+    NEEDED,
+    DetectorCalibration,
+    calibrate,
+    calibration_path,
+    write_calibration,
+)
 from stepline.wys2.settings import (
     SETTINGS_FILE,
     TRAINING,
@@ -53,12 +67,14 @@ log = logging.getLogger(__name__)
 
 VIDEOS = "videos.json"
 TRAINED_S3D = "s3d_wys2.pth"
-TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]  # pairs and round, 0 without pseudo-labels
+# pairs and round, 0 without pseudo-labels
+TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]
 
 
 @dataclass(frozen=True)
 class ValidationClips:
-    """Clips kept back: positive as their labels say, the rest not known to be. positive: (N,) bool."""
+    """Clips kept back: positive as their labels say, the rest not known to be. positive: (N,)
+    bool."""
 
     pairs: Sequence[ClipTextPair]
     positive: Mask
@@ -68,8 +84,9 @@ class ValidationClips:
 class TrainingRound:
     """What one training saw and gave.
 
-    pairs: how many it was trained on; kept: of these, pseudo-labelled; of: unlabelled clips; threshold: None in round
-    0; auc: on the validation clips' labels; precision: of the pseudo-labels, where the truth is known.
+    pairs: how many it was trained on; kept: of these, pseudo-labelled; of: unlabelled clips;
+    threshold: None in round 0; auc: on the validation clips' labels; precision: of the
+    pseudo-labels, where the truth is known.
     """
 
     number: int
@@ -91,7 +108,8 @@ class TrainedDetector:
 
 @dataclass(frozen=True)
 class DetectorRun(TrainedDetector):
-    """A run's detector, its rounds, and its calibration; None where the validation clips were too few."""
+    """A run's detector, its rounds, and its calibration; None where the validation clips were too
+    few."""
 
     calibration: DetectorCalibration | None
     validation: int
@@ -117,12 +135,14 @@ def train_detector_run(
     s3d: Path | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> DetectorRun:
-    """Train on clips with key-steps, and in rounds on those without; write the folder and return what came out.
+    """Train on clips with key-steps, and in rounds on those without; write the folder and return
+    what came out.
 
-    gather_unlabelled: called once the labelled clips are known to do, since it may take hours. video, text: what gave
-    features and vectors, kept in the detector's file. s3d: released weights from which a detector of frames begins.
-    Raises DatasetError when no clip is left or validation holds one class of clips only, SettingsError when the folder
-    holds a run with other settings.
+    gather_unlabelled: called once the labelled clips are known to do, since it may take hours.
+    video, text: what gave features and vectors, kept in the detector's file. s3d: released weights
+    from which a detector of frames begins.
+    Raises DatasetError when no clip is left or validation holds one class of clips only,
+    SettingsError when the folder holds a run with other settings.
     """
     if not labelled.clips:
         raise DatasetError(f"no clip to train on; left out: {reasons_in_words(labelled.omitted)}")
@@ -132,16 +152,26 @@ def train_detector_run(
     parts = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
     train, held_out = (labelled.of_videos(part) for part in parts[:2])
     names = ("train", "validation", "test")
-    write_atomic(folder / VIDEOS, json.dumps(dict(zip(names, map(sorted, parts), strict=True)), indent=1) + "\n")
+    write_atomic(
+        folder / VIDEOS,
+        json.dumps(dict(zip(names, map(sorted, parts), strict=True)), indent=1) + "\n",
+    )
     positive = infer_labels(train, settings.labels)
-    validation = ValidationClips(held_out.pairs_of_own_text(), infer_labels(held_out, settings.labels))
+    validation = ValidationClips(
+        held_out.pairs_of_own_text(), infer_labels(held_out, settings.labels)
+    )
     detector = _fitting_settings(settings.detector, train.pairs[0])
 
     def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
         return train_detector(
-            pairs, folder / f"round-{number}", detector=detector, contrast=settings.contrast, settings=settings.train,
-            start=None if s3d is None else _detector_on_s3d(detector, s3d, settings.train.seed), report=report,
-        )  # fmt: skip
+            pairs,
+            folder / f"round-{number}",
+            detector=detector,
+            contrast=settings.contrast,
+            settings=settings.train,
+            start=None if s3d is None else _detector_on_s3d(detector, s3d, settings.train.seed),
+            report=report,
+        )
 
     unlabelled = None if gather_unlabelled is None else gather_unlabelled()
     trained = _train(train.positive(positive), unlabelled, validation, train_round, settings.pseudo)
@@ -159,7 +189,11 @@ def train_detector_run(
     run = DetectorRun(trained.detector, trained.rounds, calibration, len(shown), int(shown.sum()))
     tree = {
         "settings": settings.model_dump(mode="json"),
-        "counts": {"clips": len(train.clips), "positive": int(positive.sum()), "validation": len(held_out.clips)},
+        "counts": {
+            "clips": len(train.clips),
+            "positive": int(positive.sum()),
+            "validation": len(held_out.clips),
+        },
         "omitted": {
             "labelled": count_reasons(labelled.omitted),
             "unlabelled": count_reasons(unlabelled.omitted) if unlabelled else {},
@@ -178,32 +212,43 @@ def _train(
     train_round: TrainOnPairs,
     settings: PseudoSettings,
 ) -> TrainedDetector:
-    """Train on labelled pairs once, or in rounds with pseudo-labelled ones where there are clips without key-steps."""
+    """Train on labelled pairs once, or in rounds with pseudo-labelled ones where there are clips
+    without key-steps."""
     if unlabelled is not None:
         return train_with_pseudo_labels(pairs, unlabelled, validation, train_round, settings)
     known = validation.positive
     if known.all() or not known.any():
-        raise DatasetError(f"all {len(known)} validation clips are of one class; give more videos, or other labels")
+        raise DatasetError(
+            f"all {len(known)} validation clips are of one class; give more videos, or other labels"
+        )
     network = train_round(pairs, 0)
-    return TrainedDetector(network, (TrainingRound(0, len(pairs), 0, 0, None, _auc(network, validation)),))
+    return TrainedDetector(
+        network, (TrainingRound(0, len(pairs), 0, 0, None, _auc(network, validation)),)
+    )
 
 
 def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
-    """Return the settings with the widths of a pair, where they name none. Raises SettingsError for the other tower."""
+    """Return the settings with the widths of a pair, where they name none. Raises SettingsError for
+    the other tower."""
     found: dict[str, object] = {"text_width": pair.text.shape[1]}
     tower = "s3d" if isinstance(pair.video, FrameClip) or pair.video.ndim == 4 else "head"
     if "video" in detector.model_fields_set and detector.video != tower:
         cure = "give --videos" if tower == "head" else "give --features"
-        raise SettingsError(f"detector.video={detector.video} is not trained on what is given; {cure}, or leave it out")
+        raise SettingsError(
+            f"detector.video={detector.video} is not trained on what is given; {cure}, or leave it out"
+        )
     found["video"] = tower
     if not isinstance(pair.video, FrameClip):
         found["video_width"] = pair.video.shape[-1]
     kept = detector.model_fields_set
-    return detector.model_copy(update={name: value for name, value in found.items() if name not in kept})
+    return detector.model_copy(
+        update={name: value for name, value in found.items() if name not in kept}
+    )
 
 
 def _detector_on_s3d(settings: DetectorSettings, weights: Path, seed: int) -> Detector:
-    """Return a fresh detector of frames whose S3D has released weights. Raises ModelError for another file."""
+    """Return a fresh detector of frames whose S3D has released weights. Raises ModelError for
+    another file."""
     from stepline.vision.s3d import DICTIONARY, read_dictionary, read_s3d
 
     torch.manual_seed(seed)
@@ -225,13 +270,16 @@ def train_detector(
     start: Detector | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> Detector:
-    """Return a detector trained on positive pairs, from fresh weights or on from those of `start`, at rest.
+    """Return a detector trained on positive pairs, from fresh weights or on from those of `start`,
+    at rest.
 
-    A run in `folder` that was killed is taken up. Raises DatasetError for fewer than two pairs, which cannot be
-    contrasted.
+    A run in `folder` that was killed is taken up. Raises DatasetError for fewer than two pairs,
+    which cannot be contrasted.
     """
     if len(pairs) < 2:
-        raise DatasetError(f"{len(pairs)} positive clips; contrast needs two or more: loosen the labels, add videos")
+        raise DatasetError(
+            f"{len(pairs)} positive clips; contrast needs two or more: loosen the labels, add videos"
+        )
     torch.manual_seed(settings.seed)  # of fresh weights
     network = start or Detector(detector)
     network.to(start_processes(settings.device))
@@ -239,8 +287,11 @@ def train_detector(
     return network
 
 
-def detector_task(pairs: Sequence[ClipTextPair], settings: ContrastSettings) -> TrainingTask[ClipTextPair]:
-    """Return what training learns; a batch that is left with one pair, the last of an epoch, teaches nothing."""
+def detector_task(
+    pairs: Sequence[ClipTextPair], settings: ContrastSettings
+) -> TrainingTask[ClipTextPair]:
+    """Return what training learns; a batch that is left with one pair, the last of an epoch,
+    teaches nothing."""
 
     def losses(network: nn.Module, batch: Sequence[ClipTextPair]) -> list[Loss]:
         collated = collate_pairs(batch).to(device_of(network))
@@ -251,9 +302,12 @@ def detector_task(pairs: Sequence[ClipTextPair], settings: ContrastSettings) -> 
         return [contrastive_loss(scores, settings)]
 
     def augment(batch: Sequence[ClipTextPair], rng: np.random.Generator) -> list[ClipTextPair]:
-        return [batch[index].read() for index in rng.permutation(len(batch))]  # frames are read ahead of the step
+        # frames are read ahead of the step
+        return [batch[index].read() for index in rng.permutation(len(batch))]
 
-    lengths, shards = (pairs.lengths, pairs.shards) if isinstance(pairs, LazySamples) else (None, ())
+    lengths, shards = (
+        (pairs.lengths, pairs.shards) if isinstance(pairs, LazySamples) else (None, ())
+    )
     return TrainingTask(pairs, lambda pair: len(pair.video), augment, losses, lengths, shards)
 
 
@@ -265,11 +319,12 @@ def train_with_pseudo_labels(
     settings: PseudoSettings | None = None,
     truth: Mask | None = None,
 ) -> TrainedDetector:
-    """Return the detector trained on labelled and pseudo-labelled pairs, after `settings.rounds` rounds.
+    """Return the detector trained on labelled and pseudo-labelled pairs, after `settings.rounds`
+    rounds.
 
-    Each round goes through the unlabelled clips once. truth: (len(unlabelled),) bool, of listed clips, for the report
-    alone. Raises DatasetError without unlabelled clips, when the
-    validation clips are of one class, or when no clip reaches the threshold.
+    Each round goes through the unlabelled clips once. truth: (len(unlabelled),) bool, of listed
+    clips, for the report alone. Raises DatasetError without unlabelled clips, when the validation
+    clips are of one class, or when no clip reaches the threshold.
     """
     settings = settings or PseudoSettings()
     if not len(unlabelled):
@@ -277,7 +332,9 @@ def train_with_pseudo_labels(
     network = train(labelled, 0)
     rounds = [TrainingRound(0, len(labelled), 0, len(unlabelled), None, _auc(network, validation))]
     for number in range(1, settings.rounds + 1):
-        threshold, kept = choose_clips(network, unlabelled, validation, settings, np.random.default_rng(number))
+        threshold, kept = choose_clips(
+            network, unlabelled, validation, settings, np.random.default_rng(number)
+        )
         if not len(kept):
             raise DatasetError(
                 f"none of {len(unlabelled)} unlabelled clips reaches {threshold:.3g}; take pseudo.threshold=share"
@@ -287,7 +344,15 @@ def train_with_pseudo_labels(
         precision = None if truth is None else float(truth[kept].mean())
         auc = _auc(network, validation)
         rounds.append(
-            TrainingRound(number, len(labelled) + len(kept), len(kept), len(unlabelled), threshold, auc, precision)
+            TrainingRound(
+                number,
+                len(labelled) + len(kept),
+                len(kept),
+                len(unlabelled),
+                threshold,
+                auc,
+                precision,
+            )
         )
     return TrainedDetector(network, tuple(rounds))
 
@@ -299,12 +364,17 @@ def choose_clips(
     settings: PseudoSettings,
     rng: np.random.Generator,
 ) -> tuple[float, References]:
-    """Return the score from which a clip counts as positive, and the references of the clips that reach it.
+    """Return the score from which a clip counts as positive, and the references of the clips that
+    reach it.
 
-    Of a share of the clips the threshold is known only after the last one, so at most `most` of all are drawn before;
-    else at most so many of those that reach it.
+    Of a share of the clips the threshold is known only after the last one, so at most `most` of all
+    are drawn before; else at most so many of those that reach it.
     """
-    held, sample, threshold = score_pairs(network, validation.pairs), Reservoir(settings.most, rng), -np.inf
+    held, sample, threshold = (
+        score_pairs(network, validation.pairs),
+        Reservoir(settings.most, rng),
+        -np.inf,
+    )
     none = np.zeros(0, np.float32)
     if settings.threshold != "share":
         threshold = choose_threshold(none, held, validation.positive, settings)
@@ -318,16 +388,23 @@ def choose_clips(
     return threshold, found[scores >= threshold]
 
 
-def _joined(labelled: Sequence[ClipTextPair], kept: Sequence[ClipTextPair]) -> Sequence[ClipTextPair]:
-    """Return both; labelled clips, which are in memory, come evenly with the others of each window of shards."""
+def _joined(
+    labelled: Sequence[ClipTextPair], kept: Sequence[ClipTextPair]
+) -> Sequence[ClipTextPair]:
+    """Return both; labelled clips, which are in memory, come evenly with the others of each window
+    of shards."""
     if not isinstance(kept, LazySamples):
         return [*labelled, *kept]
     count, lengths = len(labelled), [*(len(pair.video) for pair in labelled), *kept.lengths]
-    shards = [*np.resize(np.array(kept.shards), count).tolist(), *kept.shards] if kept.shards else []
+    shards = (
+        [*np.resize(np.array(kept.shards), count).tolist(), *kept.shards] if kept.shards else []
+    )
     return LazySamples(lambda at: labelled[at] if at < count else kept[at - count], lengths, shards)
 
 
-def choose_threshold(scores: Matrix, validation: Matrix, positive: Mask, settings: PseudoSettings) -> float:
+def choose_threshold(
+    scores: Matrix, validation: Matrix, positive: Mask, settings: PseudoSettings
+) -> float:
     """Return the score from which a clip counts as positive.
 
     scores: (U,) of unlabelled clips; validation: (N,) of validation clips, labelled by `positive`.
@@ -336,11 +413,14 @@ def choose_threshold(scores: Matrix, validation: Matrix, positive: Mask, setting
         return float(np.quantile(scores, 1 - settings.share))
     if not positive.any() or positive.all():
         only = "no" if not positive.any() else "nothing but a"
-        raise DatasetError(f"{only} positive among {len(positive)} validation clips; a threshold needs both classes")
+        raise DatasetError(
+            f"{only} positive among {len(positive)} validation clips; a threshold needs both classes"
+        )
     order = np.argsort(-validation, kind="stable")
     right = np.cumsum(positive[order])
     f1 = 2 * right / (np.arange(1, len(validation) + 1) + positive.sum())
-    last = np.append(np.diff(validation[order]) != 0, True)  # of equal scores, all are above the threshold or none
+    # of equal scores, all are above the threshold or none
+    last = np.append(np.diff(validation[order]) != 0, True)
     return float(validation[order][int(np.where(last, f1, -1.0).argmax())])
 
 

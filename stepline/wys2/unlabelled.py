@@ -1,8 +1,9 @@
-"""Clips that nobody labelled, gone through one video after the other: no pass holds more than a sample of them.
+"""Clips that nobody labelled, gone through one video after the other: no pass holds more than a
+sample of them.
 
-HowTo100M has 136 million clips, whose rows and vectors are a terabyte. A pass makes each video's clips anew from its
-record, its stored features and the stored vectors of its sentences; what it keeps of a clip is a reference, from which
-training reads it again.
+HowTo100M has 136 million clips, whose rows and vectors are a terabyte. A pass makes each video's
+clips anew from its record, its stored features and the stored vectors of its sentences; what it
+keeps of a clip is a reference, from which training reads it again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,8 @@ from stepline.wys2.settings import ClipSettings
 
 References: TypeAlias = npt.NDArray[Any]  # one a clip: a row number, or of the columns below
 CLIP = np.dtype([("video", "i4"), ("sentence", "i4"), ("start", "f8"), ("end", "f8")])
-VIDEOS_A_WINDOW = 1024  # videos whose features are read in the store's order, whatever that of the records
+# videos whose features are read in the store's order, whatever that of the records
+VIDEOS_A_WINDOW = 1024
 CLIPS_A_BLOCK = 512
 
 
@@ -62,11 +64,13 @@ class ListedClips:
 
 
 class ClipStream:
-    """Clips of narrated videos, each with its own sentence, made anew by each pass. omitted: videos left out, and why.
+    """Clips of narrated videos, each with its own sentence, made anew by each pass. omitted: videos
+    left out, and why.
 
-    records: gives the videos from the first on, each time it is called, and the same ones. features, transcripts,
-    excluded: as `gather_clips` takes them. A video that comes twice counts once. store: keeps the vectors of what is
-    said in all videos on disk, and returns them (`store_text_vectors`).
+    records: gives the videos from the first on, each time it is called, and the same ones.
+    features, transcripts, excluded: as `gather_clips` takes them. A video that comes twice counts
+    once. store: keeps the vectors of what is said in all videos on disk, and returns them
+    (`store_text_vectors`).
     """
 
     def __init__(
@@ -80,7 +84,9 @@ class ClipStream:
         excluded: ExcludedVideos | frozenset[str] = frozenset(),
     ) -> None:
         # labels alone compare what pronouns stand for
-        self._settings = (settings or ClipSettings()).model_copy(update={"resolve": False, "candidates": 1})
+        self._settings = (settings or ClipSettings()).model_copy(
+            update={"resolve": False, "candidates": 1}
+        )
         self._records, self._features, self._excluded = records, features, excluded
         self._transcripts = transcripts or {}
         self.omitted: list[Rejected] = []
@@ -97,13 +103,18 @@ class ClipStream:
     def _narrations(self) -> Iterator[LabelledTexts]:
         """Yield what is said in each video, counting its clips."""
         given = (self._records(), self._features, self._settings, self._transcripts)
-        for record, clips in narrated_videos(*given, self.omitted, excluded=self._excluded, once=True):
+        for record, clips in narrated_videos(
+            *given, self.omitted, excluded=self._excluded, once=True
+        ):
             self._videos.append(record.video.id)
             self._count += len(clips)
-            yield LabelledTexts(record.video.id, "narration", tuple(each.text for each in record.sentences), ())
+            yield LabelledTexts(
+                record.video.id, "narration", tuple(each.text for each in record.sentences), ()
+            )
 
     def blocks(self) -> Iterator[tuple[References, Sequence[ClipTextPair]]]:
-        """Yield all clips, the features of each video read once and those of a window of videos in the store's order.
+        """Yield all clips, the features of each video read once and those of a window of videos in
+        the store's order.
 
         Raises DatasetError where the records have changed since the stream was made.
         """
@@ -121,12 +132,18 @@ class ClipStream:
 
     def _check(self, number: int, record: Record) -> None:
         if number >= len(self._videos) or self._videos[number] != record.video.id:
-            raise DatasetError(f"{record.id}: the unlabelled videos have changed meanwhile; start the command again")
+            raise DatasetError(
+                f"{record.id}: the unlabelled videos have changed meanwhile; start the command again"
+            )
         lines = None if self._vectors is None else self._vectors.texts(record.video.id)
         if lines is None or lines.texts != tuple(each.text for each in record.sentences):
-            raise DatasetError(f"{record.id}: its stored vectors are of other sentences; give another --out")
+            raise DatasetError(
+                f"{record.id}: its stored vectors are of other sentences; give another --out"
+            )
 
-    def _window_blocks(self, window: Sequence[References]) -> Iterator[tuple[References, Sequence[ClipTextPair]]]:
+    def _window_blocks(
+        self, window: Sequence[References]
+    ) -> Iterator[tuple[References, Sequence[ClipTextPair]]]:
         held: list[References] = []
         pairs: list[ClipTextPair] = []
         for clips in sorted(window, key=lambda clips: self._place(int(clips["video"][0]))):
@@ -174,7 +191,9 @@ class ClipStream:
     def pairs(self, references: References) -> LazySamples[ClipTextPair]:
         """Return the clips of these references, each read when it is asked for."""
         if isinstance(self._features, VideoFrames):
-            return LazySamples(lambda at: self._pair(references[at]), [self._features.frames] * len(references))
+            return LazySamples(
+                lambda at: self._pair(references[at]), [self._features.frames] * len(references)
+            )
         stored = [self._features[video] for video in self._videos]
         lengths, shards = [], []
         for clip in references:
@@ -187,11 +206,14 @@ class ClipStream:
 
 def stored_rows(stored: FeatureLocation, span: Span) -> slice:
     """Return the rows of stored features that a clip has."""
-    return clip_rows(FeatureSequence(np.zeros((stored.rows, 1), np.float32), stored.rate, stored.backbone), span)
+    return clip_rows(
+        FeatureSequence(np.zeros((stored.rows, 1), np.float32), stored.rate, stored.backbone), span
+    )
 
 
 class Reservoir:
-    """A sample, each as likely as any other, of at most `most` of the rows that come in blocks (Vitter 1985, R).
+    """A sample, each as likely as any other, of at most `most` of the rows that come in blocks
+    (Vitter 1985, R).
 
     While all have room, they stay in the order in which they came.
     """

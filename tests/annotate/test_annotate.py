@@ -22,7 +22,9 @@ from stepline.storage import to_json
 
 
 def clip(name, seconds=4.0, **more):
-    return AnnotationClip(id=name, video="film.mp4", span=Span(0.0, seconds), text=f"say {name}", **more)
+    return AnnotationClip(
+        id=name, video="film.mp4", span=Span(0.0, seconds), text=f"say {name}", **more
+    )
 
 
 def said(name, who, shown, **more):
@@ -58,7 +60,8 @@ def test_five_of_seven_must_agree():
     assert consensus(votes("a", 2, 5)) == {"a": False}
     assert consensus(votes("a", 4, 3)) == {"a": None}
     assert consensus(votes("a", 5, 1)) == {}  # six answers only
-    assert consensus([*votes("a", 4, 3), said("a", "late", True)]) == {"a": None}  # an eighth does not count
+    # an eighth does not count
+    assert consensus([*votes("a", 4, 3), said("a", "late", True)]) == {"a": None}
 
 
 def test_kappa_by_hand():
@@ -69,7 +72,8 @@ def test_kappa_by_hand():
     kappa, same = fleiss_kappa(np.array([[4, 0], [1, 3]]))
     assert same == pytest.approx(0.75)
     assert kappa == pytest.approx(0.466667, abs=1e-6)
-    assert fleiss_kappa(np.array([[3, 0], [3, 0]])) == (None, 1.0)  # everyone always says yes: nothing to correct for
+    # everyone always says yes: nothing to correct for
+    assert fleiss_kappa(np.array([[3, 0], [3, 0]])) == (None, 1.0)
     assert fleiss_kappa(np.zeros((0, 2), int)) == (None, None)
 
 
@@ -81,7 +85,12 @@ def test_agreement_counts_only_clips_with_all_answers():
 def test_qualifying_questions_come_first_and_gate(tmp_path, clock):
     questions = [clip(f"q{n}", shown=True) for n in range(3)]
     queue = AnnotationQueue(
-        [clip("a")], Answers(tmp_path / "a.jsonl"), qualifying=questions, right=2, asked=2, clock=clock
+        [clip("a")],
+        Answers(tmp_path / "a.jsonl"),
+        qualifying=questions,
+        right=2,
+        asked=2,
+        clock=clock,
     )
     for shown in (True, True, False):
         assert watch(queue, clock, "ann", shown).stage == "qualify"
@@ -94,10 +103,14 @@ def test_qualifying_questions_come_first_and_gate(tmp_path, clock):
 
 
 def test_clips_nearest_to_all_their_answers_come_first(tmp_path, clock):
-    queue = AnnotationQueue([clip("a"), clip("b")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock)
+    queue = AnnotationQueue(
+        [clip("a"), clip("b")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock
+    )
     assert watch(queue, clock, "ann", True).clip.id == "a"
     assert watch(queue, clock, "ann", True).clip.id == "b"
-    queue = AnnotationQueue([clip("c"), clip("b"), clip("a")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock)
+    queue = AnnotationQueue(
+        [clip("c"), clip("b"), clip("a")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock
+    )
     assert watch(queue, clock, "bob", True).clip.id == "b"  # an answer each, and it stands first
     assert watch(queue, clock, "bob", True).clip.id == "a"
     assert queue.next("cat").clip.id == "c"  # the others have both of theirs
@@ -129,11 +142,14 @@ def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
         queue.answer(said("a", "ann", True))
     clock.now = 4.0
     queue.answer(said("a", "ann", True, seconds=99.0))
-    assert [answer.seconds for answer in Answers(tmp_path / "a.jsonl")] == [4.0]  # the server's clock, not the page's
+    # the server's clock, not the page's
+    assert [answer.seconds for answer in Answers(tmp_path / "a.jsonl")] == [4.0]
 
 
 def test_the_last_answer_can_be_taken_back_once_and_given_anew(tmp_path, clock):
-    queue = AnnotationQueue([clip("a"), clip("b")], Answers(tmp_path / "answers.jsonl"), clock=clock)
+    queue = AnnotationQueue(
+        [clip("a"), clip("b")], Answers(tmp_path / "answers.jsonl"), clock=clock
+    )
     watch(queue, clock, "ann", True)
     assert queue.next("ann").clip.id == "b"
     queue.undo("ann")
@@ -177,7 +193,9 @@ def test_sentences_of_records_become_clips_of_three_seconds_at_least(tmp_path):
         return Sentence(text=f"at {start}", span=Span(start, end))
 
     spoken = Transcript(sentences=(sentence(0.0, 1.0), sentence(4.0, 9.0), sentence(9.0, 10.0)))
-    record = Record(id="film", video=Video(id="film", path="/film.mp4", duration=10.0), transcript=spoken)
+    record = Record(
+        id="film", video=Video(id="film", path="/film.mp4", duration=10.0), transcript=spoken
+    )
     (tmp_path / "film.json").write_text(to_json(record))
     spans = [(clip.span.start, clip.span.end) for clip in read_clips(tmp_path / "film.json")]
     assert spans == [(0.0, 3.0), (4.0, 9.0), (7.0, 10.0)]
@@ -189,7 +207,10 @@ def test_sentences_of_records_become_clips_of_three_seconds_at_least(tmp_path):
         ("[]", "no sentence with a video"),
         ("[1]", "not a list of clips"),
         ("nonsense", "not JSON"),
-        ('[{"id": "a", "video": "v", "span": {"start": 2, "end": 1}, "text": "t"}]', "not a list of clips"),
+        (
+            '[{"id": "a", "video": "v", "span": {"start": 2, "end": 1}, "text": "t"}]',
+            "not a list of clips",
+        ),
     ],
 )
 def test_a_wrong_list_of_clips_is_named(tmp_path, text, message):
@@ -208,7 +229,9 @@ def test_clips_are_read_as_written_and_ids_stand_once(tmp_path):
     with pytest.raises(DatasetError, match="'a'; every clip needs its own"):
         read_clips(tmp_path / "clips.json")
     with pytest.raises(DatasetError, match="cannot be"):
-        AnnotationQueue([clip("a")], Answers(tmp_path / "a.jsonl"), qualifying=[clip("q", shown=True)], right=6)
+        AnnotationQueue(
+            [clip("a")], Answers(tmp_path / "a.jsonl"), qualifying=[clip("q", shown=True)], right=6
+        )
 
 
 def test_the_set_is_scored_as_any_other_reference(tmp_path, stepline):

@@ -23,11 +23,17 @@ from stepline.records import Span
 def server(tmp_path, small_video):
     def one(name, start, **more):
         return AnnotationClip(
-            id=name, video=str(small_video), span=Span(start, start + 1.0), text=f"<b>{name}</b>", **more
+            id=name,
+            video=str(small_video),
+            span=Span(start, start + 1.0),
+            text=f"<b>{name}</b>",
+            **more,
         )
 
     answers = Answers(tmp_path / "answers.jsonl")
-    queue = AnnotationQueue([one("a", 0.5)], answers, qualifying=[one("q", 0.0, shown=True)], right=1, asked=1)
+    queue = AnnotationQueue(
+        [one("a", 0.5)], answers, qualifying=[one("q", 0.0, shown=True)], right=1, asked=1
+    )
     running = serve(queue, tmp_path / "clips")
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()
@@ -49,12 +55,21 @@ def test_clips_are_given_whole_and_in_ranges(server):
         assert (reply.status, reply.headers["Content-Range"]) == (416, f"bytes */{len(whole)}")
     for range in ("bytes=-0", f"bytes={'9' * 5000}-"):
         assert ask(server, "GET", "/clip/1.mp4", Range=range)[0].status == 416
-    for range in ("lines=0-5", "bytes=5-2", "bytes=-", "bytes=0-1,4-7", "bytes=²-³".encode(), "bytes=0-" + "x" * 5000):
+    for range in (
+        "lines=0-5",
+        "bytes=5-2",
+        "bytes=-",
+        "bytes=0-1,4-7",
+        "bytes=²-³".encode(),
+        "bytes=0-" + "x" * 5000,
+    ):
         reply, data = ask(server, "GET", "/clip/1.mp4", Range=range)
         assert (reply.status, data) == (200, whole), range
 
 
-@pytest.mark.parametrize("name", ["7", "-1", "²", "٣", "1_0", "../page.html", "9" * 5000, "", "1.mp4/../1"])
+@pytest.mark.parametrize(
+    "name", ["7", "-1", "²", "٣", "1_0", "../page.html", "9" * 5000, "", "1.mp4/../1"]
+)
 def test_a_clip_that_is_none_is_refused_before_any_work(server, monkeypatch, name):
     monkeypatch.setattr("stepline.media.cut_clip", lambda *_: pytest.fail("cut"))
     assert ask(server, "GET", f"/clip/{quote(name)}.mp4")[0].status == 400
@@ -92,7 +107,14 @@ WELCOME = b"Host: localhost:1\r\nX-Stepline: annotate\r\n"
         b"GET / HTTP/1.1\r\nContent-Length: 1000000000000\r\n" + WELCOME + b"\r\nxxxx",
         b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + WELCOME + b"\r\n5\r\nxxxxx\r\n",
     ],
-    ids=["nothing", "half a line", "half a header", "half a body", "a body without end", "chunks without end"],
+    ids=[
+        "nothing",
+        "half a line",
+        "half a header",
+        "half a body",
+        "a body without end",
+        "chunks without end",
+    ],
 )
 def test_a_request_that_never_comes_whole_is_ended(server, monkeypatch, begun):
     monkeypatch.setattr("stepline.annotate.local_server.READING", 0.8)
@@ -112,7 +134,8 @@ def test_idle_connections_keep_nobody_out(server, monkeypatch):
     monkeypatch.setattr("stepline.annotate.local_server.CONNECTIONS", 5)
     idle = [connected(server) for _ in range(40)]
     assert ask(server, "GET", "/")[0].status == 200
-    assert [received(connection) for connection in idle[:35]] == [b""] * 35  # ended for those that came after them
+    # ended for those that came after them
+    assert [received(connection) for connection in idle[:35]] == [b""] * 35
     for connection in idle[35:]:
         connection.close()
 
@@ -121,7 +144,9 @@ def test_many_requests_at_once_are_answered_beside_idle_connections(server, monk
     monkeypatch.setattr("stepline.annotate.local_server.CONNECTIONS", 12)
     idle = [connected(server) for _ in range(30)]
     with ThreadPoolExecutor(4) as threads:
-        replies = list(threads.map(lambda _: ask(server, "GET", "/next?annotator=ann")[0].status, range(120)))
+        replies = list(
+            threads.map(lambda _: ask(server, "GET", "/next?annotator=ann")[0].status, range(120))
+        )
     assert replies == [200] * 120
     for connection in idle:
         connection.close()
@@ -129,32 +154,60 @@ def test_many_requests_at_once_are_answered_beside_idle_connections(server, monk
 
 def test_a_body_too_long_is_refused_unread(server):
     for length in (b"Content-Length: 1000000000000", b"Transfer-Encoding: chunked"):
-        connection = connected(server, b"POST /begin HTTP/1.1\r\n" + length + b"\r\n" + WELCOME + b"\r\n")
+        connection = connected(
+            server, b"POST /begin HTTP/1.1\r\n" + length + b"\r\n" + WELCOME + b"\r\n"
+        )
         assert connection.recv(4096).startswith(b"HTTP/1.1 400")
         connection.close()
 
 
 def test_other_names_and_other_sites_are_refused(server):
     assert ask(server, "GET", "/", Host="evil.example:80")[0].status == 403
-    link = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    link = {
+        "Sec_Fetch_Site": "cross-site",
+        "Sec_Fetch_Mode": "navigate",
+        "Sec_Fetch_Dest": "document",
+    }
     assert ask(server, "GET", "/", **link)[0].status == 200  # somebody followed a link
     assert ask(server, "GET", "/", **link | {"Sec_Fetch_Dest": "iframe"})[0].status == 403
-    for site in ("cross-site", "same-site"):  # a video element on a page of another site, or of another port
-        assert ask(server, "GET", "/clip/1.mp4", Sec_Fetch_Site=site, Sec_Fetch_Mode="no-cors")[0].status == 403
+    # a video element on a page of another site, or of another port
+    for site in ("cross-site", "same-site"):
+        assert (
+            ask(server, "GET", "/clip/1.mp4", Sec_Fetch_Site=site, Sec_Fetch_Mode="no-cors")[
+                0
+            ].status
+            == 403
+        )
     own = f"http://127.0.0.1:{server.port}"
-    for origin, status in ((own, 200), ("http://evil.example", 403), ("null", 403), (f"{own}0", 403)):
+    for origin, status in (
+        (own, 200),
+        ("http://evil.example", 403),
+        ("null", 403),
+        (f"{own}0", 403),
+    ):
         assert ask(server, "GET", "/next?annotator=ann", Origin=origin)[0].status == status
     assert "frame-ancestors 'none'" in ask(server, "GET", "/")[0].headers["Content-Security-Policy"]
     told = json.dumps({"annotator": "ann", "clip": "q"})
-    assert ask(server, "POST", "/begin", told, X_Stepline="annotate", Origin="http://evil.example")[0].status == 403
-    assert ask(server, "POST", "/begin", told)[0].status == 400  # a form of another site cannot send the header
+    assert (
+        ask(server, "POST", "/begin", told, X_Stepline="annotate", Origin="http://evil.example")[
+            0
+        ].status
+        == 403
+    )
+    # a form of another site cannot send the header
+    assert ask(server, "POST", "/begin", told)[0].status == 400
     assert ask(server, "POST", "/begin", told, X_Stepline="annotate")[0].status == 200
     assert ask(server, "POST", "/begin", "x" * 5000, X_Stepline="annotate")[0].status == 400
     assert ask(server, "POST", "/answer", "{}", X_Stepline="annotate")[0].status == 400
     assert ask(server, "POST", "/answer", "[" * 4000, X_Stepline="annotate")[0].status == 400
     assert ask(server, "POST", "/begin", "[" * 4000, X_Stepline="annotate")[0].status == 400
     for length in ("²".encode(), b"9" * 5000, b"-1"):
-        assert ask(server, "POST", "/begin", None, X_Stepline="annotate", Content_Length=length)[0].status == 400
+        assert (
+            ask(server, "POST", "/begin", None, X_Stepline="annotate", Content_Length=length)[
+                0
+            ].status
+            == 400
+        )
     reply, data = ask(server, "GET", "/next?annotator=%3Cscript%3E")
     assert (reply.status, b"script" in data) == (400, False)
 
@@ -186,7 +239,8 @@ def test_an_annotator_watches_answers_and_goes_on(server, tmp_path):
                 page.screenshot(tmp_path / "page.png")
                 page.click("#questions button")
                 page.wait_until("!document.getElementById('undo').hidden")
-                assert "Too few" in page.run("document.getElementById('end').textContent")  # a wrong first answer
+                # a wrong first answer
+                assert "Too few" in page.run("document.getElementById('end').textContent")
                 page.click("#undo")
                 page.wait_until("document.getElementById('end').hidden")
             else:
@@ -207,13 +261,15 @@ def test_an_annotator_watches_answers_and_goes_on(server, tmp_path):
 
 def test_ctrl_c_ends_the_server_and_keeps_the_answers(tmp_path, small_video):
     write_clips(
-        [AnnotationClip(id="a", video=str(small_video), span=Span(0.0, 1.0), text="a")], tmp_path / "clips.json"
+        [AnnotationClip(id="a", video=str(small_video), span=Span(0.0, 1.0), text="a")],
+        tmp_path / "clips.json",
     )
     command = [sys.executable, "-m", "stepline", "annotate", "vnd", "clips.json", "--out", "vnd"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
         address = running.stderr.readline().split()[0]
         assert address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(address, timeout=120) as page:  # it serves, so that Ctrl-C is its own
+        # it serves, so that Ctrl-C is its own
+        with urllib.request.urlopen(address, timeout=120) as page:
             assert page.status == 200
         running.send_signal(signal.SIGINT)
         said = running.communicate(timeout=120)[1].splitlines()

@@ -62,21 +62,30 @@ def test_resume_starts_the_next_window_earlier_but_never_stands_still() -> None:
     second = next(windows)
     assert second.start == 5.0
     quarter = pytest.approx(5.0 + 0.25 * len(second.samples) / SAMPLE_RATE, abs=1e-3)
-    assert [tape.resume(0.0) for _ in range(3)] == [quarter] * 3  # of the whole window, however often it is asked
+    # of the whole window, however often it is asked
+    assert [tape.resume(0.0) for _ in range(3)] == [quarter] * 3
     assert tape.resume(9.0) == 9.0
 
 
 def test_a_small_hole_becomes_silence_and_a_large_one_ends_the_window() -> None:
-    small = list(AudioWindower(SETTINGS).windows([AudioBlock(0.5, ramp(1.0)), AudioBlock(2.0, ramp(1.0))]))
+    small = list(
+        AudioWindower(SETTINGS).windows([AudioBlock(0.5, ramp(1.0)), AudioBlock(2.0, ramp(1.0))])
+    )
     assert [(w.start, w.end) for w in small] == [(0.5, 3.0)]
-    large = list(AudioWindower(SETTINGS).windows([AudioBlock(0.0, ramp(1.0)), AudioBlock(9.0, ramp(1.0))]))
+    large = list(
+        AudioWindower(SETTINGS).windows([AudioBlock(0.0, ramp(1.0)), AudioBlock(9.0, ramp(1.0))])
+    )
     assert [(w.start, w.end, w.last) for w in large] == [(0.0, 1.0, True), (9.0, 10.0, True)]
 
 
 def test_sound_that_is_given_twice_is_heard_once() -> None:
     samples = ramp(2.0)
     (window,) = AudioWindower(SETTINGS).windows(
-        [AudioBlock(0.0, samples), AudioBlock(1.0, samples[SAMPLE_RATE:]), AudioBlock(2.0, ramp(1.0))]
+        [
+            AudioBlock(0.0, samples),
+            AudioBlock(1.0, samples[SAMPLE_RATE:]),
+            AudioBlock(2.0, ramp(1.0)),
+        ]
     )
     assert window.end == 3.0
 

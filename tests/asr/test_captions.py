@@ -2,7 +2,8 @@
 
 Rolling captions are repaired as TAN's sentencified HowTo100M does it.
 
-Whatever a caption file holds, it gives sentences that obey the rules, or a CaptionError in one line.
+Whatever a caption file holds, it gives sentences that obey the rules, or a CaptionError in one
+line.
 """
 
 import json
@@ -28,12 +29,16 @@ def write(folder: Path, content: str | bytes | object, name: str = "talk.txt") -
     if isinstance(content, bytes):
         path.write_bytes(content)
     else:
-        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        path.write_text(
+            content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
+        )
     return path
 
 
 def rows(heard: TranscriptionResult) -> list[tuple[str, float, float]]:
-    return [(s.text, round(s.span.start, 3), round(s.span.end, 3)) for s in heard.transcript.sentences]
+    return [
+        (s.text, round(s.span.start, 3), round(s.span.end, 3)) for s in heard.transcript.sentences
+    ]
 
 
 def vtt(body: str) -> str:
@@ -48,7 +53,9 @@ FORMS: dict[str, str | object] = {
     ),
     "csv": "start,end,text\n1.0,3.0,Cut the strip.\n3.5,5.0,Fold it.\n",
     "csv, other order": 'text,start,end\n"Cut the strip.",1.0,3.0\nFold it.,3.5,5.0\n',
-    "HowTo100M": {"abc": {"text": ["Cut the strip.", "Fold it."], "start": [1, 3.5], "end": [3, 5]}},
+    "HowTo100M": {
+        "abc": {"text": ["Cut the strip.", "Fold it."], "start": [1, 3.5], "end": [3, 5]}
+    },
     "one entry": {"text": ["Cut the strip.", "Fold it."], "start": [1, 3.5], "end": [3, 5]},
     "WhisperX": {
         "segments": [
@@ -64,7 +71,10 @@ FORMS: dict[str, str | object] = {
             },
             {
                 "text": "Fold it.",
-                "words": [{"word": "Fold", "start": 3.5, "end": 4}, {"word": "it.", "start": 4, "end": 5}],
+                "words": [
+                    {"word": "Fold", "start": 3.5, "end": 4},
+                    {"word": "it.", "start": 4, "end": 5},
+                ],
             },
         ]
     },
@@ -74,7 +84,11 @@ FORMS: dict[str, str | object] = {
             {
                 "tStartMs": 1000,
                 "dDurationMs": 2000,
-                "segs": [{"utf8": "Cut"}, {"utf8": " the", "tOffsetMs": 500}, {"utf8": " strip.", "tOffsetMs": 1000}],
+                "segs": [
+                    {"utf8": "Cut"},
+                    {"utf8": " the", "tOffsetMs": 500},
+                    {"utf8": " strip.", "tOffsetMs": 1000},
+                ],
             },
             {"tStartMs": 2900, "aAppend": 1, "segs": [{"utf8": "\n"}]},
             {"tStartMs": 3500, "dDurationMs": 1500, "segs": [{"utf8": "Fold it."}]},
@@ -98,12 +112,18 @@ def test_encodings_are_told_apart(encoding: str, tmp_path: Path) -> None:
 
 def test_sentences_are_rebuilt_across_cues_with_interpolated_times(tmp_path: Path) -> None:
     text = "1\n00:00:00,000 --> 00:00:04,000\nCut it. Now fold\n\n2\n00:00:04,000 --> 00:00:05,000\nthe paper.\n"
-    assert rows(read_captions(write(tmp_path, text))) == [("Cut it.", 0.0, 2.0), ("Now fold the paper.", 2.0, 5.0)]
+    assert rows(read_captions(write(tmp_path, text))) == [
+        ("Cut it.", 0.0, 2.0),
+        ("Now fold the paper.", 2.0, 5.0),
+    ]
 
 
 def test_without_punctuation_a_cue_is_a_sentence(tmp_path: Path) -> None:
     text = "start,end,text\n0,2,cut the strip\n2,4,now fold it\n"
-    assert rows(read_captions(write(tmp_path, text))) == [("cut the strip", 0.0, 2.0), ("now fold it", 2.0, 4.0)]
+    assert rows(read_captions(write(tmp_path, text))) == [
+        ("cut the strip", 0.0, 2.0),
+        ("now fold it", 2.0, 4.0),
+    ]
 
 
 def test_youtubes_automatic_captions_say_each_word_once_at_its_time(tmp_path: Path) -> None:
@@ -144,7 +164,9 @@ def test_sounds_are_left_out_with_their_reason(tmp_path: Path) -> None:
         ("1", "1.1", "shown for 0.10 s; nothing is said in 0.2 s"),
     ],
 )
-def test_a_cue_with_a_broken_time_is_dropped_with_its_reason(start: str, end: str, reason: str, tmp_path: Path) -> None:
+def test_a_cue_with_a_broken_time_is_dropped_with_its_reason(
+    start: str, end: str, reason: str, tmp_path: Path
+) -> None:
     heard = read_captions(write(tmp_path, f"start,end,text\n{start},{end},cut it\n4,6,fold it\n"))
     assert [(d.what, d.text, d.reason) for d in heard.dropped] == [("sentence", "cut it", reason)]
     assert rows(heard) == [("fold it", 4.0, 6.0)]
@@ -180,7 +202,10 @@ def test_one_video_of_many_is_picked_by_its_id(tmp_path: Path) -> None:
         (b'{"segments": [' + b"9" * 5000 + b"]}", "too long a number"),
         (b'{"text": ["a"], "start": [], "end": [1]}', "equally long"),
         (b"1\n00:00:01 -> 00:00:02\nhello", "no captions recognised"),
-        (b"1\n00:00:xx,000 --> 00:00:02,000\nhello", "line 2: '00:00:xx,000 --> 00:00:02,000' is no timing"),
+        (
+            b"1\n00:00:xx,000 --> 00:00:02,000\nhello",
+            "line 2: '00:00:xx,000 --> 00:00:02,000' is no timing",
+        ),
         (b"start,end,text\n1,2\n", "line 2: 2 columns"),
     ],
 )
@@ -201,7 +226,13 @@ def test_an_empty_webvtt_file_is_an_empty_transcript(tmp_path: Path) -> None:
     assert read_captions(write(tmp_path, "WEBVTT\n")).transcript.sentences == ()
 
 
-CASES = Path(__file__).resolve().parents[2] / ".." / "shared" / "metric_cases" / "tan_merge_linebreaks.json"
+CASES = (
+    Path(__file__).resolve().parents[2]
+    / ".."
+    / "shared"
+    / "metric_cases"
+    / "tan_merge_linebreaks.json"
+)
 
 
 def cue_rows(cues: list[Cue]) -> list[tuple[str, float | None, float | None]]:
@@ -210,12 +241,18 @@ def cue_rows(cues: list[Cue]) -> list[tuple[str, float | None, float | None]]:
 
 def test_a_line_that_the_next_cue_begins_with_goes_to_the_next() -> None:
     cues = [Cue("hello\nwe cook", 0.0, 2.0), Cue("we cook\na pie", 2.0, 4.0)]
-    assert cue_rows(repair_rolling_captions(cues)) == [("hello", 0.0, 2.0), ("we cook a pie", 2.0, 4.0)]
+    assert cue_rows(repair_rolling_captions(cues)) == [
+        ("hello", 0.0, 2.0),
+        ("we cook a pie", 2.0, 4.0),
+    ]
 
 
 def test_a_cue_that_grows_into_the_next_is_merged_with_it() -> None:
     cues = [Cue("add", 0.0, 1.0), Cue("add salt", 1.0, 2.0), Cue("address", 2.0, 3.0)]
-    assert cue_rows(repair_rolling_captions(cues)) == [("add salt", 0.0, 2.0), ("address", 2.0, 3.0)]
+    assert cue_rows(repair_rolling_captions(cues)) == [
+        ("add salt", 0.0, 2.0),
+        ("address", 2.0, 3.0),
+    ]
 
 
 def test_the_same_words_much_later_stay() -> None:
@@ -264,16 +301,31 @@ NUMBERS = st.one_of(
 PHRASES = ["[Music]", "cut it.", "a\nb", "<c>", "&amp;", "3.5", "--> 1", "♪"]
 TEXTS = st.one_of(st.text(max_size=30), st.sampled_from(PHRASES))
 BEGINNINGS = [b"", b"WEBVTT\n", b"{", b"\xff\xfe", b"start,end,text\n", SRT.encode()]
-WORDS = st.fixed_dictionaries({}, optional={"word": TEXTS, "start": NUMBERS, "end": NUMBERS, "score": NUMBERS})
+WORDS = st.fixed_dictionaries(
+    {}, optional={"word": TEXTS, "start": NUMBERS, "end": NUMBERS, "score": NUMBERS}
+)
 SEGMENTS = st.fixed_dictionaries(
-    {}, optional={"text": TEXTS, "start": NUMBERS, "end": NUMBERS, "words": st.lists(WORDS, max_size=5) | NUMBERS}
+    {},
+    optional={
+        "text": TEXTS,
+        "start": NUMBERS,
+        "end": NUMBERS,
+        "words": st.lists(WORDS, max_size=5) | NUMBERS,
+    },
 )
 GOOD = st.builds(
-    lambda start, text: {"start": start, "end": start + 2, "text": text}, st.integers(0, 100), st.sampled_from(PHRASES)
+    lambda start, text: {"start": start, "end": start + 2, "text": text},
+    st.integers(0, 100),
+    st.sampled_from(PHRASES),
 )
 PIECES = st.fixed_dictionaries({}, optional={"utf8": TEXTS, "tOffsetMs": NUMBERS})
 EVENTS = st.fixed_dictionaries(
-    {}, optional={"tStartMs": NUMBERS, "dDurationMs": NUMBERS, "segs": st.lists(PIECES, max_size=5) | NUMBERS}
+    {},
+    optional={
+        "tStartMs": NUMBERS,
+        "dDurationMs": NUMBERS,
+        "segs": st.lists(PIECES, max_size=5) | NUMBERS,
+    },
 )
 COLUMNS = st.fixed_dictionaries(
     {}, optional={key: st.lists(TEXTS | NUMBERS, max_size=5) for key in ("text", "start", "end")}
@@ -284,24 +336,34 @@ TREES = st.one_of(
     st.lists(SEGMENTS | GOOD, max_size=5),
     COLUMNS,
     st.dictionaries(st.text(max_size=5), COLUMNS | NUMBERS, max_size=3),
-    st.recursive(NUMBERS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3)),
+    st.recursive(
+        NUMBERS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    ),
 )
 LINES = st.one_of(
     TEXTS,
-    st.sampled_from(["WEBVTT", "", " ", "1", "NOTE x", "STYLE", "start,end,text", "1,2,cut it", '"', "{", "-->"]),
+    st.sampled_from(
+        ["WEBVTT", "", " ", "1", "NOTE x", "STYLE", "start,end,text", "1,2,cut it", '"', "{", "-->"]
+    ),
     st.builds(
         lambda h, m, s, f, e: f"{h:02}:{m:02}:{s:02}.{f:03} --> 00:{e:02}:09,500 align:start",
         *(st.integers(0, 99) for _ in range(3)),
         st.integers(0, 999),
         st.integers(0, 99),
     ),
-    st.builds(lambda s, text: f"00:00:{s:02},000 --> 00:00:{s + 1:02},500\n{text}", st.integers(0, 57), TEXTS),
+    st.builds(
+        lambda s, text: f"00:00:{s:02},000 --> 00:00:{s + 1:02},500\n{text}",
+        st.integers(0, 57),
+        TEXTS,
+    ),
     st.builds(lambda a, s: f"{a}<00:00:{s:02}.500><c> word</c>", TEXTS, st.integers(0, 70)),
 )
 
 
 def check(folder: Path, content: bytes, name: str, seen: Counter[str]) -> None:
-    """Read the content and check every rule that a transcript must obey. seen: counts what it held."""
+    """Read the content and check every rule that a transcript must obey. seen: counts what it
+    held."""
     path = folder / name
     path.write_bytes(content)
     try:
@@ -324,7 +386,13 @@ NAMES = st.sampled_from(["a.srt", "a.vtt", "a.json", "a.csv", "a"])
 
 def properties(count: int, seen: Counter[str]) -> dict[str, object]:
     """Return the properties, each run on `count` cases. seen: counts what these held."""
-    rules = settings(max_examples=count, deadline=None, suppress_health_check=QUIET, derandomize=True, database=None)
+    rules = settings(
+        max_examples=count,
+        deadline=None,
+        suppress_health_check=QUIET,
+        derandomize=True,
+        database=None,
+    )
 
     @rules
     @given(content=st.binary(max_size=200), begin=st.sampled_from(BEGINNINGS))
@@ -343,7 +411,12 @@ def properties(count: int, seen: Counter[str]) -> dict[str, object]:
         check(folder, json.dumps(tree).encode(), "a.json", seen)
 
     @rules
-    @given(rows=st.lists(st.tuples(NUMBERS, NUMBERS, TEXTS) | GOOD.map(lambda cue: tuple(cue.values())), max_size=8))
+    @given(
+        rows=st.lists(
+            st.tuples(NUMBERS, NUMBERS, TEXTS) | GOOD.map(lambda cue: tuple(cue.values())),
+            max_size=8,
+        )
+    )
     def any_table(folder: Path, rows: list[tuple[object, object, str]]) -> None:
         body = "\n".join(f"{start},{end},{json.dumps(text)}" for start, end, text in rows)
         check(folder, f"start,end,text\n{body}".encode(), "a.csv", seen)
@@ -351,12 +424,17 @@ def properties(count: int, seen: Counter[str]) -> dict[str, object]:
     @rules
     @given(starts=st.lists(st.integers(0, 3000), min_size=1, max_size=8, unique=True))
     def a_round_trip(folder: Path, starts: list[int]) -> None:
-        cues = [(start, start + 1, f"word{index} is said.") for index, start in enumerate(sorted(starts))]
+        cues = [
+            (start, start + 1, f"word{index} is said.")
+            for index, start in enumerate(sorted(starts))
+        ]
 
         def clock(s: int) -> str:
             return f"{s // 3600:02}:{s // 60 % 60:02}:{s % 60:02},000"
 
-        body = "\n".join(f"{i}\n{clock(a)} --> {clock(b)}\n{text}\n" for i, (a, b, text) in enumerate(cues))
+        body = "\n".join(
+            f"{i}\n{clock(a)} --> {clock(b)}\n{text}\n" for i, (a, b, text) in enumerate(cues)
+        )
         (folder / "b.srt").write_text(body)
         found = read_captions(folder / "b.srt").transcript.sentences
         assert [(s.span.start, s.span.end, s.text) for s in found] == cues
@@ -369,7 +447,8 @@ PROPERTIES = list(properties(1, Counter()))
 
 
 def holds(name: str, count: int, folder: Path) -> None:
-    """Run a property; its cases must have reached the rules of sentences, and, where they may be broken, of errors."""
+    """Run a property; its cases must have reached the rules of sentences, and, where they may be
+    broken, of errors."""
     seen: Counter[str] = Counter()
     properties(count, seen)[name](folder)  # type: ignore[operator]
     assert seen["sentences"] >= count // 20

@@ -2,7 +2,12 @@
 
 import pytest
 
-from stepline.asr.hallucinations import SpeechEvidence, find_repetitions, hallucination_reasons, repeated_sentences
+from stepline.asr.hallucinations import (
+    SpeechEvidence,
+    find_repetitions,
+    hallucination_reasons,
+    repeated_sentences,
+)
 from stepline.asr.settings import AsrSettings
 from stepline.records import Sentence, Span, Word
 
@@ -25,7 +30,9 @@ def test_clear_speech_is_kept_even_if_it_is_a_stock_phrase() -> None:
     assert reasons(*((sentence(text), CLEAR) for text in given)) == [None] * 3
 
 
-@pytest.mark.parametrize("text", ["Thank you.", "You", "Thanks for watching!", "See you next time."])
+@pytest.mark.parametrize(
+    "text", ["Thank you.", "You", "Thanks for watching!", "See you next time."]
+)
 def test_a_stock_phrase_over_music_is_left_out(text: str) -> None:
     kept = [sentence("Cut the strip."), sentence("Fold it now."), sentence(text)]
     found = reasons((kept[0], CLEAR), (kept[1], CLEAR), (kept[2], MUSIC))
@@ -78,5 +85,10 @@ def test_sentences_of_a_loop_are_left_out_and_others_stay() -> None:
 
 def test_a_long_sentence_said_again_and_again_is_a_loop() -> None:
     text = "I'm going to show you how to make a video on the video."
-    assert repeated_sentences([sentence("Hello."), *(sentence(text) for _ in range(4))]) == {1, 2, 3, 4}
+    assert repeated_sentences([sentence("Hello."), *(sentence(text) for _ in range(4))]) == {
+        1,
+        2,
+        3,
+        4,
+    }
     assert repeated_sentences([sentence(text) for _ in range(3)]) == set()

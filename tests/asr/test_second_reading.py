@@ -10,7 +10,13 @@ import pytest
 
 from stepline.asr import AsrSettings, TranscriptionResult, transcribe
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
-from stepline.asr.second_reading import FRAMES_A_SECOND, Read, doubtful_utterances, fit_to_voice, read_again
+from stepline.asr.second_reading import (
+    FRAMES_A_SECOND,
+    Read,
+    doubtful_utterances,
+    fit_to_voice,
+    read_again,
+)
 from stepline.asr.vad import FRAME
 from stepline.media import read_sound
 from stepline.records import Span, Word
@@ -43,7 +49,8 @@ def spoken(words: Sequence[Word]) -> str:
 
 
 def second(*answers: list[Word]) -> tuple[list[Span], Read]:
-    """Return the pieces that were asked for, filled as they come, and a reader that gives the answers in order."""
+    """Return the pieces that were asked for, filled as they come, and a reader that gives the
+    answers in order."""
     pieces: list[Span] = []
 
     def read(piece: AudioWindow) -> WindowTranscript:
@@ -61,11 +68,15 @@ def test_a_sentence_that_was_passed_over_is_read_by_itself() -> None:
     pieces, read = second(said("Call for help now.", 6.0, 9.0))
     found = read_again(sound, WindowTranscript(tuple(FIRST), "en", -0.2), read, SETTINGS, tail=True)
     assert spoken(found.words) == "Put pressure on it. Call for help now. Keep it there."
-    assert [edge for piece in pieces for edge in (piece.start, piece.end)] == pytest.approx([5.7, 9.3], abs=0.05)
+    assert [edge for piece in pieces for edge in (piece.start, piece.end)] == pytest.approx(
+        [5.7, 9.3], abs=0.05
+    )
     assert (found.language, found.log_probability) == ("en", -0.2)
 
 
-@pytest.mark.parametrize(("answer", "confidence"), [("I do not know at all.", 0.6), ("Wake up!", 0.95), ("", 0.0)])
+@pytest.mark.parametrize(
+    ("answer", "confidence"), [("I do not know at all.", 0.6), ("Wake up!", 0.95), ("", 0.0)]
+)
 def test_talk_in_the_background_stays_out(answer: str, confidence: float) -> None:
     sound = window((1.0, 3.0), (6.0, 9.0), (12.0, 14.0))
     _, read = second(said(answer, 6.0, 9.0, confidence))
@@ -75,7 +86,11 @@ def test_talk_in_the_background_stays_out(answer: str, confidence: float) -> Non
 
 def test_a_word_stretched_over_a_silence_has_both_sides_read_again() -> None:
     sound = window((0.5, 1.2), (4.0, 6.0))
-    stretched = [*said("Check", 0.5, 0.9), *said("for", 0.9, 2.4), *said("breathing gently.", 4.6, 6.0)]
+    stretched = [
+        *said("Check", 0.5, 0.9),
+        *said("for", 0.9, 2.4),
+        *said("breathing gently.", 4.6, 6.0),
+    ]
     pieces, read = second([], said("Check for breathing gently.", 4.0, 6.0))
     found = read_again(sound, WindowTranscript(tuple(stretched)), read, SETTINGS, tail=True)
     assert len(pieces) == 2
@@ -105,7 +120,9 @@ def test_speech_after_the_last_word_is_left_to_the_next_window_where_there_is_on
 
 def test_of_a_long_utterance_only_what_no_word_covers_is_read_again() -> None:
     sound = window((0.0, 20.0))
-    words = said("Put it on and hold it there for a long while now.", 0.0, 8.0) + said("Let go of it.", 11.0, 20.0)
+    words = said("Put it on and hold it there for a long while now.", 0.0, 8.0) + said(
+        "Let go of it.", 11.0, 20.0
+    )
     ((piece,),) = doubtful_utterances(sound, words, SETTINGS, tail=True)
     assert [frame / FRAMES_A_SECOND for frame in piece] == pytest.approx([8.0, 11.0], abs=0.05)
 
@@ -126,7 +143,9 @@ def test_a_word_begins_and_ends_with_the_voice() -> None:
     first, last = (word.span for word in fit_to_voice(sound, given, SETTINGS))
     assert first is not None
     assert last is not None
-    assert [first.start, first.end, last.start, last.end] == pytest.approx([101.5, 102.5, 104.0, 105.0], abs=0.04)
+    assert [first.start, first.end, last.start, last.end] == pytest.approx(
+        [101.5, 102.5, 104.0, 105.0], abs=0.04
+    )
 
 
 def test_a_word_where_no_voice_is_heard_keeps_its_times() -> None:
@@ -141,7 +160,10 @@ def heard(clip: str) -> TranscriptionResult:
 
 @clips
 def test_a_sentence_over_other_peoples_talk_is_heard_in_the_whole_file() -> None:
-    starts = {sentence.text: sentence.span.start for sentence in heard("firstaid_bleeding.mp4").transcript.sentences}
+    starts = {
+        sentence.text: sentence.span.start
+        for sentence in heard("firstaid_bleeding.mp4").transcript.sentences
+    }
     assert starts["Call 999 as soon as possible."] == pytest.approx(8.8, abs=0.6)
     assert starts["Keep pressure on the wound until help arrives."] == pytest.approx(14.0, abs=0.5)
 

@@ -9,7 +9,11 @@ from stepline.records import Span, Word
 def words(text: str, *, step: float = 0.5, start: float = 0.0) -> list[Word]:
     """Return evenly spaced words, each with the space before it."""
     return [
-        Word(text=f" {token}", span=Span(start + i * step, start + (i + 1) * step - 0.1), confidence=0.5)
+        Word(
+            text=f" {token}",
+            span=Span(start + i * step, start + (i + 1) * step - 0.1),
+            confidence=0.5,
+        )
         for i, token in enumerate(text.split())
     ]
 
@@ -22,20 +26,35 @@ def test_a_full_stop_ends_a_sentence() -> None:
     assert texts(words("Cut it. Then fold.")) == ["Cut it.", "Then fold."]
 
 
-@pytest.mark.parametrize("text", ["Ask Mr. Smith now", "Use 3.5 cups now", "Fruit, e.g. apples", "Add 2 tbsp. of oil"])
+@pytest.mark.parametrize(
+    "text", ["Ask Mr. Smith now", "Use 3.5 cups now", "Fruit, e.g. apples", "Add 2 tbsp. of oil"]
+)
 def test_a_full_stop_inside_a_name_or_number_ends_nothing(text: str) -> None:
     assert texts(words(text)) == [text]
 
 
 def test_a_long_pause_ends_a_sentence_without_punctuation() -> None:
-    assert texts([*words("cut the strip"), *words("now fold it", start=5.0)]) == ["cut the strip", "now fold it"]
+    assert texts([*words("cut the strip"), *words("now fold it", start=5.0)]) == [
+        "cut the strip",
+        "now fold it",
+    ]
 
 
 def test_where_full_stops_are_written_a_pause_before_a_small_letter_ends_nothing() -> None:
-    paused = [*words("Keep pressure"), *words("on the wound.", start=5.0), *words("Call for help", start=8.0)]
+    paused = [
+        *words("Keep pressure"),
+        *words("on the wound.", start=5.0),
+        *words("Call for help", start=8.0),
+    ]
     assert texts(paused) == ["Keep pressure on the wound.", "Call for help"]
-    assert texts([*words("Cut it"), *words("Then fold it.", start=5.0)]) == ["Cut it", "Then fold it."]
-    assert texts([*words("Cut it,"), *words("and fold it.", start=5.0)]) == ["Cut it,", "and fold it."]
+    assert texts([*words("Cut it"), *words("Then fold it.", start=5.0)]) == [
+        "Cut it",
+        "Then fold it.",
+    ]
+    assert texts([*words("Cut it,"), *words("and fold it.", start=5.0)]) == [
+        "Cut it,",
+        "and fold it.",
+    ]
 
 
 def test_a_sentence_that_runs_on_is_cut_at_its_longest_pause() -> None:
@@ -69,7 +88,15 @@ def test_words_that_run_backwards_are_put_in_order() -> None:
 
 
 def test_a_word_that_the_recogniser_times_in_pieces_is_one_word_with_its_time() -> None:
-    pieces = [(" do", 0.0), (" a", 0.3), (" pull", 0.5), ("-up,", 0.8), (" then", 1.2), (" 10", 1.5), ("%.", 1.8)]
+    pieces = [
+        (" do", 0.0),
+        (" a", 0.3),
+        (" pull", 0.5),
+        ("-up,", 0.8),
+        (" then", 1.2),
+        (" 10", 1.5),
+        ("%.", 1.8),
+    ]
     given = [Word(text=text, span=Span(at, at + 0.2), confidence=1 - at / 2) for text, at in pieces]
     (sentence,) = split_sentences(given, pause=1.0, longest=12.0)
     assert sentence.text == "do a pull-up, then 10%."

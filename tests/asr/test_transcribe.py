@@ -36,7 +36,14 @@ def text(found: TranscriptionResult) -> str:
 
 @clips
 @pytest.mark.parametrize(
-    "clip", ["making_water.mp4", "silent_cake.mp4", "pancake_flip.mkv", "charades_phone.mp4", "cpr_silent.mp4"]
+    "clip",
+    [
+        "making_water.mp4",
+        "silent_cake.mp4",
+        "pancake_flip.mkv",
+        "charades_phone.mp4",
+        "cpr_silent.mp4",
+    ],
 )
 def test_nothing_is_invented_where_nobody_speaks(clip: str) -> None:
     assert heard(clip).transcript.sentences == ()
@@ -46,7 +53,12 @@ def test_nothing_is_invented_where_nobody_speaks(clip: str) -> None:
 def test_the_money_clip_is_understood_sentence_by_sentence() -> None:
     found = heard("howto100m_money_clip.mp4")
     said = text(found).lower()
-    for phrase in ("welcome to the next tutorial", "cut out four strips of tape", "credit card", "stick them together"):
+    for phrase in (
+        "welcome to the next tutorial",
+        "cut out four strips of tape",
+        "credit card",
+        "stick them together",
+    ):
         assert phrase in said
     starts = {s.text.lower()[:24]: s.span.start for s in found.transcript.sentences}
     assert starts["the first step you're go"] == pytest.approx(17.5, abs=0.5)
@@ -57,7 +69,11 @@ def test_the_money_clip_is_understood_sentence_by_sentence() -> None:
 @clips
 @pytest.mark.parametrize(
     ("clip", "phrase"),
-    [("cocoa_tv_chef.mp4", "cocoa"), ("mixing_bowl_hosts.mp4", "smash it"), ("hair_chat.mp4", "okay")],
+    [
+        ("cocoa_tv_chef.mp4", "cocoa"),
+        ("mixing_bowl_hosts.mp4", "smash it"),
+        ("hair_chat.mp4", "okay"),
+    ],
 )
 def test_short_and_noisy_speech_is_not_over_filtered(clip: str, phrase: str) -> None:
     assert phrase in text(heard(clip)).lower()
@@ -87,13 +103,19 @@ def test_without_whisper_base_the_doubt_names_the_extra(monkeypatch: pytest.Monk
     assert "stepline weights get whisper-base" in found.dropped[0].reason
 
 
-Spoken = list[tuple[str, float, float, float]]  # a text, its seconds, the probability of each of its words
+# a text, its seconds, the probability of each of its words
+Spoken = list[tuple[str, float, float, float]]
 
 
-def read_by(monkeypatch: pytest.MonkeyPatch, spoken: Spoken, *languages: str, probability: float = 1.0) -> None:
-    """Let every model that is loaded hear this, window by window; it knows English, and the other languages given."""
+def read_by(
+    monkeypatch: pytest.MonkeyPatch, spoken: Spoken, *languages: str, probability: float = 1.0
+) -> None:
+    """Let every model that is loaded hear this, window by window; it knows English, and the other
+    languages given."""
     words = [
-        SimpleNamespace(word=f" {word}", start=start + k * step, end=start + (k + 0.9) * step, probability=sure)
+        SimpleNamespace(
+            word=f" {word}", start=start + k * step, end=start + (k + 0.9) * step, probability=sure
+        )
         for text, start, end, sure in spoken
         for k, word in enumerate(text.split())
         for step in [(end - start) / len(text.split())]
@@ -115,7 +137,8 @@ CLEAR = ("Cut the bread into four thin slices, and toast them.", 3.7, 7.3, 0.9)
 
 
 def demo_voice() -> list[AudioBlock]:
-    """Return the demo's first 8 s, in which somebody speaks from 0.7 to 3.1 and from 4.0 to 7.8 s."""
+    """Return the demo's first 8 s, in which somebody speaks from 0.7 to 3.1 and from 4.0 to 7.8
+    s."""
     return [block for block in read_sound(DEMO) if block.start < 8]
 
 
@@ -134,7 +157,10 @@ def test_a_few_words_not_understood_beside_clear_english_are_not_taken_for_anoth
 def test_where_most_is_not_understood_the_cure_is_told_once_and_no_language_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read_by(monkeypatch, [("I was younger then.", 0.4, 2.8, 0.2), ("I was like how to do it.", 3.7, 7.3, 0.2)])
+    read_by(
+        monkeypatch,
+        [("I was younger then.", 0.4, 2.8, 0.2), ("I was like how to do it.", 3.7, 7.3, 0.2)],
+    )
     found = transcribe(demo_voice())
     assert found.transcript.sentences == ()
     assert found.transcript.language is None
@@ -161,7 +187,9 @@ def test_speech_of_another_language_is_translated_and_the_record_says_from_which
         supported_languages = ("en", "es")
         model = SimpleNamespace(is_multilingual=True)
 
-        def transcribe(self, sound: object, **options: object) -> tuple[list[SimpleNamespace], SimpleNamespace]:
+        def transcribe(
+            self, sound: object, **options: object
+        ) -> tuple[list[SimpleNamespace], SimpleNamespace]:
             del sound
             asked.append(options)
             word = SimpleNamespace(word=" Stop.", start=0.2, end=0.6, probability=0.9)
@@ -179,14 +207,17 @@ def test_speech_of_another_language_is_translated_and_the_record_says_from_which
 
 def test_a_model_that_hears_only_english_and_whisperx_translate_nothing() -> None:
     with pytest.raises(
-        SettingsError, match=r"asr.translate: whisper-tiny.en hears only English; asr.model=whisper-base"
+        SettingsError,
+        match=r"asr.translate: whisper-tiny.en hears only English; asr.model=whisper-base",
     ):
         transcribe(read_sound(DEMO), AsrSettings(model=TINY, translate=True))
     with pytest.raises(ValueError, match="recogniser=whisper"):
         AsrSettings(recogniser="whisperx", translate=True)
 
 
-def test_a_model_is_loaded_once_for_many_sounds_and_hears_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_loaded_once_for_many_sounds_and_hears_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     loaded: list[Path] = []
     load = whisper._load_model
 
@@ -203,7 +234,8 @@ def test_a_model_is_loaded_once_for_many_sounds_and_hears_the_same(monkeypatch: 
     assert len(loaded) == 2  # nobody else keeps one
 
 
-# In a process of its own, as a run is: with the threads of many other tests, glibc gives large blocks other places.
+# In a process of its own, as a run is: with the threads of many other tests, glibc gives large
+# blocks other places.
 PAGE_FAULTS = """
 import resource
 import numpy as np
@@ -218,10 +250,15 @@ for _ in range(3):
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs glibc")
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs glibc"
+)
 def test_windows_after_the_first_are_read_in_memory_that_is_there_already() -> None:
-    run = subprocess.run([sys.executable, "-c", PAGE_FAULTS], capture_output=True, text=True, check=True, timeout=120)
-    assert min(map(int, run.stdout.split()[1:])) < 10_000  # pages of 4 KiB; 77,000 where large blocks are mapped anew
+    run = subprocess.run(
+        [sys.executable, "-c", PAGE_FAULTS], capture_output=True, text=True, check=True, timeout=120
+    )
+    # pages of 4 KiB; 77,000 where large blocks are mapped anew
+    assert min(map(int, run.stdout.split()[1:])) < 10_000
 
 
 def test_the_size_of_the_blocks_changes_nothing() -> None:
@@ -233,7 +270,10 @@ def test_the_size_of_the_blocks_changes_nothing() -> None:
 @clips
 def test_a_stream_that_starts_later_moves_every_time() -> None:
     blocks = list(read_sound(CLIPS / "cocoa_tv_chef.mp4"))
-    late = transcribe([AudioBlock(block.start + 100.0, block.samples) for block in blocks], AsrSettings(model=TINY))
+    late = transcribe(
+        [AudioBlock(block.start + 100.0, block.samples) for block in blocks],
+        AsrSettings(model=TINY),
+    )
     (first,), (second,) = heard("cocoa_tv_chef.mp4").transcript.sentences, late.transcript.sentences
     assert second.text == first.text
     assert second.span.start == pytest.approx(first.span.start + 100.0, abs=0.05)
@@ -246,7 +286,8 @@ def test_synthetic_sound_without_speech_gives_nothing(kind: str) -> None:
         "silence": np.zeros(len(seconds)),
         "noise": np.random.default_rng(0).normal(0.0, 0.2, len(seconds)),
         "tone": 0.4 * np.sin(2 * np.pi * 220 * seconds),
-        "chords": sum(0.15 * np.sin(2 * np.pi * f * seconds) for f in (220, 277, 330)) * np.exp(-3 * (seconds % 0.5)),
+        "chords": sum(0.15 * np.sin(2 * np.pi * f * seconds) for f in (220, 277, 330))
+        * np.exp(-3 * (seconds % 0.5)),
     }[kind]
     assert transcribe([AudioBlock(0.0, samples.astype(np.float32))]).transcript.sentences == ()
 
@@ -257,13 +298,17 @@ def test_no_sound_is_an_empty_transcript() -> None:
 
 def test_a_language_that_the_model_cannot_hear_is_an_error() -> None:
     noise = [AudioBlock(0.0, np.zeros(16_000, np.float32))]
-    with pytest.raises(SettingsError, match="asr.language 'zh': whisper-tiny.en hears only English"):
+    with pytest.raises(
+        SettingsError, match="asr.language 'zh': whisper-tiny.en hears only English"
+    ):
         transcribe(noise, AsrSettings(model=TINY, language="zh"))
 
 
 def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="not a CTranslate2 Whisper model"):
-        transcribe([AudioBlock(0.0, np.zeros(16_000, np.float32))], AsrSettings(model=str(tmp_path)))
+        transcribe(
+            [AudioBlock(0.0, np.zeros(16_000, np.float32))], AsrSettings(model=str(tmp_path))
+        )
 
 
 def test_a_model_that_faster_whisper_knows_is_fetched_from_the_hub_and_said_so(
@@ -281,18 +326,24 @@ def test_a_model_that_faster_whisper_knows_is_fetched_from_the_hub_and_said_so(
     assert find_model("large-v3") == tmp_path
     assert asked == [True, False]
     assert "large-v3 is fetched from the model hub" in caplog.text
-    monkeypatch.setattr("faster_whisper.download_model", lambda name, local_files_only=False: str(tmp_path / name))
+    monkeypatch.setattr(
+        "faster_whisper.download_model", lambda name, local_files_only=False: str(tmp_path / name)
+    )
     caplog.clear()
     assert find_model("small") == tmp_path / "small"  # it was fetched before
     assert caplog.text == ""
 
 
-def test_a_model_that_cannot_be_fetched_is_one_line_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_be_fetched_is_one_line_with_the_cure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def unreachable(name: str, *, local_files_only: bool = False) -> str:
         raise FileNotFoundError("no route to the hub\nand more")
 
     monkeypatch.setattr("faster_whisper.download_model", unreachable)
-    with pytest.raises(ModelError, match=r"^small: cannot be fetched .*\(no route to the hub\); try again when"):
+    with pytest.raises(
+        ModelError, match=r"^small: cannot be fetched .*\(no route to the hub\); try again when"
+    ):
         find_model("small")
     with pytest.raises(ModelError, match="nonsense: neither a known model"):
         find_model("nonsense")

@@ -1,4 +1,5 @@
-"""WhisperX is used as it is, and its absence is an error with a cure; a small stand-in plays the package."""
+"""WhisperX is used as it is, and its absence is an error with a cure; a small stand-in plays the
+package."""
 
 import sys
 from types import SimpleNamespace
@@ -42,17 +43,17 @@ def package(calls: list[tuple[Any, ...]]) -> SimpleNamespace:
     return SimpleNamespace(load_model=load_model, load_align_model=load_align_model, align=align)
 
 
-def test_aligned_words_keep_their_times_and_the_others_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aligned_words_keep_their_times_and_the_others_have_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls: list[tuple[Any, ...]] = []
     monkeypatch.setitem(sys.modules, "whisperx", package(calls))
     recogniser = WhisperX(SETTINGS)
     passage = recogniser.read(window())
     recogniser.read(window())
-    assert [(w.text, w.span and (w.span.start, w.span.end), w.confidence) for w in passage.words] == [
-        (" Cut", (10.5, 10.9), 0.8),
-        (" 3", None, None),
-        (" strips.", None, 1.0),
-    ]
+    assert [
+        (w.text, w.span and (w.span.start, w.span.end), w.confidence) for w in passage.words
+    ] == [(" Cut", (10.5, 10.9), 0.8), (" 3", None, None), (" strips.", None, 1.0)]
     assert passage.language == "en"
     assert [call[0] for call in calls] == ["load", "aligner"]
     assert calls[0][1][0] == "small"
@@ -65,7 +66,9 @@ def test_without_voice_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_language_without_aligner_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = package([])
-    fake.load_model = lambda *a, **k: SimpleNamespace(transcribe=lambda *a, **k: {"segments": [], "language": "xx"})
+    fake.load_model = lambda *a, **k: SimpleNamespace(
+        transcribe=lambda *a, **k: {"segments": [], "language": "xx"}
+    )
     monkeypatch.setitem(sys.modules, "whisperx", fake)
     with pytest.raises(ModelError, match="no alignment model for 'xx'"):
         WhisperX(SETTINGS).read(window())

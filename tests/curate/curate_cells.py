@@ -11,7 +11,10 @@ NARRATION = "Chop the onion into small pieces. My grandmother loved this kitchen
 
 def transcript(*texts: str, seconds: float = 4.0, language: str | None = "en") -> Transcript:
     """Return sentences said one after the other, each for so many seconds."""
-    sentences = [Sentence(text=text, span=Span(n * seconds, (n + 1) * seconds)) for n, text in enumerate(texts)]
+    sentences = [
+        Sentence(text=text, span=Span(n * seconds, (n + 1) * seconds))
+        for n, text in enumerate(texts)
+    ]
     return Transcript(language=language, sentences=tuple(sentences))
 
 
@@ -27,9 +30,14 @@ def work(recipe: Recipe, item: VideoItem | None = None, **given: object) -> Vide
 
 
 def gathered(
-    folder: Path, recipe: Recipe, folders: Mapping[str, Path], failures: Mapping[str, StageFailure] | None = None
+    folder: Path,
+    recipe: Recipe,
+    folders: Mapping[str, Path],
+    failures: Mapping[str, StageFailure] | None = None,
 ) -> DatasetContext:
     """Return what a dataset stage without video needs gets."""
     folder.mkdir(parents=True, exist_ok=True)
     nothing = iter(())
-    return DatasetContext(folder, (), recipe, None, lambda stage: nothing, failures or {}, (), folders)  # type: ignore[arg-type]
+    return DatasetContext(
+        folder, (), recipe, None, lambda stage: nothing, failures or {}, (), folders
+    )  # type: ignore[arg-type]

@@ -18,27 +18,49 @@ LEFT_OUT = {
 
 
 def record(number):
-    """A video of two sentences and two steps, the second without a span, the first from a text base."""
+    """A video of two sentences and two steps, the second without a span, the first from a text
+    base."""
     id = f"v{number:02}"
     sentences = tuple(
         Sentence(text=text, span=Span(start, start + 2), shown=shown)
-        for text, start, shown in (("First slice the lemons.", 1.0, 0.75), ("Thanks for watching!", 9.0, None))
+        for text, start, shown in (
+            ("First slice the lemons.", 1.0, 0.75),
+            ("Thanks for watching!", 9.0, None),
+        )
     )
     steps = (
-        Step(id="1", text="slice the lemons", spans=(Span(2.0, 4.5), Span(7.0, 8.0)), at=3.0, status="shown", score=0.5,
-             sources=(0,), source_text="Slice lemons.", licence="CC BY-SA 4.0"),
+        Step(
+            id="1",
+            text="slice the lemons",
+            spans=(Span(2.0, 4.5), Span(7.0, 8.0)),
+            at=3.0,
+            status="shown",
+            score=0.5,
+            sources=(0,),
+            source_text="Slice lemons.",
+            licence="CC BY-SA 4.0",
+        ),
         Step(id="2", text="squeeze", status="not found", sources=(0,)),
-    )  # fmt: skip
+    )
     return Record(
         id=id,
         video=Video(
-            id=id, path=f"/home/somebody/{id}.mp4", duration=12.0 + number, title=f"Tea | {number}", task="Make Tea",
+            id=id,
+            path=f"/home/somebody/{id}.mp4",
+            duration=12.0 + number,
+            title=f"Tea | {number}",
+            task="Make Tea",
         ),
         transcript=Transcript(language="en", sentences=sentences, recogniser="whisper-tiny.en"),
         steps=steps,
         dropped=(Rejected(what="step", text="hello", reason="it is no step"),),
-        models={"asr": "whisper-tiny.en", "writer": "extractive", "vision": "conse", "grounding": {"a": 1}},
-    )  # fmt: skip
+        models={
+            "asr": "whisper-tiny.en",
+            "writer": "extractive",
+            "vision": "conse",
+            "grounding": {"a": 1},
+        },
+    )
 
 
 def contents(tmp_path, count=5, **others):
@@ -48,14 +70,25 @@ def contents(tmp_path, count=5, **others):
         with FeatureWriter(folder) as writer:
             for number in range(count):
                 if number != 1:
-                    writer.add(f"v{number:02}", np.full((3, 2), number, np.float32), rate=1.0, backbone="conse")
+                    writer.add(
+                        f"v{number:02}",
+                        np.full((3, 2), number, np.float32),
+                        rate=1.0,
+                        backbone="conse",
+                    )
     ids = [f"v{number:02}" for number in range(count)] + list(LEFT_OUT)
     return DatasetContents(
         records=lambda: (record(number) for number in range(count)),
         left_out=LEFT_OUT,
-        items={id: VideoItem(id, f"/home/somebody/videos/{id}.mp4", path=f"{id}.mp4", title=id) for id in ids},
+        items={
+            id: VideoItem(id, f"/home/somebody/videos/{id}.mp4", path=f"{id}.mp4", title=id)
+            for id in ids
+        },
         stages=STAGES,
-        settings={"probe": {"media": 1}, "train": {"texts": "clip:/weights/big/clip", "data": "/somewhere/of/mine"}},
+        settings={
+            "probe": {"media": 1},
+            "train": {"texts": "clip:/weights/big/clip", "data": "/somewhere/of/mine"},
+        },
         features=FeatureStore(folder) if count else None,
         **others,
     )

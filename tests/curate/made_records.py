@@ -3,9 +3,24 @@
 from stepline.records import Record, Rejected, Sentence, Span, Step, Transcript, Video
 
 
-def record(id, steps=(), sentences=(), *, task=None, title=None, path=None, duration=60.0, language="en", dropped=()):
-    """steps: (text, start, score); start None = not placed. sentences: (text, start, shown), each 2 s long."""
-    said = tuple(Sentence(text=text, span=Span(start, start + 2.0), shown=shown) for text, start, shown in sentences)
+def record(
+    id,
+    steps=(),
+    sentences=(),
+    *,
+    task=None,
+    title=None,
+    path=None,
+    duration=60.0,
+    language="en",
+    dropped=(),
+):
+    """steps: (text, start, score); start None = not placed. sentences: (text, start, shown), each 2
+    s long."""
+    said = tuple(
+        Sentence(text=text, span=Span(start, start + 2.0), shown=shown)
+        for text, start, shown in sentences
+    )
     made = tuple(
         Step(
             id=str(number),
@@ -23,7 +38,9 @@ def record(id, steps=(), sentences=(), *, task=None, title=None, path=None, dura
 
 
 def left_out(id, reason, stage="transcribe"):
-    return Record(id=id, video=Video(id=id), dropped=(Rejected(what="video", text=stage, reason=reason),))
+    return Record(
+        id=id, video=Video(id=id), dropped=(Rejected(what="video", text=stage, reason=reason),)
+    )
 
 
 def lost(text, reason):

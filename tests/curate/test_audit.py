@@ -27,7 +27,9 @@ from stepline.errors import DatasetError, StoreError
 
 RECORDS = [
     record(
-        f"v{n}", [(f"Chop {n}", 5.0, 0.9), (f"Fry {n}", None, 0.2)], [(f"hello {n}", 1.0, 0.1), (f"chop {n}", 5.0, 0.8)]
+        f"v{n}",
+        [(f"Chop {n}", 5.0, 0.9), (f"Fry {n}", None, 0.2)],
+        [(f"hello {n}", 1.0, 0.1), (f"chop {n}", 5.0, 0.8)],
     )
     for n in range(4)
 ]
@@ -61,9 +63,12 @@ def test_the_table_by_hand():
     sample = draw_sample(RECORDS[:2])
     steps, narration = ids(sample, "step"), ids(sample, "narration")
     told = [
-        (steps[0], "ann", "aligned"), (steps[1], "ann", "misplaced"), (steps[1], "bob", "not shown"),
-        (narration[0], "ann", "unsure"), ("gone", "ann", "aligned"),
-    ]  # fmt: skip
+        (steps[0], "ann", "aligned"),
+        (steps[1], "ann", "misplaced"),
+        (steps[1], "bob", "not shown"),
+        (narration[0], "ann", "unsure"),
+        ("gone", "ann", "aligned"),
+    ]
     said = [Verdict(asked=asked, annotator=who, said=word) for asked, who, word in told]
     raw, final = audit_table(sample, said)
     assert (raw.checked, raw.unsure, str(raw.alignable)) == (0, 1, "not known")
@@ -74,7 +79,8 @@ def test_the_table_by_hand():
 
 
 def test_cohens_kappa_by_hand():
-    # 20 both yes, 15 both no, 5 and 10 apart: same .7; chance .5 x .6 + .5 x .4 = .5; kappa .4 (Wikipedia's example).
+    # 20 both yes, 15 both no, 5 and 10 apart: same .7; chance .5 x .6 + .5 x .4 = .5; kappa .4
+    # (Wikipedia's example).
     one = np.repeat([1, 1, 0, 0], [20, 5, 10, 15])
     other = np.repeat([1, 0, 1, 0], [20, 5, 10, 15])
     assert cohen_kappa(one, other) == pytest.approx(0.4)
@@ -84,17 +90,27 @@ def test_cohens_kappa_by_hand():
 def test_two_people_agree_beyond_chance_or_not():
     sample = draw_sample(RECORDS)
     asked = [one.id for one in sample.texts]
-    ann = [Verdict(asked=id, annotator="ann", said="aligned" if n % 2 else "not shown") for n, id in enumerate(asked)]
+    ann = [
+        Verdict(asked=id, annotator="ann", said="aligned" if n % 2 else "not shown")
+        for n, id in enumerate(asked)
+    ]
     bob = [verdict.model_copy(update={"annotator": "bob"}) for verdict in ann]
     assert annotator_agreements(sample, ann) == []
     alignable, aligned = annotator_agreements(sample, [*ann, *bob])
-    assert (alignable.people, alignable.texts, alignable.kappa, alignable.same) == (("ann", "bob"), 12, 1.0, 1.0)
+    assert (alignable.people, alignable.texts, alignable.kappa, alignable.same) == (
+        ("ann", "bob"),
+        12,
+        1.0,
+        1.0,
+    )
     assert (aligned.low, aligned.high) == (1.0, 1.0)
     eve = [verdict.model_copy(update={"annotator": "eve", "said": "misplaced"}) for verdict in ann]
     alignable, aligned = annotator_agreements(sample, [*ann, *bob, *eve])
-    # Fleiss by hand: six texts (3, 0), six (1, 2); pairs .6667; yes 24 of 36: chance 5/9; kappa .25.
+    # Fleiss by hand: six texts (3, 0), six (1, 2); pairs .6667; yes 24 of 36: chance 5/9; kappa
+    # .25.
     assert alignable.kappa == pytest.approx(0.25)
-    assert aligned.kappa == pytest.approx((2 / 3 - 5 / 9) / (4 / 9))  # six (2, 1), six (0, 3): 12 of 36 yes
+    # six (2, 1), six (0, 3): 12 of 36 yes
+    assert aligned.kappa == pytest.approx((2 / 3 - 5 / 9) / (4 / 9))
 
 
 @pytest.fixture
@@ -123,7 +139,9 @@ def test_a_verdict_is_on_disk_when_it_is_taken_and_is_each_persons_own(served):
     assert say(served, first, "bob", "unsure")[0] == 200
     kept = {(one.annotator, one.said) for one in Verdicts(served.file)}
     assert kept == {("ann", "misplaced"), ("bob", "unsure")}
-    assert json.loads(ask(served, "GET", "/verdicts?annotator=ann")[1]) == {"said": {first: "misplaced"}}
+    assert json.loads(ask(served, "GET", "/verdicts?annotator=ann")[1]) == {
+        "said": {first: "misplaced"}
+    }
     assert "raw narration" in ask(served, "GET", "/")[1].decode()
 
 
@@ -169,7 +187,9 @@ def test_two_people_audit_in_a_browser(served, tmp_path):
     try:
         for who, keys in (("ann", "112"), ("bob", "132")):
             tab = browser.open(f"http://127.0.0.1:{served.port}/", width=390)
-            tab.run(f"(() => {{ part('name').value = '{who}'; document.querySelector('#who button').click(); }})()")
+            tab.run(
+                f"(() => {{ part('name').value = '{who}'; document.querySelector('#who button').click(); }})()"
+            )
             for number, key in enumerate(keys):
                 tab.wait_until(f"said.size === {number} && !saving && !part('work').hidden")
                 tab.press(key, ord(key), key)
@@ -182,4 +202,7 @@ def test_two_people_audit_in_a_browser(served, tmp_path):
         browser.close()
     words = {"1": "aligned", "2": "misplaced", "3": "not shown"}
     kept = [(one.annotator, one.said) for one in Verdicts(served.file)]
-    assert kept == [*(("ann", words[key]) for key in "112"), *(("bob", words[key]) for key in "132")]
+    assert kept == [
+        *(("ann", words[key]) for key in "112"),
+        *(("bob", words[key]) for key in "132"),
+    ]

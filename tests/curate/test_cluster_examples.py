@@ -1,4 +1,5 @@
-"""The examples for clusters hold what KubeRay's types (ray.io/v1), Ray's command and Stepline's own take."""
+"""The examples for clusters hold what KubeRay's types (ray.io/v1), Ray's command and Stepline's own
+take."""
 
 import re
 import shlex
@@ -14,7 +15,12 @@ CLUSTER = ROOT / "examples" / "cluster"
 COUNT = {"type": "integer", "minimum": 0}
 NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
 QUANTITY = {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(m|Ki|Mi|Gi|Ti)?$"}
-NAMED = {"type": "object", "required": ["name"], "properties": {"name": NAME}, "additionalProperties": False}
+NAMED = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": NAME},
+    "additionalProperties": False,
+}
 
 
 def closed(required, **optional):
@@ -37,7 +43,11 @@ STRINGS = {
 }  # numbers of a start parameter are strings, too
 AMOUNTS = closed({"cpu": QUANTITY, "memory": QUANTITY})
 CONTAINER = closed(
-    {"name": NAME, "image": {"type": "string"}, "resources": closed({"requests": AMOUNTS, "limits": AMOUNTS})},
+    {
+        "name": NAME,
+        "image": {"type": "string"},
+        "resources": closed({"requests": AMOUNTS, "limits": AMOUNTS}),
+    },
     env=many(closed({"name": {"type": "string"}, "value": {"type": "string"}})),
     envFrom=many(closed({"secretRef": NAMED})),
     volumeMounts=many(closed({"name": NAME, "mountPath": {"type": "string", "pattern": "^/"}})),
@@ -46,7 +56,13 @@ POD = closed(
     {"containers": many(CONTAINER)},
     terminationGracePeriodSeconds=COUNT,
     tolerations=many(
-        closed({"key": {}, "operator": {"enum": ["Exists", "Equal"]}, "effect": {"enum": ["NoSchedule"]}})
+        closed(
+            {
+                "key": {},
+                "operator": {"enum": ["Exists", "Equal"]},
+                "effect": {"enum": ["NoSchedule"]},
+            }
+        )
     ),
     volumes=many(closed({"name": NAME, "emptyDir": closed({"sizeLimit": QUANTITY})})),
 )
@@ -55,10 +71,14 @@ RAY_CLUSTER = closed(
     {"rayVersion": {"type": "string"}, "headGroupSpec": closed(GROUP)},
     enableInTreeAutoscaling={"type": "boolean"},
     autoscalerOptions=closed(
-        {}, upscalingMode={"enum": ["Conservative", "Default", "Aggressive"]}, idleTimeoutSeconds=COUNT
+        {},
+        upscalingMode={"enum": ["Conservative", "Default", "Aggressive"]},
+        idleTimeoutSeconds=COUNT,
     ),
     workerGroupSpecs=many(
-        closed({"groupName": NAME, "minReplicas": COUNT, "maxReplicas": COUNT, **GROUP}, replicas=COUNT)
+        closed(
+            {"groupName": NAME, "minReplicas": COUNT, "maxReplicas": COUNT, **GROUP}, replicas=COUNT
+        )
     ),
 )
 RAY_JOB = closed(

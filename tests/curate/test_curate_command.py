@@ -11,7 +11,8 @@ from stepline.cli.curate import _sigterm_as_interrupt
 
 @pytest.fixture
 def films(tmp_path, monkeypatch):
-    """A folder of "videos" and a recipe of fake stages; the command line finds these stages by name."""
+    """A folder of "videos" and a recipe of fake stages; the command line finds these stages by
+    name."""
     monkeypatch.setattr("stepline.curate.stages.STAGES", STAGES)
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "films").mkdir()
@@ -22,7 +23,16 @@ def films(tmp_path, monkeypatch):
 
 
 def test_a_run_says_what_went_through_and_status_tells_it_again(films, stepline):
-    asked = ("curate", films / "films", "--recipe", films / "fake.toml", "--out", films / "out", "--workers", 1)
+    asked = (
+        "curate",
+        films / "films",
+        "--recipe",
+        films / "fake.toml",
+        "--out",
+        films / "out",
+        "--workers",
+        1,
+    )
     done = stepline(*asked)
     assert done.exit_code == 0, done.output
     assert done.stdout.strip() == str(films / "out")
@@ -53,7 +63,9 @@ def test_a_run_says_what_went_through_and_status_tells_it_again(films, stepline)
     ],
 )
 def test_a_wrong_recipe_is_one_line(films, stepline, words, said):
-    done = stepline("curate", films / "films", "--recipe", films / "fake.toml", "--out", films / "out", *words)
+    done = stepline(
+        "curate", films / "films", "--recipe", films / "fake.toml", "--out", films / "out", *words
+    )
     assert done.exit_code == 1
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1

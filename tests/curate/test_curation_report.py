@@ -1,4 +1,5 @@
-"""The report: what it counts, what it estimates, that no text of a video can become markup; and its command."""
+"""The report: what it counts, what it estimates, that no text of a video can become markup; and its
+command."""
 
 import json
 import re
@@ -32,7 +33,11 @@ WHISK = record(
     task="Make an omelette",
     dropped=[lost("hello", "chat: greets 3 viewers"), lost("hi", "chat: greets 12 viewers")],
 )
-RECORDS = [WHISK, left_out("mute", "nothing is said in 3.5 s"), left_out("dumb", "nothing is said in 12 s")]
+RECORDS = [
+    WHISK,
+    left_out("mute", "nothing is said in 3.5 s"),
+    left_out("dumb", "nothing is said in 12 s"),
+]
 
 
 def test_counts_of_one_kept_video_by_hand():
@@ -44,7 +49,10 @@ def test_counts_of_one_kept_video_by_hand():
     assert (counts.neighbours, counts.out_of_order) == (1, 1)
     assert counts.words_a_step == {"3": 1, "5": 1, "2": 1}
     assert counts.words_a_minute == {"4": 1}  # seven words in 5 s are 84 a minute: the bar from 80
-    assert (counts.narration_shown.sums, counts.narration_shown.texts) == ([pytest.approx(0.9)], [2])
+    assert (counts.narration_shown.sums, counts.narration_shown.texts) == (
+        [pytest.approx(0.9)],
+        [2],
+    )
 
 
 def test_a_fall_joins_reasons_that_differ_in_numbers():
@@ -61,7 +69,11 @@ def test_a_left_out_video_is_told_at_its_stage_with_the_kind_that_the_run_noted(
         StageFailure("dumb", "probe", "hang", "of an earlier run with other settings"),
         StageFailure("whisk", "probe", "error", "of an earlier run"),
     ]
-    records = [*RECORDS, left_out("twin", "the same as whisk", "gather"), left_out("cut", "it ends at 2 s", "probe")]
+    records = [
+        *RECORDS,
+        left_out("twin", "the same as whisk", "gather"),
+        left_out("cut", "it ends at 2 s", "probe"),
+    ]
     found = collect(records, SETTINGS, failures=failures, stages=("probe", "transcribe", "gather"))
     assert [(row.stage, row.kind, row.reason, row.count, row.videos) for row in found.reasons] == [
         ("probe", "left out", "it ends at # s", 1, ("cut",)),
@@ -70,25 +82,32 @@ def test_a_left_out_video_is_told_at_its_stage_with_the_kind_that_the_run_noted(
         ("gather", "left out", "the same as whisk", 1, ("twin",)),
     ]
     assert [(level.name, level.count) for level in video_levels(found)] == [
-        ("videos before probe", 5), ("videos before transcribe", 4), ("videos before gather", 2),
+        ("videos before probe", 5),
+        ("videos before transcribe", 4),
+        ("videos before gather", 2),
         ("videos in the dataset", 1),
-    ]  # fmt: skip
+    ]
 
 
 def test_the_rarest_reasons_stand_together():
     reasons = DatasetCounts().left_out
-    reasons.update({"reason a": 9, "reason b": 8, "reason c": 7, "reason d": 6, "reason e": 5, "reason f": 4})
+    reasons.update(
+        {"reason a": 9, "reason b": 8, "reason c": 7, "reason d": 6, "reason e": 5, "reason f": 4}
+    )
     reasons.update({"reason g": 2, "reason h": 1})
     assert commonest(reasons)[-2:] == (("reason f", 4), ("2 other reasons", 3))
 
 
 def test_a_share_and_its_interval():
-    assert str(proportion([1.0, 2.0], [2.0, 2.0])) == "75.0 % [50.0, 100.0]"  # draws of two videos: 50, 75 or 100
+    # draws of two videos: 50, 75 or 100
+    assert str(proportion([1.0, 2.0], [2.0, 2.0])) == "75.0 % [50.0, 100.0]"
     assert str(proportion([], [])) == "not known"
     generator = np.random.default_rng(0)
     hits = generator.binomial(10, 0.3, size=5000).astype(float)
     many = proportion(list(hits), [10.0] * 5000)
-    assert many.high - many.low == pytest.approx(2 * 1.96 * hits.std(ddof=1) / 10 / np.sqrt(5000), rel=0.01)
+    assert many.high - many.low == pytest.approx(
+        2 * 1.96 * hits.std(ddof=1) / 10 / np.sqrt(5000), rel=0.01
+    )
 
 
 def test_verdicts_move_the_scores_of_all_texts_by_how_far_these_are_off():
@@ -109,8 +128,10 @@ def test_near_duplicates_are_steps_said_alike_and_videos_made_of_them():
         }
     )
     assert [(line.text, line.videos, line.wordings) for line in found.texts] == [
-        ("Whisk the eggs.", 3, 2), ("Fry the omelette in butter", 2, 1), ("Pour in the milk", 2, 1),
-    ]  # fmt: skip
+        ("Whisk the eggs.", 3, 2),
+        ("Fry the omelette in butter", 2, 1),
+        ("Pour in the milk", 2, 1),
+    ]
     assert (found.repeated, found.groups) == (7, (("a", "b"),))
 
 
@@ -160,11 +181,15 @@ def test_any_dataset_gives_a_page(records):
 
 
 def test_no_text_becomes_markup():
-    evil = record(EVIL, [(EVIL, 3.0, 0.5)] * 7, [(EVIL, 1.0, 0.5)], task=EVIL, title=EVIL, language=EVIL)
+    evil = record(
+        EVIL, [(EVIL, 3.0, 0.5)] * 7, [(EVIL, 1.0, 0.5)], task=EVIL, title=EVIL, language=EVIL
+    )
     out = left_out("b", EVIL)
     failures = [StageFailure("b", EVIL, "error", EVIL)]
     html = render_page(
-        collect([evil, out], SETTINGS, failures=failures, provenance={EVIL: EVIL + "\n"}, stages=(EVIL,))
+        collect(
+            [evil, out], SETTINGS, failures=failures, provenance={EVIL: EVIL + "\n"}, stages=(EVIL,)
+        )
     )
     assert "<img" not in html
     assert html.count("</script>") == 2  # the page's own
@@ -185,11 +210,19 @@ def test_a_report_is_written_from_what_a_run_left(tmp_path):
     write_parquet(RECORDS[:1], data / "train-0.parquet")
     write_parquet(RECORDS[1:], data / "left_out-0.parquet")
     reason = "nothing is said in 3.5 s"
-    failure = {"id": "mute", "stage": "transcribe", "kind": "error", "reason": reason, "attempts": 1}
+    failure = {
+        "id": "mute",
+        "stage": "transcribe",
+        "kind": "error",
+        "reason": reason,
+        "attempts": 1,
+    }
     folder = tmp_path / "failures" / "transcribe"
     folder.mkdir(parents=True)
     (folder / "k.json").write_text(json.dumps(failure))
-    (tmp_path / "run.json").write_text(json.dumps({"stages": ["probe", "transcribe"], "source": None}))
+    (tmp_path / "run.json").write_text(
+        json.dumps({"stages": ["probe", "transcribe"], "source": None})
+    )
     found = write_report(RemotePath(str(tmp_path)), SETTINGS).findings
     assert found.counts.kept == 1
     assert found.stages == ("probe", "transcribe")
@@ -207,13 +240,17 @@ def test_no_dataset_is_an_error_that_says_so(tmp_path):
 def out(tmp_path):
     data = tmp_path / "dataset" / "data"
     data.mkdir(parents=True)
-    records = [record(f"v{n}", [(f"Chop {n}", 5.0, 0.9)], [(f"chop {n}", 5.0, 0.8)]) for n in range(3)]
+    records = [
+        record(f"v{n}", [(f"Chop {n}", 5.0, 0.9)], [(f"chop {n}", 5.0, 0.8)]) for n in range(3)
+    ]
     write_parquet([*records, left_out("mute", "nothing is said")], data / "all.parquet")
     return tmp_path
 
 
 def test_a_report_is_written_with_other_settings(out):
-    done = CliRunner().invoke(main, ["curate", "report", str(out), "--set", "frames=false", "--set", "audit_videos=2"])
+    done = CliRunner().invoke(
+        main, ["curate", "report", str(out), "--set", "frames=false", "--set", "audit_videos=2"]
+    )
     assert done.exit_code == 0, done.output
     assert "of 2 videos, drawn with seed 0" in (out / "report.html").read_text()
 
@@ -224,12 +261,17 @@ def test_saved_verdicts_are_taken_over_and_give_the_table(out):
     told = (out / "report.html").read_text().partition('id="asked">')[2].partition("</script>")[0]
     asked = [one["id"] for one in json.loads(told)["asked"]]
     for who, word in (("ann", "aligned"), ("bob", "misplaced")):
-        lines = [Verdict(asked=id, annotator=who, said=word).model_dump_json() + "\n" for id in asked]
+        lines = [
+            Verdict(asked=id, annotator=who, said=word).model_dump_json() + "\n" for id in asked
+        ]
         (out / f"{who}.jsonl").write_text("".join(lines))
     files = ["--import", str(out / "ann.jsonl"), "--import", str(out / "bob.jsonl")]
     done = runner.invoke(main, ["curate", "audit", str(out), "--set", "frames=false", *files])
     assert done.exit_code == 0, done.output
-    assert "steps of the dataset           3  100.0 % [100.0, 100.0]  50.0 % [50.0, 50.0]" in done.output
+    assert (
+        "steps of the dataset           3  100.0 % [100.0, 100.0]  50.0 % [50.0, 50.0]"
+        in done.output
+    )
     assert "well aligned: Cohen's kappa 0.00 [0.00, 0.00] over 6 texts by ann, bob" in done.output
     assert "alignable: Cohen's kappa undefined over" in done.output  # nobody ever says no
     assert "ann, bob" in (out / "report.html").read_text()
@@ -252,7 +294,10 @@ def test_a_model_that_checks_the_sample_is_told_beside_people_and_never_among_th
     runner.invoke(main, [*bare, "--table"])
     told = (out / "report.html").read_text().partition('id="asked">')[2].partition("</script>")[0]
     asked = [one["id"] for one in json.loads(told)["asked"]]
-    lines = [Verdict(asked=id, annotator="model seer", said="aligned").model_dump_json() + "\n" for id in asked]
+    lines = [
+        Verdict(asked=id, annotator="model seer", said="aligned").model_dump_json() + "\n"
+        for id in asked
+    ]
     (out / "audit").mkdir(exist_ok=True)
     (out / "audit" / "model_verdicts.jsonl").write_text("".join(lines))
     done = runner.invoke(main, [*bare, "--table"])

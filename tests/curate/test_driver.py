@@ -69,12 +69,16 @@ def test_a_refused_bucket_ends_a_run_in_one_line_without_a_secret(tmp_path, buck
 
 
 @pytest.mark.slow
-def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local_one(tmp_path, bucket):
+def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local_one(
+    tmp_path, bucket
+):
     (tmp_path / "in").mkdir()
     draw_video(tmp_path / "in" / "a.mp4")
     draw_video(tmp_path / "in" / "b.mp4", seconds=14, size=(176, 144))
     (tmp_path / "in" / "a.srt").write_text(CAPTIONS)
-    (tmp_path / "in" / "b.srt").write_text(CAPTIONS.replace("lemons", "limes").replace("sugar", "salt"))
+    (tmp_path / "in" / "b.srt").write_text(
+        CAPTIONS.replace("lemons", "limes").replace("sugar", "salt")
+    )
     (tmp_path / "in" / "broken.mp4").write_bytes(b"nothing")
     copy_to_bucket(tmp_path / "in", "s3://bucket/in")
     settings = ["visible.shown=0.0", "engine.workers=1", "export.webdataset=true"]
@@ -90,20 +94,33 @@ def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local
     bucket.every = bucket.slow_every = 0
     names = sorted(found.name for found in here.list())
     assert names == sorted(found.name for found in there.list())
-    assert {name: (here / name).read() for name in names} == {name: (there / name).read() for name in names}
+    assert {name: (here / name).read() for name in names} == {
+        name: (there / name).read() for name in names
+    }
     assert bucket.failed > 20
     assert bucket.slowed >= 2
 
 
 @pytest.mark.slow
-def test_of_two_commands_at_once_on_one_out_in_gs_one_makes_the_bytes_of_a_local_one(tmp_path, google_bucket):
+def test_of_two_commands_at_once_on_one_out_in_gs_one_makes_the_bytes_of_a_local_one(
+    tmp_path, google_bucket
+):
     (tmp_path / "in").mkdir()
     draw_video(tmp_path / "in" / "a.mp4")
     (tmp_path / "in" / "a.srt").write_text(CAPTIONS)
     (tmp_path / "in" / "broken.mp4").write_bytes(b"nothing")
     copy_to_bucket(tmp_path / "in", "gs://bucket/in")
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "stepline", "curate", "--recipe", "visual_narration", "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "stepline",
+        "curate",
+        "--recipe",
+        "visual_narration",
+        "--workers",
+        "1",
+    ]
 
     def begun(source, out):
         words = [*command, "--set", "visible.shown=0.0", "--out", out, source]
@@ -119,8 +136,14 @@ def test_of_two_commands_at_once_on_one_out_in_gs_one_makes_the_bytes_of_a_local
     assert set(both) == {0, 1}, both
     assert "works on it" in both[1]
     assert google_bucket.refused >= 1
-    here, there = RemotePath(str(tmp_path / "out/dataset")), RemotePath("gs://bucket/out/dataset", QUICK)
-    bytes_of = [{found.name: (place / found.name).read() for found in place.list()} for place in (here, there)]
+    here, there = (
+        RemotePath(str(tmp_path / "out/dataset")),
+        RemotePath("gs://bucket/out/dataset", QUICK),
+    )
+    bytes_of = [
+        {found.name: (place / found.name).read() for found in place.list()}
+        for place in (here, there)
+    ]
     assert bytes_of[0] == bytes_of[1]
     assert "README.md" in bytes_of[0]
 
@@ -137,10 +160,18 @@ def test_a_run_in_a_bucket_that_fails_now_and_then_is_as_one_on_a_disk(kind, tmp
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), fake_stages.STAGES), here)
     bucket.every = 7  # each seventh request is answered with an error
     for _ in range(2):
-        run_recipe(RunRequest(recipe(places=PATIENT), f"{kind}://bucket/out", fake_stages.STAGES), there)
+        run_recipe(
+            RunRequest(recipe(places=PATIENT), f"{kind}://bucket/out", fake_stages.STAGES), there
+        )
     out = RemotePath(f"{kind}://bucket/out", RemoteSettings(**PATIENT))
-    assert (out / "dataset/dataset.json").read() == (tmp_path / "out/dataset/dataset.json").read_bytes()
-    begun = [line["id"] for line in read_timings(out) if line["event"] == "start" and line["stage"] == "read"]
+    assert (out / "dataset/dataset.json").read() == (
+        tmp_path / "out/dataset/dataset.json"
+    ).read_bytes()
+    begun = [
+        line["id"]
+        for line in read_timings(out)
+        if line["event"] == "start" and line["stage"] == "read"
+    ]
     assert sorted(begun) == ["a", "bad", "c"]  # the second run found everything
     found = run_status(out, fake_stages.STAGES)
     assert [stage.done for stage in found.stages] == [2, 2, 2, 1, 1]
@@ -161,14 +192,20 @@ def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():
 
 
 def test_results_in_a_store_are_read_side_by_side_and_come_in_order():
-    videos = [VideoStatus(VideoItem(f"v{number:03d}"), (), b"", None) for number in range(3 * PARALLEL_READS)]
-    together = threading.Barrier(PARALLEL_READS, timeout=60)  # broken where fewer are read at a time
+    videos = [
+        VideoStatus(VideoItem(f"v{number:03d}"), (), b"", None)
+        for number in range(3 * PARALLEL_READS)
+    ]
+    # broken where fewer are read at a time
+    together = threading.Barrier(PARALLEL_READS, timeout=60)
 
     def read(one):
         together.wait()
         return one.item.id.encode()
 
-    assert list(read_results(videos, read, remote=True)) == [(one.item, one.item.id.encode()) for one in videos]
+    assert list(read_results(videos, read, remote=True)) == [
+        (one.item, one.item.id.encode()) for one in videos
+    ]
 
 
 def test_results_on_a_disk_are_read_as_they_are_asked_for():

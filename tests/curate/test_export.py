@@ -25,22 +25,32 @@ def files_of(folder):
 def test_shards_hold_every_record_sorted_and_are_named_by_their_content(tmp_path):
     folder, told = export(tmp_path)
     shards = sorted((folder / "data").glob("train-*"))
-    assert [shard.name[:20] for shard in shards] == [f"train-{number:05}-of-00003"[:20] for number in range(3)]
+    assert [shard.name[:20] for shard in shards] == [
+        f"train-{number:05}-of-00003"[:20] for number in range(3)
+    ]
     assert all(shard.stem.rpartition("-")[2] == sha256(shard)[:16] for shard in shards)
     records = [each for shard in shards for each in read_parquet(shard)]
     assert [each.id for each in records] == ["v00", "v01", "v02", "v03", "v04"]
     whole = record(0)
-    assert records[0] == whole.model_copy(update={"video": whole.video.model_copy(update={"path": "v00.mp4"})})
+    assert records[0] == whole.model_copy(
+        update={"video": whole.video.model_copy(update={"path": "v00.mp4"})}
+    )
     assert (told["videos"], told["left_out"], told["steps"], told["steps_placed"]) == (5, 4, 10, 5)
 
 
 def test_videos_that_are_left_out_have_their_stage_and_reason(tmp_path):
     folder, told = export(tmp_path)
-    records = [each for shard in sorted((folder / "data").glob("left_out-*")) for each in read_parquet(shard)]
+    records = [
+        each
+        for shard in sorted((folder / "data").glob("left_out-*"))
+        for each in read_parquet(shard)
+    ]
     assert [each.id for each in records] == sorted(LEFT_OUT)
     assert [each.dropped[0].text for each in records] == ["probe", "transcribe", "gather", "source"]
     assert all(each.dropped[0].what == "video" for each in records)
-    stage_losses = {fall["stage"]: (fall["entered"], fall["kept"], fall["dropped"]) for fall in told["stages"]}
+    stage_losses = {
+        fall["stage"]: (fall["entered"], fall["kept"], fall["dropped"]) for fall in told["stages"]
+    }
     assert stage_losses["source"] == (9, 8, {"evaluates: a video of youcook2": 1})
     assert stage_losses["probe"] == (8, 7, {"no picture in it can be seen": 1})
     assert stage_losses["write"] == (6, 6, {})
@@ -50,14 +60,29 @@ def test_videos_that_are_left_out_have_their_stage_and_reason(tmp_path):
 def test_hugging_face_datasets_open_it(tmp_path):
     datasets = pytest.importorskip("datasets", reason="needs the package datasets")
     folder, _ = export(tmp_path)
-    files = {"train": f"{folder}/data/train-*.parquet", "left_out": f"{folder}/data/left_out-*.parquet"}
+    files = {
+        "train": f"{folder}/data/train-*.parquet",
+        "left_out": f"{folder}/data/left_out-*.parquet",
+    }
     found = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path / "cache"))
     assert (found["train"].num_rows, found["left_out"].num_rows) == (5, 4)
     row = found["train"][0]
     assert row["step_texts"] == ["slice the lemons", "squeeze"]
-    assert (row["step_starts"], row["step_ends"], row["step_scores"]) == ([2.0, None], [4.5, None], [0.5, None])
-    assert (row["sentence_texts"][0], row["sentence_shown"]) == ("First slice the lemons.", [0.75, None])
-    assert (row["path"], row["task"], row["language"], row["steps"]) == ("v00.mp4", "Make Tea", "en", 2)
+    assert (row["step_starts"], row["step_ends"], row["step_scores"]) == (
+        [2.0, None],
+        [4.5, None],
+        [0.5, None],
+    )
+    assert (row["sentence_texts"][0], row["sentence_shown"]) == (
+        "First slice the lemons.",
+        [0.75, None],
+    )
+    assert (row["path"], row["task"], row["language"], row["steps"]) == (
+        "v00.mp4",
+        "Make Tea",
+        "en",
+        2,
+    )
     assert row["reason"] is None
     assert found["left_out"][0]["reason"] == "no picture in it can be seen"
     by_card = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
@@ -87,7 +112,11 @@ def test_no_folder_of_this_machine_gets_into_a_dataset(tmp_path):
     import pyarrow.parquet as parquet
 
     for name, data in files_of(folder).items():
-        told = data if not name.endswith(".parquet") else str(parquet.read_table(folder / name).to_pylist()).encode()
+        told = (
+            data
+            if not name.endswith(".parquet")
+            else str(parquet.read_table(folder / name).to_pylist()).encode()
+        )
         for secret in (b"/home/somebody", b"/somewhere", b"/weights", str(tmp_path).encode()):
             assert secret not in told, name
     assert without_folders({"a": ["clip:/weights/clip", "x/y.txt", "and so/or so", 3]}) == {
@@ -102,24 +131,40 @@ def test_the_card_tells_counts_reasons_licences_and_how_to_load(tmp_path):
     yaml = pytest.importorskip("yaml", reason="needs PyYAML")
     front = yaml.safe_load(head)
     assert (front["pretty_name"], front["license"], front["language"]) == ("Tea", "other", ["en"])
-    assert front["configs"][0]["data_files"][1] == {"split": "left_out", "path": "data/left_out-*.parquet"}
+    assert front["configs"][0]["data_files"][1] == {
+        "split": "left_out",
+        "path": "data/left_out-*.parquet",
+    }
     for piece in (
-        "| videos | 5 (0.02 h", "| probe | 8 | 7 | no picture in it can be seen 1 |", "CC BY-SA 4.0 5",
-        "efficientnet-lite0 (Apache-2.0)", "whisper-tiny.en (MIT)", 'load_dataset("parquet"', "`step_starts`",
-        "clip:clip", "NaSVA", "evaluates: a video of youcook2 1",
-    ):  # fmt: skip
+        "| videos | 5 (0.02 h",
+        "| probe | 8 | 7 | no picture in it can be seen 1 |",
+        "CC BY-SA 4.0 5",
+        "efficientnet-lite0 (Apache-2.0)",
+        "whisper-tiny.en (MIT)",
+        'load_dataset("parquet"',
+        "`step_starts`",
+        "clip:clip",
+        "NaSVA",
+        "evaluates: a video of youcook2 1",
+    ):
         assert piece in body, piece
 
 
 def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():
     cut = {"a": "2", "b": "3.5"}
-    reasons = [StageFailure(id, "probe", "error", f"{id}: no mp4, cut off at {second} s") for id, second in cut.items()]
+    reasons = [
+        StageFailure(id, "probe", "error", f"{id}: no mp4, cut off at {second} s")
+        for id, second in cut.items()
+    ]
     (_, probe, _) = stage_losses(reasons, 1, ("probe", "export"))
     assert (probe.entered, probe.kept, probe.dropped) == (3, 1, {"no mp4, cut off at # s": 2})
 
 
 def test_what_strangers_wrote_stays_in_its_cell_of_a_table():
-    assert pairs({"a | b\n`c` <img>": 2, "d": 1, "e": 1, "f": 3}, 2) == r"a \| b \`c\` \<img\> 2, d 1, 4 others"
+    assert (
+        pairs({"a | b\n`c` <img>": 2, "d": 1, "e": 1, "f": 3}, 2)
+        == r"a \| b \`c\` \<img\> 2, d 1, 4 others"
+    )
     assert pairs({}) == "none"
 
 
@@ -137,17 +182,32 @@ def test_croissant_is_valid_and_gives_the_records(tmp_path):
 def test_croissant_lists_every_file_with_its_digest(tmp_path):
     folder, told = export(tmp_path)
     tree = json.loads((folder / "croissant.json").read_text())
-    listed = {each["contentUrl"]: each["sha256"] for each in tree["distribution"] if each["@type"] == "cr:FileObject"}
+    listed = {
+        each["contentUrl"]: each["sha256"]
+        for each in tree["distribution"]
+        if each["@type"] == "cr:FileObject"
+    }
     assert listed == {each["path"]: each["sha256"] for each in told["files"]}
     assert all(sha256(folder / name) == digest for name, digest in listed.items())
-    for required in ("@context", "@type", "conformsTo", "name", "description", "license", "distribution", "recordSet"):
+    for required in (
+        "@context",
+        "@type",
+        "conformsTo",
+        "name",
+        "description",
+        "license",
+        "distribution",
+        "recordSet",
+    ):
         assert tree[required]
 
 
 def test_tars_hold_records_steps_and_where_asked_the_video(tmp_path):
     settings = ExportSettings(rows=2, webdataset=True, media=True)
     (tmp_path / "v00.mp4").write_bytes(b"film")
-    folder, _ = export(tmp_path, settings=settings, media={"v00": RemotePath(str(tmp_path / "v00.mp4"))})
+    folder, _ = export(
+        tmp_path, settings=settings, media={"v00": RemotePath(str(tmp_path / "v00.mp4"))}
+    )
     with tarfile.open(folder / "webdataset" / "train-00000.tar") as archive:
         names = archive.getnames()
         assert names[:4] == ["v00.json", "v00.vtt", "v00.mp4", "v01.json"]
@@ -163,15 +223,24 @@ def test_tars_whose_first_videos_have_no_title_open_by_their_card(tmp_path):
     records = []
     for number, title in enumerate(titles):
         plain = record(number)
-        records.append(plain.model_copy(update={"video": plain.video.model_copy(update={"title": title})}))
+        records.append(
+            plain.model_copy(update={"video": plain.video.model_copy(update={"title": title})})
+        )
     media = {}
     for id, ending in (("v00", "mp4"), ("v06", "MKV")):
         (tmp_path / f"{id}.{ending}").write_bytes(b"film")
         media[id] = RemotePath(str(tmp_path / f"{id}.{ending}"))
     exported = write_tars(records, tmp_path / "set", 2**20, media)
-    assert [file.path for file in exported] == ["webdataset/train-00000.tar", "webdataset/README.md"]
-    found = datasets.load_dataset(str(tmp_path / "set/webdataset"), split="train", cache_dir=str(tmp_path / "cache"))
-    rows = found.cast_column("mp4", datasets.Video(decode=False)).cast_column("mkv", datasets.Video(decode=False))
+    assert [file.path for file in exported] == [
+        "webdataset/train-00000.tar",
+        "webdataset/README.md",
+    ]
+    found = datasets.load_dataset(
+        str(tmp_path / "set/webdataset"), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    rows = found.cast_column("mp4", datasets.Video(decode=False)).cast_column(
+        "mkv", datasets.Video(decode=False)
+    )
     assert [row["json"]["video"]["title"] for row in rows] == titles
     assert [bool(row["mp4"]) for row in rows] == [True] + [False] * 6
     assert [bool(row["mkv"]) for row in rows] == [False] * 6 + [True]

@@ -8,7 +8,13 @@ from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.forecast.costs import read_costs
-from stepline.curate.forecast.dry_run import dry_run, forecast_json, format_bytes, format_forecast, format_seconds
+from stepline.curate.forecast.dry_run import (
+    dry_run,
+    forecast_json,
+    format_bytes,
+    format_forecast,
+    format_seconds,
+)
 from stepline.curate.forecast.model import (
     Forecast,
     Interval,
@@ -31,22 +37,42 @@ from stepline.curate.store.run_log import read_timings
 from stepline.errors import DatasetError
 from stepline.remote import RemotePath
 
-SETTINGS = ForecastSettings(sample=6, most=6, cores=(1, 4), core_hour=1.0, million_tokens=2.0, gigabyte_month=0.0)
+SETTINGS = ForecastSettings(
+    sample=6, most=6, cores=(1, 4), core_hour=1.0, million_tokens=2.0, gigabyte_month=0.0
+)
 
 
 def end(at, id, stage, cpu, *, key=None, first=False, ok=True, **more):
-    known = {"event": "end", "at": at, "id": id, "stage": stage, "key": key or f"{stage} {id}", "first": first}
+    known = {
+        "event": "end",
+        "at": at,
+        "id": id,
+        "stage": stage,
+        "key": key or f"{stage} {id}",
+        "first": first,
+    }
     return known | {"ok": ok, "cpu": cpu, "wall": 2 * cpu, "bytes": 100, "kind": "done"} | more
 
 
 def journal(seconds):
-    """A run of one worker over videos v0, v1, ...; hearing costs 1 + .5 s a second of video, the first 7 s more."""
+    """A run of one worker over videos v0, v1, ...; hearing costs 1 + .5 s a second of video, the
+    first 7 s more."""
     lines = [{"event": "run", "at": 10.0, "seconds": 2.0, "videos": len(seconds)}]
     at = 13.0
     for number, length in enumerate(seconds):
-        unit = {"event": "start", "at": at, "id": f"v{number}", "stage": "hear", "key": f"hear v{number}", "worker": 7}
+        unit = {
+            "event": "start",
+            "at": at,
+            "id": f"v{number}",
+            "stage": "hear",
+            "key": f"hear v{number}",
+            "worker": 7,
+        }
         cpu = 1 + 0.5 * length + (7 if number == 0 else 0)
-        lines += [unit, end(at + 1, f"v{number}", "hear", cpu, first=number == 0, tokens=1000.0, requests=2.0)]
+        lines += [
+            unit,
+            end(at + 1, f"v{number}", "hear", cpu, first=number == 0, tokens=1000.0, requests=2.0),
+        ]
         at += 1.25
     return lines
 
@@ -62,7 +88,8 @@ def test_a_line_has_no_part_below_zero():
 def test_costs_tell_models_waiting_and_starting_apart():
     costs = read_costs(journal([4, 8, 8, 12, 4, 12]), [f"v{n}" for n in range(6)])
     hear = costs.stages["hear"]
-    assert hear.load["cpu"] == pytest.approx(10 - 5.4)  # the first video's 10 s against the others' mean
+    # the first video's 10 s against the others' mean
+    assert hear.load["cpu"] == pytest.approx(10 - 5.4)
     assert list(hear.spent["cpu"]) == pytest.approx([5.4, 5, 5, 7, 3, 7])
     assert (costs.lead, costs.gap) == (5.0, pytest.approx(0.25))
     assert (hear.load["tokens"], hear.spent["tokens"].sum()) == (0.0, 6000.0)
@@ -71,9 +98,12 @@ def test_costs_tell_models_waiting_and_starting_apart():
 
 def test_the_unit_that_pays_for_models_is_the_one_whose_stage_says_so():
     lines = [
-        end(1, "silent", "hear", 0.1, first=True, loaded=0), end(2, "a", "hear", 9.0, loaded=1),
-        end(3, "b", "hear", 3.0, loaded=0), end(4, "c", "hear", 2.0, loaded=0), end(5, "d", "hear", 7.0, loaded=1),
-    ]  # fmt: skip
+        end(1, "silent", "hear", 0.1, first=True, loaded=0),
+        end(2, "a", "hear", 9.0, loaded=1),
+        end(3, "b", "hear", 3.0, loaded=0),
+        end(4, "c", "hear", 2.0, loaded=0),
+        end(5, "d", "hear", 7.0, loaded=1),
+    ]
     hear = read_costs(lines, ["silent", "a", "b", "c", "d"]).stages["hear"]
     assert hear.load["cpu"] == pytest.approx(8 - 1.7)  # 9 and 7 s against the mean of the others
     assert list(hear.spent["cpu"]) == pytest.approx([0.1, 2.7, 3.0, 2.0, 0.7])
@@ -82,9 +112,11 @@ def test_the_unit_that_pays_for_models_is_the_one_whose_stage_says_so():
 
 def test_a_unit_tried_again_counts_twice_and_one_under_two_keys_once():
     lines = [
-        end(1, "a", "fit", 3.0, again=True), end(2, "a", "fit", 4.0),
-        end(1, "b", "fit", 2.0, key="one"), end(2, "b", "fit", 4.0, key="two"),
-    ]  # fmt: skip
+        end(1, "a", "fit", 3.0, again=True),
+        end(2, "a", "fit", 4.0),
+        end(1, "b", "fit", 2.0, key="one"),
+        end(2, "b", "fit", 4.0, key="two"),
+    ]
     assert list(read_costs(lines, ["a", "b"]).stages["fit"].spent["cpu"]) == [7.0, 3.0]
 
 
@@ -93,18 +125,26 @@ def test_sizes_that_tell_nothing_are_not_asked():
     assert size_predicts(x, 2 + x)
     assert not size_predicts(x, np.array([3.0, 1, 3, 1, 3, 1]))
     once = Resamples(np.arange(6)[None], np.zeros((1, 6)), np.ones(1))
-    # a file of a thousand times the bytes counts as the largest that was seen; the flat one as the mean
+    # a file of a thousand times the bytes counts as the largest that was seen; the flat one as the
+    # mean
     everything = np.array([*x, 6000.0])
     assert extrapolate_totals(2 + x, x, everything, once) == pytest.approx(2 * 7 + 21 + 6)
-    assert extrapolate_totals(np.array([3.0, 1, 3, 1, 3, 1]), x, everything, once) == pytest.approx(14)
+    assert extrapolate_totals(np.array([3.0, 1, 3, 1, 3, 1]), x, everything, once) == pytest.approx(
+        14
+    )
 
 
 def test_what_the_sampled_videos_took_is_known_and_the_others_are_estimated():
     once = Resamples(np.arange(4)[None], np.zeros((1, 4)), np.ones(1))
-    sizes, spent = np.array([1.0, 2, 3, 4]), np.array([5.0, 1, 1, 5])  # no line foretells these: 12 s, 3 s each
-    assert extrapolate_totals(spent, sizes, np.array([*sizes, 1, 9]), once) == pytest.approx(12 + 2 * 3)
+    # no line foretells these: 12 s, 3 s each
+    sizes, spent = np.array([1.0, 2, 3, 4]), np.array([5.0, 1, 1, 5])
+    assert extrapolate_totals(spent, sizes, np.array([*sizes, 1, 9]), once) == pytest.approx(
+        12 + 2 * 3
+    )
     # 2 s a size: the six sizes that are known, and 1 and 4 for the one that is beyond them
-    assert extrapolate_totals(2 * sizes, sizes, np.array([*sizes, 1, 9]), once) == pytest.approx(20 + 2 * (1 + 4))
+    assert extrapolate_totals(2 * sizes, sizes, np.array([*sizes, 1, 9]), once) == pytest.approx(
+        20 + 2 * (1 + 4)
+    )
     everything = resample(4, 4, 50, np.random.default_rng(0))
     assert extrapolate_totals(spent, sizes, sizes, everything) == pytest.approx(np.full(50, 12.0))
 
@@ -116,10 +156,13 @@ def test_the_interval_is_that_of_a_sample_without_replacement():
     for count in (101, 125, 200, 1000, 100_000):
         totals = extrapolate_totals(spent, alike, np.ones(count), resample(100, count, 20_000, rng))
         variance = count**2 * (1 - 100 / count) * spent.var(ddof=1) / 100  # Cochran, section 2.6
-        assert totals.std() == pytest.approx(np.sqrt(variance * 99 / 97), rel=0.03)  # 99 / 97: of Student's t
+        # 99 / 97: of Student's t
+        assert totals.std() == pytest.approx(np.sqrt(variance * 99 / 97), rel=0.03)
 
 
-@pytest.mark.parametrize(("population", "count"), [(31, 12), (48, 24), (60, 6), (400, 24), (200, 100)])
+@pytest.mark.parametrize(
+    ("population", "count"), [(31, 12), (48, 24), (60, 6), (400, 24), (200, 100)]
+)
 def test_the_interval_holds_the_truth_of_small_populations_too(population, count):
     rng = np.random.default_rng(population + count)
     held, tries = 0, 200
@@ -128,7 +171,9 @@ def test_the_interval_holds_the_truth_of_small_populations_too(population, count
         hears = rng.random(population) < 0.75  # a quarter is silent, which nobody knows before
         spent = hears * 0.06 * length * rng.lognormal(0, 0.4, size=population)
         chosen = draw_stratified(length, count, seed)
-        totals = extrapolate_totals(spent[chosen], length[chosen], length, resample(count, population, 200, rng))
+        totals = extrapolate_totals(
+            spent[chosen], length[chosen], length, resample(count, population, 200, rng)
+        )
         low, high = np.percentile(totals, [2.5, 97.5])
         held += low <= spent.sum() <= high
     assert 0.89 <= held / tries <= 0.995
@@ -160,8 +205,10 @@ def test_all_videos_by_hand():
     (hear,) = told.stages
     assert hear.cpu.value == pytest.approx(600 * 6)
     assert told.cpu_hours.value == pytest.approx((3600 + 2 * 7) / 3600)
-    assert told.cpu_left.value * 3600 == pytest.approx(3614 - 48)  # the six are done: 3, 5, 7, 9, 11 and 13 s
-    # one worker: 600 videos of 12 s and 600 gaps of a quarter; the models; 5 s before the first unit
+    # the six are done: 3, 5, 7, 9, 11 and 13 s
+    assert told.cpu_left.value * 3600 == pytest.approx(3614 - 48)
+    # one worker: 600 videos of 12 s and 600 gaps of a quarter; the models; 5 s before the first
+    # unit
     assert told.hours[1].value * 3600 == pytest.approx(7200 + 150 + 14 + 5)
     assert told.hours[4].value * 3600 == pytest.approx(7350 / 4 + 14 + 5)
     assert told.tokens.value == pytest.approx(600_000)
@@ -176,13 +223,18 @@ def test_all_videos_by_hand():
 
 
 def test_a_stage_over_the_dataset_grows_from_two_sizes_and_pays_its_imports_once():
-    # a first run of 8 videos took 30 s, one of 24 took 28, another of 8 took 12: 4 + 1 s a video, 18 s once
-    assert extrapolate_runs(np.array([8.0, 24, 8]), np.array([[30.0, 28, 12]]), np.array([300.0])) == pytest.approx(
-        18 + 4 + 300
-    )
-    assert extrapolate_runs(np.array([8.0]), np.array([[12.0]]), np.array([300.0])) == pytest.approx(450)
+    # a first run of 8 videos took 30 s, one of 24 took 28, another of 8 took 12: 4 + 1 s a video,
+    # 18 s once
+    assert extrapolate_runs(
+        np.array([8.0, 24, 8]), np.array([[30.0, 28, 12]]), np.array([300.0])
+    ) == pytest.approx(18 + 4 + 300)
+    assert extrapolate_runs(
+        np.array([8.0]), np.array([[12.0]]), np.array([300.0])
+    ) == pytest.approx(450)
     # a fourth run was of all there are: what it took, and what only a first run pays
-    seen = extrapolate_runs(np.array([8.0, 24, 8, 60]), np.array([[30.0, 28, 12, 70]]), np.array([60.0]))
+    seen = extrapolate_runs(
+        np.array([8.0, 24, 8, 60]), np.array([[30.0, 28, 12, 70]]), np.array([60.0])
+    )
     assert seen == pytest.approx(18 + 70)
 
 
@@ -195,17 +247,27 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
         chosen = draw_stratified(x, 24, seed)
         lines = [end(n, f"v{n}", "hear", float(y[place])) for n, place in enumerate(chosen)]
         told = forecast(
-            read_costs(lines, [f"v{n}" for n in range(24)]), x[chosen], x, ForecastSettings(draws=200, cores=(1,))
+            read_costs(lines, [f"v{n}" for n in range(24)]),
+            x[chosen],
+            x,
+            ForecastSettings(draws=200, cores=(1,)),
         )
         held += told.stages[0].cpu.low <= y.sum() <= told.stages[0].cpu.high
     assert held >= 51  # 57 expected of 60; fewer than 51 has a chance below one in a hundred
 
 
 def test_sizes_are_durations_else_bytes_else_alike():
-    assert known_sizes([VideoItem("a", duration=3.0), VideoItem("b", duration=4.0)]).kind == "duration"
-    by_bytes = known_sizes([VideoItem("a", stamp="100-9"), VideoItem("b", stamp="50-8", duration=1.0)])
+    assert (
+        known_sizes([VideoItem("a", duration=3.0), VideoItem("b", duration=4.0)]).kind == "duration"
+    )
+    by_bytes = known_sizes(
+        [VideoItem("a", stamp="100-9"), VideoItem("b", stamp="50-8", duration=1.0)]
+    )
     assert (by_bytes.kind, list(by_bytes.values)) == ("bytes", [100.0, 50.0])
-    assert list(known_sizes([VideoItem("a", stamp="100-9"), VideoItem("b", stamp="")]).values) == [1.0, 1.0]
+    assert list(known_sizes([VideoItem("a", stamp="100-9"), VideoItem("b", stamp="")]).values) == [
+        1.0,
+        1.0,
+    ]
 
 
 def test_every_third_of_a_sample_holds_small_and_large_videos():
@@ -244,7 +306,9 @@ def test_the_run_after_a_dry_run_makes_nothing_of_the_sample_again(tmp_path):
     assert not (tmp_path / "out" / "dataset").exists()
     run_recipe(job, items)
     made = [
-        line["id"] for line in read_timings(RemotePath(job.out)) if line["event"] == "end" and line["stage"] == "read"
+        line["id"]
+        for line in read_timings(RemotePath(job.out))
+        if line["event"] == "end" and line["stage"] == "read"
     ]
     assert len(made) == 6
 
@@ -259,7 +323,9 @@ def test_a_dry_run_takes_in_more_videos_while_its_interval_is_wide(tmp_path):
     assert ["6 more" in grown[0], "8 more" in grown[1], len(grown)] == [True, True, 2]
     run_recipe(job, items)
     made = [
-        line["id"] for line in read_timings(RemotePath(job.out)) if line["event"] == "end" and line["stage"] == "read"
+        line["id"]
+        for line in read_timings(RemotePath(job.out))
+        if line["event"] == "end" and line["stage"] == "read"
     ]
     assert len(made) == 10
 
@@ -274,10 +340,14 @@ def test_a_sample_of_which_nothing_is_left_to_train_on_grows(tmp_path, monkeypat
     said: list[str] = []
     job = RunRequest(recipe(), str(tmp_path / "out"), STAGES, say=said.append)
     told = dry_run(
-        job, videos(tmp_path / "in", {f"v{n:02}": "word" for n in range(20)}), SETTINGS.model_copy(update={"most": 12})
+        job,
+        videos(tmp_path / "in", {f"v{n:02}": "word" for n in range(20)}),
+        SETTINGS.model_copy(update={"most": 12}),
     )
     assert told.sampled == 12
-    assert "the sample did not go through (train: no video is left): 12 videos are worked on" in said
+    assert (
+        "the sample did not go through (train: no video is left): 12 videos are worked on" in said
+    )
     few = videos(tmp_path / "few", {f"v{n}": "word" for n in range(3)})
     with pytest.raises(DatasetError, match="no video is left"):
         dry_run(job, few, SETTINGS)
@@ -292,20 +362,30 @@ def test_a_dry_run_of_one_video_tells_what_it_takes(tmp_path):
 
 def test_a_forecast_reads_in_large_units():
     one = Interval(7200.0, 60.0, 9000.0)
-    stage = StageForecast("hear", "video", one, one, Interval(2e9, 1e9, 3e9), Interval(0, 0, 0), load=3.0, failed=0.25)
+    stage = StageForecast(
+        "hear", "video", one, one, Interval(2e9, 1e9, 3e9), Interval(0, 0, 0), load=3.0, failed=0.25
+    )
     hours = Interval(2.0, 1.0, 3.0)
     told = Forecast(
-        1000, 24, "bytes", (stage,), hours, hours, {1: hours, 16: Interval(0.01, 0.005, 0.02)}, Interval(5e8, 4e8, 6e8),
-        Interval(0, 0, 0), Interval(1.5, 1.0, 2.0),
-    )  # fmt: skip
+        1000,
+        24,
+        "bytes",
+        (stage,),
+        hours,
+        hours,
+        {1: hours, 16: Interval(0.01, 0.005, 0.02)},
+        Interval(5e8, 4e8, 6e8),
+        Interval(0, 0, 0),
+        Interval(1.5, 1.0, 2.0),
+    )
     text = format_forecast(told)
     assert "hear   2.0 h  60.0 s to 2.5 h  2.0 GB  25 %" in text
     assert "with 16 workers: 36.0 s [18.0 s, 72.0 s]" in text
     assert "tokens" not in text
     assert json.loads(forecast_json(told))["stages"][0]["load"] == 3.0
-    assert (format_seconds(119.0), format_seconds(7199.0), format_bytes(999), format_bytes(1e18)) == (
-        "119.0 s",
-        "120.0 min",
-        "999.0 B",
-        "1000.0 PB",
-    )
+    assert (
+        format_seconds(119.0),
+        format_seconds(7199.0),
+        format_bytes(999),
+        format_bytes(1e18),
+    ) == ("119.0 s", "120.0 min", "999.0 B", "1000.0 PB")

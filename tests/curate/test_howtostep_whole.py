@@ -1,4 +1,5 @@
-"""Paper A end to end on drawn and spoken videos, through the command line, against the planted truth."""
+"""Paper A end to end on drawn and spoken videos, through the command line, against the planted
+truth."""
 
 import json
 import os
@@ -19,7 +20,9 @@ SHORT = ["train.train.epochs=2", "refine.train.epochs=2", "refine.rounds.teacher
 def called(*arguments: object) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment).stdout
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment
+    ).stdout
 
 
 @pytest.mark.slow
@@ -29,8 +32,17 @@ def test_steps_are_shown_twice_as_often_as_what_is_said(tmp_path: Path) -> None:
     corpus, out = tmp_path / "corpus", tmp_path / "out"
     called("benchmarks/curate_corpus.py", corpus, "--videos", 12)
     settings = [part for setting in SHORT for part in ("--set", setting)]
-    called("-m", "stepline", "curate", corpus / "videos.csv", "--recipe", "benchmarks/curate_howtostep.toml",
-           "--out", out, *settings)  # fmt: skip
+    called(
+        "-m",
+        "stepline",
+        "curate",
+        corpus / "videos.csv",
+        "--recipe",
+        "benchmarks/curate_howtostep.toml",
+        "--out",
+        out,
+        *settings,
+    )
     told = called("benchmarks/curate_truth.py", "--corpus", corpus, "--out", out, "--name", "")
     assert json.loads(told.splitlines()[0])["kinds"] == {"copy": [1, 0], "usual": [11, 11]}
     table = [row.split("|") for row in told.splitlines() if row.startswith("| ") and "[" in row]
@@ -40,4 +52,8 @@ def test_steps_are_shown_twice_as_often_as_what_is_said(tmp_path: Path) -> None:
     assert len(list(read_parquet(gathered))) == 11
     assert read_left_out(gathered.parent)["howto_00009"].reason == "it is a copy of howto_00000"
     (refined,) = (out / "stages" / "refine").glob("*/records.parquet")
-    assert all(bool(step.spans) == (step.status == "shown") for one in read_parquet(refined) for step in one.steps)
+    assert all(
+        bool(step.spans) == (step.status == "shown")
+        for one in read_parquet(refined)
+        for step in one.steps
+    )

@@ -1,4 +1,5 @@
-"""A recipe whose steps a fleet of language models writes: what its troubles cost, and what the forecast says of it."""
+"""A recipe whose steps a fleet of language models writes: what its troubles cost, and what the
+forecast says of it."""
 
 import pytest
 from model_fleet import Fleet
@@ -11,7 +12,18 @@ from stepline.curate.stages import STAGES
 from stepline.curate.store.run_log import read_timings
 
 THINGS = ("lemons", "carrots", "onions", "apples", "leeks", "plums", "limes", "beans")
-STAGES_ASKED = ["probe", "transcribe", "write", "filter", "encode", "coarse", "ground", "judge", "gather", "export"]
+STAGES_ASKED = [
+    "probe",
+    "transcribe",
+    "write",
+    "filter",
+    "encode",
+    "coarse",
+    "ground",
+    "judge",
+    "gather",
+    "export",
+]
 PRICE = 1000.0  # of a million tokens, so that cents of a few show
 
 
@@ -22,14 +34,20 @@ def corpus(tmp_path):
     folder.mkdir()
     for number, thing in enumerate(THINGS):
         draw_video(folder / f"{thing}.mp4", seconds=16 + number)
-        told = CAPTIONS.replace("lemons", thing).replace("the juice", f"the {thing} and {number} cups of milk")
+        told = CAPTIONS.replace("lemons", thing).replace(
+            "the juice", f"the {thing} and {number} cups of milk"
+        )
         (folder / f"{thing}.srt").write_text(told)
     return folder
 
 
 def asked_of(fleet, corpus, out, *more):
     settings = ['steps.writing.writer="llm"', f'steps.writing.llm.base_url="{fleet.url}"', *more]
-    named = [f"stages={STAGES_ASKED}".replace("'", '"'), "engine.workers=2", "gather.same_picture=0.0"]
+    named = [
+        f"stages={STAGES_ASKED}".replace("'", '"'),
+        "engine.workers=2",
+        "gather.same_picture=0.0",
+    ]
     return RunRequest(load_recipe("howtostep", [*named, *settings]), str(out), STAGES, str(corpus))
 
 
@@ -54,22 +72,33 @@ def written(out):
     """The steps' texts of a published dataset, by id."""
     import pyarrow.parquet as parquet
 
-    rows = [row for shard in sorted(out.glob("dataset/data/train-*")) for row in parquet.read_table(shard).to_pylist()]
+    rows = [
+        row
+        for shard in sorted(out.glob("dataset/data/train-*"))
+        for row in parquet.read_table(shard).to_pylist()
+    ]
     return {row["id"]: row["step_texts"] for row in rows}
 
 
 @pytest.mark.slow
 def test_what_a_fleet_costs_is_in_the_forecast(tmp_path, corpus, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    prices = [f"forecast.million_tokens={PRICE}", "forecast.core_hour=0.0", "forecast.gigabyte_month=0.0"]
+    prices = [
+        f"forecast.million_tokens={PRICE}",
+        "forecast.core_hour=0.0",
+        "forecast.gigabyte_month=0.0",
+    ]
     with Fleet(2) as fleet:
         request = asked_of(fleet, corpus, tmp_path / "out", "forecast.sample=6", *prices)
         told = dry_run(request, list(source_items(request)), request.recipe.forecast)
         asked_for_sample = len(fleet.statuses)
         _, out = curate(request)
-    ends = [line for line in read_timings(out) if line["event"] == "end" and line["stage"] == "write"]
+    ends = [
+        line for line in read_timings(out) if line["event"] == "end" and line["stage"] == "write"
+    ]
     tokens = [line["tokens_in"] + line["tokens_out"] for line in ends]
-    assert (asked_for_sample, len(fleet.statuses), len(ends)) == (6, 8, 2)  # the run asks for what the sample has not
+    # the run asks for what the sample has not
+    assert (asked_for_sample, len(fleet.statuses), len(ends)) == (6, 8, 2)
     assert told.requests.value == pytest.approx(len(THINGS))
     assert told.tokens.value == pytest.approx(len(THINGS) * sum(tokens) / len(tokens), rel=0.1)
     assert told.money.value == pytest.approx(told.tokens.value * PRICE / 1e6)

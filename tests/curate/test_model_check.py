@@ -1,4 +1,5 @@
-"""A vision-language model checks the audit's sample: what it is shown, what its answers become, how well it agrees."""
+"""A vision-language model checks the audit's sample: what it is shown, what its answers become, how
+well it agrees."""
 
 import base64
 import json
@@ -15,11 +16,13 @@ from stepline.curate.audit.sample import AuditSampler
 from stepline.curate.audit.verdicts import Verdict, Verdicts
 from stepline.vision.settings import WitnessSettings
 
-SHOWN = {"Chop the onion": 10.0, "Fry it": 30.0, "serve it": 50.0}  # text -> second; nothing else is shown
+# text -> second; nothing else is shown
+SHOWN = {"Chop the onion": 10.0, "Fry it": 30.0, "serve it": 50.0}
 RECORD = record(
-    "v1", [("Chop the onion", 10.0, 0.9), ("Fry it", 20.0, 0.9), ("Season it", 40.0, 0.9)],
+    "v1",
+    [("Chop the onion", 10.0, 0.9), ("Fry it", 20.0, 0.9), ("Season it", 40.0, 0.9)],
     [("hello all", 1.0, 0.1), ("serve it", 50.0, 0.8)],
-)  # fmt: skip
+)
 
 
 @pytest.fixture(autouse=True)
@@ -42,13 +45,17 @@ def knows(handler):
     seconds = [float(base64.b64decode(url.partition(",")[2])) for url in urls]
     said = {}
     for n, text in enumerate(asked, start=1):
-        away, letter = min((abs(s - SHOWN.get(text, -99)), x) for x, s in zip(LETTERS, seconds, strict=False))
+        away, letter = min(
+            (abs(s - SHOWN.get(text, -99)), x) for x, s in zip(LETTERS, seconds, strict=False)
+        )
         said[str(n)] = {"after": "done", "shown": letter if away <= 3 else "none"}
     Answers.raw(completion(json.dumps(said)))(handler)
 
 
 def check(sample, tmp_path, *behaviours, **settings):
-    pictures = VideoPictures(lambda seconds: {second: str(second).encode() for second in seconds}, 60.0)
+    pictures = VideoPictures(
+        lambda seconds: {second: str(second).encode() for second in seconds}, 60.0
+    )
     verdicts = Verdicts(tmp_path / "model_verdicts.jsonl")
     with FakeServer(*behaviours) as server:
         quick = {"pause": 0.0, "retries": 0, "choices": 20, "model": "org/seer:7b"} | settings
@@ -64,9 +71,12 @@ def check(sample, tmp_path, *behaviours, **settings):
 def test_answers_become_verdicts_by_the_seconds_of_their_pictures(sample, tmp_path):
     checked, said, asked = check(sample, tmp_path, knows)
     assert said == {
-        "Chop the onion": "aligned", "Fry it": "misplaced", "Season it": "not shown", "hello all": "not shown",
+        "Chop the onion": "aligned",
+        "Fry it": "misplaced",
+        "Season it": "not shown",
+        "hello all": "not shown",
         "serve it": "aligned",
-    }  # fmt: skip
+    }
     assert (checked.answered, checked.asked, checked.requests, len(asked)) == (5, 5, 2, 2)
     assert checked.notes == ()
 
@@ -87,7 +97,9 @@ def test_what_is_no_answer_is_no_verdict(sample, tmp_path):
 def test_a_video_that_is_not_here_is_named(sample, tmp_path):
     with FakeServer(knows) as server:
         settings = WitnessSettings(base_url=server.url)
-        checked = check_by_model(sample, lambda video: None, Verdicts(tmp_path / "v.jsonl"), settings)
+        checked = check_by_model(
+            sample, lambda video: None, Verdicts(tmp_path / "v.jsonl"), settings
+        )
         assert server.asked == []
     assert checked.notes == ("v1: not asked about, its file is not on this machine",)
 
@@ -97,16 +109,27 @@ def test_agreement_with_people_and_with_the_judge_by_hand(sample):
     people = [
         Verdict(asked=ids[text], annotator=who, said=said)
         for text, who, said in (
-            ("Chop the onion", "ann", "aligned"), ("Chop the onion", "bob", "aligned"), ("Fry it", "ann", "misplaced"),
-            ("Season it", "ann", "aligned"), ("hello all", "bob", "not shown"),
+            ("Chop the onion", "ann", "aligned"),
+            ("Chop the onion", "bob", "aligned"),
+            ("Fry it", "ann", "misplaced"),
+            ("Season it", "ann", "aligned"),
+            ("hello all", "bob", "not shown"),
         )
-    ]  # fmt: skip
-    told = {"Chop the onion": "aligned", "Fry it": "misplaced", "Season it": "not shown", "hello all": "not shown",
-            "serve it": "aligned"}  # fmt: skip
-    by_model = [Verdict(asked=ids[text], annotator="model seer", said=said) for text, said in told.items()]
+    ]
+    told = {
+        "Chop the onion": "aligned",
+        "Fry it": "misplaced",
+        "Season it": "not shown",
+        "hello all": "not shown",
+        "serve it": "aligned",
+    }
+    by_model = [
+        Verdict(asked=ids[text], annotator="model seer", said=said) for text, said in told.items()
+    ]
     rows = {(row.question, row.people): row for row in model_agreements(sample, people, by_model)}
     aligned = rows["well aligned", ("model seer", "people")]
-    # Four texts, people yes on two, the model on one of them: chance 2/4 * 1/4 + 2/4 * 3/4 = 1/2, agreement 3/4.
+    # Four texts, people yes on two, the model on one of them: chance 2/4 * 1/4 + 2/4 * 3/4 = 1/2,
+    # agreement 3/4.
     assert (aligned.texts, aligned.kappa, aligned.same) == (4, pytest.approx(0.5), 0.75)
     judge = rows["well aligned", ("judge", "model seer")]
     assert (judge.texts, judge.kappa) == (2, 1.0)
@@ -115,4 +138,7 @@ def test_agreement_with_people_and_with_the_judge_by_hand(sample):
 
 
 def test_a_model_has_a_name_that_no_person_is_likely_to_take():
-    assert annotator_name(WitnessSettings(base_url="http://a/v1", model="org/seer:7b")) == "model org-seer-7b"
+    assert (
+        annotator_name(WitnessSettings(base_url="http://a/v1", model="org/seer:7b"))
+        == "model org-seer-7b"
+    )

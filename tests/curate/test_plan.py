@@ -5,13 +5,16 @@ from fake_stages import STAGES, recipe
 from stepline.curate.plan import Plan, task_key
 from stepline.curate.stage import VideoItem, files_read, resolve_stages
 
-ITEM = VideoItem("a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk")
+ITEM = VideoItem(
+    "a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk"
+)
 READ = STAGES["read"]
 
 
 def test_a_key_changes_with_all_that_decides_a_result_and_nothing_else():
     first = task_key(READ, ITEM, None, {})
-    assert first == task_key(READ, replace(ITEM, title="Stir", stamp="11-1"), None, {})  # it reads captions, not these
+    # it reads captions, not these
+    assert first == task_key(READ, replace(ITEM, title="Stir", stamp="11-1"), None, {})
     others = [
         task_key(READ, replace(ITEM, captions_stamp="3-2"), None, {}),
         task_key(READ, replace(ITEM, captions=None), None, {}),
@@ -37,7 +40,9 @@ def test_what_a_recipe_says_of_its_engine_changes_no_key():
         for one in (recipe(workers=1, seconds=5.0), recipe(workers=7, engine="ray", memory=99))
     ]
     assert plans[0].tasks(ITEM) == plans[1].tasks(ITEM)
-    assert plans[0].dataset_key(STAGES["total"], [], ()) == plans[1].dataset_key(STAGES["total"], [], ())
+    assert plans[0].dataset_key(STAGES["total"], [], ()) == plans[1].dataset_key(
+        STAGES["total"], [], ()
+    )
 
 
 def test_a_librarys_next_minor_version_makes_anew_what_it_computes_and_a_patch_nothing(monkeypatch):
@@ -51,9 +56,15 @@ def test_a_librarys_next_minor_version_makes_anew_what_it_computes_and_a_patch_n
         assert planned.versions() == {"ctranslate2": version}
         return [task.key for task in planned.tasks(item)]
 
-    before = Plan.of(recipe(), resolve_stages(recipe(), STAGES))  # results of the time before libraries were in keys
-    assert keys("4.8.5", spoken) == keys("4.8.99", spoken) == [task.key for task in before.tasks(spoken)]
-    assert not set(keys("4.9.0", spoken)) & set(keys("4.8.5", spoken))  # and all that rests on what was heard
+    # results of the time before libraries were in keys
+    before = Plan.of(recipe(), resolve_stages(recipe(), STAGES))
+    assert (
+        keys("4.8.5", spoken)
+        == keys("4.8.99", spoken)
+        == [task.key for task in before.tasks(spoken)]
+    )
+    # and all that rests on what was heard
+    assert not set(keys("4.9.0", spoken)) & set(keys("4.8.5", spoken))
     assert keys("4.9.0", spoken) == keys("4.9.3", spoken)
     assert keys("5.0", captioned) == keys("4.8.5", captioned)  # nothing is heard
 
@@ -66,5 +77,7 @@ def test_versions_that_keys_stand_for_are_those_of_libraries_that_stages_name():
     named = set()
     for overrides in ([], ["steps.vision.backbone=s3d"]):
         chosen = load_recipe("howtostep", overrides)
-        named |= {library for stage in LIBRARY_STAGES.values() for library in stage.libraries(chosen)}
+        named |= {
+            library for stage in LIBRARY_STAGES.values() for library in stage.libraries(chosen)
+        }
     assert named == set(KEYED_VERSIONS)

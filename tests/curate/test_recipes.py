@@ -23,7 +23,11 @@ def test_a_recipe_lists_stages_that_exist_each_after_what_it_needs(name: str) ->
 def test_the_paper_s_stages_follow_its_settings() -> None:
     recipe = load_recipe("howtostep")
     assert recipe.train.data.step_place == "said"
-    assert (recipe.refine.rounds.rounds, recipe.train.train.epochs, recipe.coarse.said) == (1, 12, "likeness")
+    assert (recipe.refine.rounds.rounds, recipe.train.train.epochs, recipe.coarse.said) == (
+        1,
+        12,
+        "likeness",
+    )
 
 
 def test_a_stage_nearly_named_is_suggested() -> None:
@@ -57,8 +61,12 @@ def test_a_recipe_must_hold_together():
 
 
 def test_what_a_stage_takes_counts_only_where_the_recipe_has_it():
-    with_share = resolve_stages(fake_stages.recipe(stages=list(fake_stages.STAGES)), fake_stages.STAGES)
-    assert [stage.needs for stage in with_share if stage.name == "publish"] == [("total", "double", "share")]
+    with_share = resolve_stages(
+        fake_stages.recipe(stages=list(fake_stages.STAGES)), fake_stages.STAGES
+    )
+    assert [stage.needs for stage in with_share if stage.name == "publish"] == [
+        ("total", "double", "share")
+    ]
     assert resolve_stages(fake_stages.recipe(), fake_stages.STAGES)[-1].needs == ("total", "double")
 
 

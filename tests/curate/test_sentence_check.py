@@ -1,4 +1,5 @@
-"""A model looks at some of a video's sentences: which, what it says of them, and how well people and judge agree."""
+"""A model looks at some of a video's sentences: which, what it says of them, and how well people
+and judge agree."""
 
 import base64
 import json
@@ -17,7 +18,12 @@ from stepline.curate.audit.verdicts import Verdict, Verdicts
 from stepline.errors import DatasetError, StoreError
 from stepline.vision.settings import WitnessSettings
 
-SENTENCES = [("hello all", 1.0, 0.1), ("cut the onion", 10.0, 0.9), ("fry it", 20.0, 0.8), ("thank you", 50.0, 0.7)]
+SENTENCES = [
+    ("hello all", 1.0, 0.1),
+    ("cut the onion", 10.0, 0.9),
+    ("fry it", 20.0, 0.8),
+    ("thank you", 50.0, 0.7),
+]
 RECORD = record("v", [("Cut the onion", 10.0, 0.9)], SENTENCES)
 SHOWN = {"cut the onion": 11.0, "fry it": 40.0}  # text -> second
 
@@ -33,7 +39,9 @@ def knows(handler):
     seconds = seconds_of(content)
     said = {}
     for n, text in enumerate(asked, start=1):
-        away, letter = min((abs(s - SHOWN.get(text, -99)), x) for x, s in zip(LETTERS, seconds, strict=False))
+        away, letter = min(
+            (abs(s - SHOWN.get(text, -99)), x) for x, s in zip(LETTERS, seconds, strict=False)
+        )
         said[str(n)] = {"after": "done", "shown": letter if away <= 3 else "none"}
     Answers.raw(completion(json.dumps(said)))(handler)
 
@@ -54,9 +62,12 @@ def test_each_sentence_is_shown_while_it_is_said_or_elsewhere_or_nowhere():
     found, asked = check(10)
     assert found.said == {0: "not shown", 1: "aligned", 2: "misplaced", 3: "not shown"}
     assert len(asked) == found.asking.requests == 2
-    pictures = sorted({second for body in asked for second in seconds_of(body["messages"][0]["content"])})
+    pictures = sorted(
+        {second for body in asked for second in seconds_of(body["messages"][0]["content"])}
+    )
     assert list(found.asking.pictures["v"]) == pictures
-    # The judge says yes to three (P of .9, .8, .7), the model to one: chance 3/4 * 1/4 + 1/4 * 3/4, agreement 2/4.
+    # The judge says yes to three (P of .9, .8, .7), the model to one: chance 3/4 * 1/4 + 1/4 * 3/4,
+    # agreement 2/4.
     (row,) = found.agreements
     assert (row.people, row.texts, row.same) == (("judge", "model default"), 4, 0.5)
     assert row.kappa == pytest.approx((0.5 - 0.375) / (1 - 0.375))
@@ -72,7 +83,12 @@ def test_so_many_sentences_are_drawn_at_random_and_the_same_each_time():
 
 def test_agreement_with_people_is_of_the_sentences_that_they_answered_on(tmp_path):
     log = AnswerLog(tmp_path / "answers.jsonl")
-    for number, who, shown in ((1, "ann", True), (1, "bob", True), (2, "ann", True), (0, "bob", False)):
+    for number, who, shown in (
+        (1, "ann", True),
+        (1, "bob", True),
+        (2, "ann", True),
+        (0, "bob", False),
+    ):
         log.add(Answer(clip=f"v:{number}", annotator=who, shown=shown, confidence="very"))
     log.add(Answer(clip="other:1", annotator="ann", shown=True, confidence="very"))
     people = read_people(tmp_path / "answers.jsonl", RECORD)
@@ -87,7 +103,9 @@ def test_agreement_with_people_is_of_the_sentences_that_they_answered_on(tmp_pat
 
 def test_verdicts_of_an_audit_count_as_people_s_answers(tmp_path):
     texts = narration_texts(RECORD)
-    Verdicts(tmp_path / "verdicts.jsonl").add(Verdict(asked=texts[2].id, annotator="ann", said="misplaced"))
+    Verdicts(tmp_path / "verdicts.jsonl").add(
+        Verdict(asked=texts[2].id, annotator="ann", said="misplaced")
+    )
     (only,) = read_people(tmp_path / "verdicts.jsonl", RECORD)
     found, _ = check(10, people=[only])
     assert found.said == {2: "misplaced"}
@@ -97,7 +115,11 @@ def test_verdicts_of_an_audit_count_as_people_s_answers(tmp_path):
     ("content", "error", "words"),
     [
         (None, StoreError, "no such file"),
-        ('{"clip": "w:1", "annotator": "a", "shown": true, "confidence": "very"}\n', DatasetError, "nobody answered"),
+        (
+            '{"clip": "w:1", "annotator": "a", "shown": true, "confidence": "very"}\n',
+            DatasetError,
+            "nobody answered",
+        ),
         ("{}\n", StoreError, "not a verdict"),
     ],
 )
@@ -121,14 +143,29 @@ def test_a_dry_run_counts_and_asks_nobody():
     assert asked == []
     assert found.said == {}
     (note,) = found.asking.notes
-    assert re.match(r"dry run: a vision-language model would be asked at most 2 requests and \d{4,} tokens", note)
+    assert re.match(
+        r"dry run: a vision-language model would be asked at most 2 requests and \d{4,} tokens",
+        note,
+    )
     (one,) = check(10, dry_run=True, requests=1)[0].asking.notes
     assert "at most 1 requests" in one
 
 
-def test_the_command_says_what_a_model_sees_and_leaves_the_judge_alone(stepline, small_video, captions_file, tmp_path):
-    given = ("judge", small_video, "--captions", captions_file, "--out", tmp_path / "out", "--set",
-             "vision.screen_text=false", "--set", "vision.faces=false")  # fmt: skip
+def test_the_command_says_what_a_model_sees_and_leaves_the_judge_alone(
+    stepline, small_video, captions_file, tmp_path
+):
+    given = (
+        "judge",
+        small_video,
+        "--captions",
+        captions_file,
+        "--out",
+        tmp_path / "out",
+        "--set",
+        "vision.screen_text=false",
+        "--set",
+        "vision.faces=false",
+    )
     before = json.loads(stepline(*given, "--json").stdout)
     letters = {str(n): {"after": "done", "shown": "none"} for n in (1, 2, 3)}
     with FakeServer(Answers.says(json.dumps(letters))) as server:
@@ -144,7 +181,10 @@ def test_the_command_says_what_a_model_sees_and_leaves_the_judge_alone(stepline,
     assert told["sentences"] == before["sentences"]
     assert list(told["witness"]["said"].values()) == ["not shown"] * 3
     assert told["agreement"][0]["people"] == ["judge", "model default"]
-    for options, cure in ((("--ask", "3"), "vision.witness.base_url"), (("--people", captions_file), "add --ask N")):
+    for options, cure in (
+        (("--ask", "3"), "vision.witness.base_url"),
+        (("--people", captions_file), "add --ask N"),
+    ):
         refused = stepline(*given, *options)
         assert refused.exit_code == 1
         assert cure in refused.stderr

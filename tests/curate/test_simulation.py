@@ -11,7 +11,9 @@ from benchmarks.gpu_cluster_simulation import simulate as simulate_gpus
 def work(*videos, size=0.0):
     """Each video: seconds of its stages."""
     widest = max(map(len, videos))
-    times = np.array([[*video, *[0.0] * (widest - len(video))] for video in videos], dtype=np.float32)
+    times = np.array(
+        [[*video, *[0.0] * (widest - len(video))] for video in videos], dtype=np.float32
+    )
     return Workload(times, np.full(len(videos), size, dtype=np.float32))
 
 
@@ -34,15 +36,23 @@ def test_a_handed_batch_is_not_given_up():
 
 
 def test_shared_storage_bounds_the_rate_and_one_video_is_fetched_ahead():
-    told = simulate(work(*[[1.0]] * 6, size=10.0), Cluster(nodes=6, cores=1, start=0.0, storage=5.0))
+    told = simulate(
+        work(*[[1.0]] * 6, size=10.0), Cluster(nodes=6, cores=1, start=0.0, storage=5.0)
+    )
     assert told.makespan == 13.0  # the sixth file is here after 60 / 5 s
-    alone = simulate(work(*[[2.0]] * 3, size=10.0), Cluster(nodes=1, cores=1, start=0.0, stream=10.0))
+    alone = simulate(
+        work(*[[2.0]] * 3, size=10.0), Cluster(nodes=1, cores=1, start=0.0, stream=10.0)
+    )
     assert alone.makespan == 7.0  # only the first is waited for
 
 
 def test_a_copy_overtakes_a_slow_node():
     cluster = {"nodes": 2, "cores": 1, "start": 0.0, "slow_share": 0.5, "slow_speed": 0.1}
-    seed = next(seed for seed in range(50) if (np.random.default_rng(seed).random(2) < 0.5).tolist() == [False, True])
+    seed = next(
+        seed
+        for seed in range(50)
+        if (np.random.default_rng(seed).random(2) < 0.5).tolist() == [False, True]
+    )
     videos = work([2.0], [2.0])
     assert simulate(videos, Cluster(**cluster), seed=seed).makespan == 20.0
     told = simulate(videos, Cluster(**cluster, speculate=True), seed=seed)
@@ -51,7 +61,9 @@ def test_a_copy_overtakes_a_slow_node():
 
 def test_a_death_takes_the_unit_in_flight_alone():
     videos = work(*[[30.0, 30.0, 30.0]] * 40)
-    told = simulate(videos, Cluster(nodes=4, cores=2, start=1.0, loss_every=200.0, away=20.0), seed=2)
+    told = simulate(
+        videos, Cluster(nodes=4, cores=2, start=1.0, loss_every=200.0, away=20.0), seed=2
+    )
     assert told.losses > 5
     assert told.useful == pytest.approx(videos.seconds)  # what was in cells was not done again
     assert 0 < told.lost <= told.losses * 2 * 30.0
@@ -63,9 +75,19 @@ def test_the_books_balance_whatever_breaks(seed):
     times = np.random.default_rng(seed).lognormal(1, 1, size=(300, 3)).astype(np.float32)
     videos = Workload(times, np.full(300, 5.0, dtype=np.float32))
     cluster = Cluster(
-        nodes=5, cores=3, start=4.0, batch=1 + seed, speculate=bool(seed % 2), slow_share=0.3, loss_every=60.0,
-        away=15.0, driver_every=50.0, driver_away=10.0, storage=400.0, stream=40.0,
-    )  # fmt: skip
+        nodes=5,
+        cores=3,
+        start=4.0,
+        batch=1 + seed,
+        speculate=bool(seed % 2),
+        slow_share=0.3,
+        loss_every=60.0,
+        away=15.0,
+        driver_every=50.0,
+        driver_away=10.0,
+        storage=400.0,
+        stream=40.0,
+    )
     told = simulate(videos, cluster, seed=seed)
     parts = (told.useful, told.lost, told.copied, told.starting, told.away)
     assert min(*parts, told.waiting) >= -1e-6
@@ -77,7 +99,10 @@ def test_the_books_balance_whatever_breaks(seed):
 
 def test_more_nodes_are_faster_until_storage_is_full():
     videos = work(*[[5.0]] * 400, size=10.0)
-    spans = [simulate(videos, Cluster(nodes=n, cores=1, start=0.0, storage=20.0)).makespan for n in (1, 2, 8, 16, 64)]
+    spans = [
+        simulate(videos, Cluster(nodes=n, cores=1, start=0.0, storage=20.0)).makespan
+        for n in (1, 2, 8, 16, 64)
+    ]
     assert spans[0] == pytest.approx(2 * spans[1], rel=0.01)
     assert spans[2] == pytest.approx(2000 / 8, rel=0.05)
     assert spans[4] == pytest.approx(400 * 10 / 20, rel=0.05)
@@ -114,24 +139,38 @@ def test_workers_that_share_a_gpu_stand_in_line_and_decode_beside_it():
 
 def test_a_network_s_share_of_a_stage_goes_to_the_gpu_and_neighbours_are_one_hop():
     times = {"probe": hop(1.0), "transcribe": hop(10.0), "encode": hop(4.0), "judge": hop(2.0)}
-    first, second, last = hops_of(times, {"transcribe": 8.0, "encode": 2.0}, {"transcribe": 0.2, "encode": 0.5})
+    first, second, last = hops_of(
+        times, {"transcribe": 8.0, "encode": 2.0}, {"transcribe": 0.2, "encode": 0.5}
+    )
     assert (first.name, second.name, last.name) == ("probe", "transcribe, encode", "judge")
     assert (first.gpu, last.gpu) == (None, None)
     assert second.cpu.tolist() == [4.0]
     assert second.gpu.tolist() == [2.0]
 
 
-@pytest.mark.parametrize("market", [None, Market(zones=2, spread=1.0, step=30.0, back=0.1, notice=10.0)])
+@pytest.mark.parametrize(
+    "market", [None, Market(zones=2, spread=1.0, step=30.0, back=0.1, notice=10.0)]
+)
 def test_what_a_lost_node_had_in_hand_is_done_again_and_paid_for(market):
     rng = np.random.default_rng(0)
-    times = {"probe": rng.exponential(2.0, 300), "transcribe": rng.exponential(40.0, 300), "judge": np.ones(300)}
+    times = {
+        "probe": rng.exponential(2.0, 300),
+        "transcribe": rng.exponential(40.0, 300),
+        "judge": np.ones(300),
+    }
     hops = hops_of(times, {"transcribe": 10.0}, {"transcribe": 0.1})
-    cluster = GpuCluster(nodes=4, cores=4, sharing=3, start=1.0, away=20.0, loss_every=60.0, market=market)
-    told, calm = simulate_gpus(hops, cluster), simulate_gpus(hops, GpuCluster(nodes=4, cores=4, sharing=3, start=1.0))
+    cluster = GpuCluster(
+        nodes=4, cores=4, sharing=3, start=1.0, away=20.0, loss_every=60.0, market=market
+    )
+    told, calm = (
+        simulate_gpus(hops, cluster),
+        simulate_gpus(hops, GpuCluster(nodes=4, cores=4, sharing=3, start=1.0)),
+    )
     assert told.losses > 3
     assert told.lost > 0
     assert told.hours > calm.hours
-    assert told.gpu_busy * told.node_hours == pytest.approx(calm.gpu_busy * calm.node_hours)  # each video once
+    # each video once
+    assert told.gpu_busy * told.node_hours == pytest.approx(calm.gpu_busy * calm.node_hours)
     assert calm.price == pytest.approx(calm.node_hours)
     assert told == simulate_gpus(hops, cluster)
     if market:

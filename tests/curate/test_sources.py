@@ -34,9 +34,14 @@ def ids(entries):
 
 def test_a_folder_gives_its_videos_sorted_with_the_captions_beside_them(tmp_path):
     filled(
-        tmp_path, whisk_dot_mp4="w", sub__cut_dot_MKV="c", cut_dot_en_dot_vtt=VTT, cut_dot_srt=VTT, notes_dot_txt="n",
+        tmp_path,
+        whisk_dot_mp4="w",
+        sub__cut_dot_MKV="c",
+        cut_dot_en_dot_vtt=VTT,
+        cut_dot_srt=VTT,
+        notes_dot_txt="n",
         cut_dot_info_dot_json="{}",
-    )  # fmt: skip
+    )
     cut, whisk = read_source(str(tmp_path))
     assert (cut.id, whisk.id) == ("cut", "whisk")
     assert cut.video == f"{tmp_path}/sub/cut.MKV"
@@ -65,10 +70,38 @@ def test_a_folder_without_videos_and_a_wrong_path_are_errors(tmp_path):
 
 
 ROWS = [
-    {"id": "b", "video": "videos/b.mp4", "category": "Food", "duration": "12.5", "title": "Tea", "task": ""},
-    {"id": "a", "video": "./videos/a.mp4", "category": "Cars", "duration": "", "title": "", "task": "Oil"},
-    {"id": "none", "video": "videos/none.mp4", "category": "Food", "duration": "x", "title": "", "task": ""},
-    {"id": "b", "video": "videos/a.mp4", "category": "Food", "duration": "", "title": "", "task": ""},
+    {
+        "id": "b",
+        "video": "videos/b.mp4",
+        "category": "Food",
+        "duration": "12.5",
+        "title": "Tea",
+        "task": "",
+    },
+    {
+        "id": "a",
+        "video": "./videos/a.mp4",
+        "category": "Cars",
+        "duration": "",
+        "title": "",
+        "task": "Oil",
+    },
+    {
+        "id": "none",
+        "video": "videos/none.mp4",
+        "category": "Food",
+        "duration": "x",
+        "title": "",
+        "task": "",
+    },
+    {
+        "id": "b",
+        "video": "videos/a.mp4",
+        "category": "Food",
+        "duration": "",
+        "title": "",
+        "task": "",
+    },
     {"id": "", "video": "", "category": "Food", "duration": "", "title": "", "task": ""},
 ]
 
@@ -85,8 +118,15 @@ def written(folder, kind):
         path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     else:
         mark = "\t" if kind.startswith("tsv") else ","
-        text = "".join(mark.join(cells) + "\n" for cells in [list(ROWS[0]), *(list(row.values()) for row in ROWS)])
-        path.write_bytes(gzip.compress(text.encode()) if kind.endswith(".gz") else b"\xef\xbb\xbf" + text.encode())
+        text = "".join(
+            mark.join(cells) + "\n"
+            for cells in [list(ROWS[0]), *(list(row.values()) for row in ROWS)]
+        )
+        path.write_bytes(
+            gzip.compress(text.encode())
+            if kind.endswith(".gz")
+            else b"\xef\xbb\xbf" + text.encode()
+        )
     return str(path)
 
 
@@ -112,10 +152,14 @@ def test_a_list_gives_a_row_each_and_says_what_it_refuses(tmp_path, kind):
 def test_a_column_that_is_missing_names_the_nearest(tmp_path):
     path = tmp_path / "list.csv"
     path.write_text("vidoe,name\nx.mp4,y\n")
-    with pytest.raises(DatasetError, match=r"lacks the column 'video'; did you mean source.columns.video=vidoe\?"):
+    with pytest.raises(
+        DatasetError, match=r"lacks the column 'video'; did you mean source.columns.video=vidoe\?"
+    ):
         list(read_source(str(path)))
     columns = ColumnsSettings(id="nane", video="vidoe")
-    with pytest.raises(DatasetError, match=r"lacks the column 'nane'; did you mean source.columns.id=name\?"):
+    with pytest.raises(
+        DatasetError, match=r"lacks the column 'nane'; did you mean source.columns.id=name\?"
+    ):
         list(read_source(str(path), SourceSettings(columns=columns)))
     path.write_text("a,b\n1,2\n")
     with pytest.raises(DatasetError, match="it has a, b"):
@@ -144,10 +188,14 @@ def test_a_column_that_no_setting_names_is_not_read(tmp_path):
 
     filled(tmp_path, videos__a_dot_mp4="aa")
     notes = arrow.array([b"caf\xe9"], arrow.binary()).view(arrow.string())  # not UTF-8
-    parquet.write_table(arrow.table({"video": ["videos/a.mp4"], "notes": notes}), tmp_path / "list.parquet")
+    parquet.write_table(
+        arrow.table({"video": ["videos/a.mp4"], "notes": notes}), tmp_path / "list.parquet"
+    )
     assert ids(read_source(str(tmp_path / "list.parquet"))) == [("a", "VideoItem")]
     with pytest.raises(DatasetError, match="column 'notes', row 0: text that is not UTF-8"):
-        list(read_source(str(tmp_path / "list.parquet"), SourceSettings(columns={"title": "notes"})))
+        list(
+            read_source(str(tmp_path / "list.parquet"), SourceSettings(columns={"title": "notes"}))
+        )
 
 
 def test_categories_ids_and_evaluation_videos_choose(tmp_path):
@@ -163,7 +211,9 @@ def test_categories_ids_and_evaluation_videos_choose(tmp_path):
     assert ids(entries) == [("a", "VideoItem"), ("row 5", "Rejected"), ("zzz", "Rejected")]
     assert "not in the source" in entries[2].reason
     (tmp_path / "excluded.txt").write_text("b\tyoucook2,crosstask\n")
-    entries = list(read_source(path, SourceSettings(excluded=(tmp_path / "excluded.txt",), ids=ids_file)))[1:]
+    entries = list(
+        read_source(path, SourceSettings(excluded=(tmp_path / "excluded.txt",), ids=ids_file))
+    )[1:]
     assert entries[0] == rejected_video("b", "evaluates: a video of crosstask, youcook2")
 
 
@@ -171,10 +221,15 @@ def test_ids_that_cannot_name_a_file_are_refused(tmp_path):
     path = tmp_path / "list.jsonl"
     filled(tmp_path, a_dot_mp4="a")
     bad = ["a/b", "a\\b", "a\nb", "x" * 201]
-    path.write_text("".join(json.dumps({"id": id, "video": "a.mp4"}) + "\n" for id in [*bad, "good"]))
+    path.write_text(
+        "".join(json.dumps({"id": id, "video": "a.mp4"}) + "\n" for id in [*bad, "good"])
+    )
     entries = list(read_source(str(path)))
     assert [entry.id for entry in entries if isinstance(entry, VideoItem)] == ["good"]
-    assert sum("no plain name" in entry.reason for entry in entries if isinstance(entry, Rejected)) == 4
+    assert (
+        sum("no plain name" in entry.reason for entry in entries if isinstance(entry, Rejected))
+        == 4
+    )
 
 
 def tar_of(path, *members):
@@ -190,12 +245,18 @@ def tar_of(path, *members):
 def test_tars_are_read_where_they_lie(tmp_path, address):
     (tmp_path / "shards").mkdir()
     about = json.dumps({"title": "Tea", "duration": 12, "task": 3})
-    tar_of(tmp_path / "shards" / "s-01.tar", ("b.mp4", "video b"), ("b.json", about), ("b.vtt", VTT))
+    tar_of(
+        tmp_path / "shards" / "s-01.tar", ("b.mp4", "video b"), ("b.json", about), ("b.vtt", VTT)
+    )
     tar_of(
         tmp_path / "shards" / "s-00.tar",
-        ("c.mp4", "video c"), ("c.json", json.dumps(CAPTIONS)), ("d.txt", "?"), ("e.mp4", ""), ("e.webm", ""),
+        ("c.mp4", "video c"),
+        ("c.json", json.dumps(CAPTIONS)),
+        ("d.txt", "?"),
+        ("e.mp4", ""),
+        ("e.webm", ""),
         ("b.mp4", "!"),
-    )  # fmt: skip
+    )
     entries = list(read_source(f"{tmp_path}/{address}"))
     assert ids(entries) == [
         ("b", "VideoItem"),
@@ -213,8 +274,15 @@ def test_tars_are_read_where_they_lie(tmp_path, address):
     assert "neither a video" in nothing.reason
     assert "2 videos" in two.reason
     (b,) = read_source(f"{tmp_path}/shards/s-01.tar")
-    assert (b.title, b.duration, b.task, RemotePath(b.captions).read().decode()) == ("Tea", 12.0, None, VTT)
-    assert relative_address(b.video, f"{tmp_path}/shards") == b.video.removeprefix(f"{tmp_path}/shards/")
+    assert (b.title, b.duration, b.task, RemotePath(b.captions).read().decode()) == (
+        "Tea",
+        12.0,
+        None,
+        VTT,
+    )
+    assert relative_address(b.video, f"{tmp_path}/shards") == b.video.removeprefix(
+        f"{tmp_path}/shards/"
+    )
 
 
 def test_a_compressed_or_damaged_tar_is_an_error(tmp_path):
@@ -245,7 +313,11 @@ def howto100m(tmp_path):
         htm_vlen_dot_csv="vid,vlen\nv2,61\n",
         features__v2_dot_mp4_dot_npy="x",
     )
-    captions = {"v1": {**CAPTIONS, "text": ['Crème brûlée, "now"]}']}, "v2": CAPTIONS, "v3": CAPTIONS}
+    captions = {
+        "v1": {**CAPTIONS, "text": ['Crème brûlée, "now"]}']},
+        "v2": CAPTIONS,
+        "v3": CAPTIONS,
+    }
     (tmp_path / "caption.json").write_text(json.dumps(captions, ensure_ascii=False))
     return tmp_path
 
@@ -255,7 +327,12 @@ def test_howto100m_gives_captions_features_tasks_and_lengths_by_id(howto100m):
     entries = list(read_source(str(howto100m), settings))
     assert ids(entries) == [("v1", "VideoItem"), ("v2", "VideoItem"), ("v4", "Rejected")]
     v1, v2, _ = entries
-    assert (v2.task, v2.title, v2.duration, v2.category) == ("Make Tea", "Make Tea", 61.0, "Food and Entertaining")
+    assert (v2.task, v2.title, v2.duration, v2.category) == (
+        "Make Tea",
+        "Make Tea",
+        61.0,
+        "Food and Entertaining",
+    )
     assert (v1.task, v1.duration, v1.video) == ("8", None, None)
     assert v2.features == f"{howto100m}/features/v2.mp4.npy"
     assert json.loads(RemotePath(v1.captions).read())["text"] == ['Crème brûlée, "now"]}']
@@ -266,10 +343,20 @@ def test_howto100m_gives_captions_features_tasks_and_lengths_by_id(howto100m):
 
 
 def test_captions_keep_their_stamp_when_another_videos_change(howto100m):
-    before = {entry.id: entry.captions_stamp for entry in read_source(str(howto100m)) if isinstance(entry, VideoItem)}
+    before = {
+        entry.id: entry.captions_stamp
+        for entry in read_source(str(howto100m))
+        if isinstance(entry, VideoItem)
+    }
     captions = json.loads((howto100m / "caption.json").read_text())
-    (howto100m / "caption.json").write_text(json.dumps(captions | {"v1": {**CAPTIONS, "text": ["Other."]}}))
-    after = {entry.id: entry.captions_stamp for entry in read_source(str(howto100m)) if isinstance(entry, VideoItem)}
+    (howto100m / "caption.json").write_text(
+        json.dumps(captions | {"v1": {**CAPTIONS, "text": ["Other."]}})
+    )
+    after = {
+        entry.id: entry.captions_stamp
+        for entry in read_source(str(howto100m))
+        if isinstance(entry, VideoItem)
+    }
     assert before["v2"] == after["v2"]
     assert before["v1"] != after["v1"]
 
@@ -279,10 +366,14 @@ def test_captions_in_a_file_larger_than_a_block_are_found(tmp_path, monkeypatch)
     from stepline.curate.sources.files import CaptionIndex
 
     whole = {f"v{number}": {**CAPTIONS, "text": [f"é {number}"]} for number in range(20)}
-    (tmp_path / "c.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(whole, ensure_ascii=False, indent=1).encode())
+    (tmp_path / "c.json").write_bytes(
+        b"\xef\xbb\xbf" + json.dumps(whole, ensure_ascii=False, indent=1).encode()
+    )
     captions = CaptionIndex(RemotePath(str(tmp_path / "c.json")))
     assert len(captions) == 20
-    assert all(json.loads(RemotePath(captions.find(id).url).read()) == value for id, value in whole.items())
+    assert all(
+        json.loads(RemotePath(captions.find(id).url).read()) == value for id, value in whole.items()
+    )
     assert captions.find("v99") is None
     (tmp_path / "c.json").write_text('{"v1": {"text": [')
     with pytest.raises(DatasetError, match="v1 breaks off"):
@@ -290,7 +381,9 @@ def test_captions_in_a_file_larger_than_a_block_are_found(tmp_path, monkeypatch)
 
 
 def test_entries_beyond_memory_are_sorted_on_disk_alike():
-    entries = [VideoItem(f"{number * 7919 % 1000:04}", f"v{number}", title="ü\n") for number in range(1000)]
+    entries = [
+        VideoItem(f"{number * 7919 % 1000:04}", f"v{number}", title="ü\n") for number in range(1000)
+    ]
     entries += [rejected_video("0003", "why"), VideoItem("0500", "again")]
     sorted_here = list(sort_by_id(iter(entries)))
     assert list(sort_by_id(iter(entries), run=64)) == sorted_here
@@ -303,7 +396,10 @@ def test_addresses_in_a_dataset_name_no_folder_of_this_machine():
     assert relative_address("/data/lists/../b.mp4", "/data/lists/list.csv") == "../b.mp4"
     assert relative_address("/elsewhere/b.mp4", "/data/videos") == "b.mp4"
     assert relative_address("s3://bucket/x/b.mp4", "s3://bucket/x/list.parquet") == "b.mp4"
-    assert relative_address("https://me:secret@host/b.mp4?key=1", "/data/list.csv") == "https://host/b.mp4"
+    assert (
+        relative_address("https://me:secret@host/b.mp4?key=1", "/data/list.csv")
+        == "https://host/b.mp4"
+    )
     assert relative_address("videos/b.mp4", "videos") == "b.mp4"
     assert relative_address("file:///data/videos/b.mp4", "/data") == "b.mp4"
 
@@ -318,7 +414,13 @@ def test_a_relative_source_gives_absolute_addresses_and_paths_of_the_dataset(tmp
 
 def test_a_member_that_nests_without_an_end_is_one_refused_item_of_its_tar(tmp_path):
     members = [(f"{id}.mp4", f"video {id}") for id in "abc"]
-    tar_of(tmp_path / "s.tar", *members[:2], ("b.json", "[" * 100_000), members[2], ("c.json", '{"title": "\\ud800"}'))
+    tar_of(
+        tmp_path / "s.tar",
+        *members[:2],
+        ("b.json", "[" * 100_000),
+        members[2],
+        ("c.json", '{"title": "\\ud800"}'),
+    )
     entries = list(read_source(str(tmp_path / "s.tar")))
     assert [entry.id for entry in entries] == ["a", "b", "c"]
     assert entries[1] == rejected_video("b", "its .json is nested deeper than 100")
@@ -378,5 +480,7 @@ def test_a_file_whose_name_no_json_can_hold_is_refused_and_stops_nothing(tmp_pat
 
 
 def test_what_is_refused_without_a_name_gets_one():
-    entries = list(sort_by_id([rejected_video("", "has no id"), VideoItem("", "v.mp4"), VideoItem("a")]))
+    entries = list(
+        sort_by_id([rejected_video("", "has no id"), VideoItem("", "v.mp4"), VideoItem("a")])
+    )
     assert [entry.id for entry in entries] == ["item 1", "item 2", "a"]

@@ -25,10 +25,19 @@ def test_status_counts_what_is_done_failed_and_waiting(tmp_path, monkeypatch):
     told = []
     with pytest.raises(KeyboardInterrupt):
         run_recipe(
-            RunRequest(recipe(), str(tmp_path / "out"), broken, on_progress=lambda one: told.append(one.done)), items
+            RunRequest(
+                recipe(),
+                str(tmp_path / "out"),
+                broken,
+                on_progress=lambda one: told.append(one.done),
+            ),
+            items,
         )
     found = run_status(RemotePath(str(tmp_path / "out")), STAGES)
-    counts = {stage.name: (stage.done, dict(stage.failed), stage.never, stage.waiting) for stage in found.stages}
+    counts = {
+        stage.name: (stage.done, dict(stage.failed), stage.never, stage.waiting)
+        for stage in found.stages
+    }
     assert counts == {
         "read": (2, {"error": 1, "left out": 1}, 0, 0),
         "count": (2, {}, 2, 0),
@@ -75,7 +84,9 @@ def test_progress_knows_its_rate_and_what_is_left():
 def test_status_tells_how_busy_gpus_were_in_the_last_run(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     out = RemotePath(str(tmp_path / "out"))
-    run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), videos(tmp_path / "in", {"a": "one"}))
+    run_recipe(
+        RunRequest(recipe(), str(tmp_path / "out"), STAGES), videos(tmp_path / "in", {"a": "one"})
+    )
     assert run_status(out, STAGES).gpu_busy is None
     with closing(RunLog(out)) as log:
         log.write("end", stage="read", cpu=1.0, gpu_looks=3.0, gpu_busy=1.5)

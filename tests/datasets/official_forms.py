@@ -32,13 +32,21 @@ brake on,raise jack
 
 
 def htm_align(folder):
-    rows = [[1, 5.0, 8.8, "pour the milk"], [0, 10.5, 12.0, "I love this"], [1, 20.0, 20.0, "stir it"]]
+    rows = [
+        [1, 5.0, 8.8, "pour the milk"],
+        [0, 10.5, 12.0, "I love this"],
+        [1, 20.0, 20.0, "stir it"],
+    ]
     return write(folder / "htm_align.json", {"vidA": rows, "vidB": [[0, 1, 2, "hello"]]})
 
 
 def ht_step(folder):
     def video(subset, activity, *rows):
-        return {"subset": subset, "activity": activity, "annotations": [{"id": i, "segment": s} for i, s in rows]}
+        return {
+            "subset": subset,
+            "activity": activity,
+            "annotations": [{"id": i, "segment": s} for i, s in rows],
+        }
 
     annotations = {
         "v1": video("train", "Make A", (0, [3.0, 9.5]), (0, [20, 25.5]), (1, [30, 29])),
@@ -54,19 +62,34 @@ def ht_step(folder):
 def crosstask(folder):
     write(folder / "tasks_primary.txt", TASKS)
     rows = [(23521, "qLnTkIUO0so"), (16815, "bbb"), (16815, "ccc"), (999, "ddd")]
-    write(folder / "videos.csv", "".join(f"{task},{video},https://youtu.be/{video}\n" for task, video in rows))
+    write(
+        folder / "videos.csv",
+        "".join(f"{task},{video},https://youtu.be/{video}\n" for task, video in rows),
+    )
     write(folder / "videos_val.csv", "16815,bbb,https://youtu.be/bbb\n")
-    write(folder / "annotations/23521_qLnTkIUO0so.csv", "1,95.34,99.14\n3,136.0,144\n1,146.4,199.5\n9,1,2\n3,5,5\n")
+    write(
+        folder / "annotations/23521_qLnTkIUO0so.csv",
+        "1,95.34,99.14\n3,136.0,144\n1,146.4,199.5\n9,1,2\n3,5,5\n",
+    )
     write(folder / "annotations/16815_bbb.csv", "2,10,20\n")
     return folder
 
 
 def coin(folder):
-    steps = [("373", [21.0, 22.0], "begin to run up"), ("374", [23, 24], "jump"), ("373", [25, 27], "begin to run up")]
+    steps = [
+        ("373", [21.0, 22.0], "begin to run up"),
+        ("374", [23, 24], "jump"),
+        ("373", [25, 27], "begin to run up"),
+    ]
     video = {
-        "duration": 26.795, "class": "PractisePoleVault", "start": 20, "end": 26, "subset": "training",
-        "recipe_type": 116, "annotation": [{"id": i, "segment": s, "label": t} for i, s, t in steps],
-    }  # fmt: skip
+        "duration": 26.795,
+        "class": "PractisePoleVault",
+        "start": 20,
+        "end": 26,
+        "subset": "training",
+        "recipe_type": 116,
+        "annotation": [{"id": i, "segment": s, "label": t} for i, s, t in steps],
+    }
     return write(folder / "COIN.json", {"database": {"NLy71UrHElw": video}})
 
 
@@ -75,10 +98,18 @@ def youcook2(folder):
         return [{"id": i, "segment": s, "sentence": t} for i, (s, t) in enumerate(items)]
 
     train = {
-        "subset": "training", "duration": 241.62, "recipe_type": "113", "video_url": "u",
-        "annotations": rows(([90, 102], "spread margarine"), ([173, 174], "cut the sandwich"), ([240, 250], "eat")),
-    }  # fmt: skip
-    database = {"GLd3aX16zBg": train, "xHr8X2Wpmno": {**train, "subset": "validation", "duration": float("inf")}}
+        "subset": "training",
+        "duration": 241.62,
+        "recipe_type": "113",
+        "video_url": "u",
+        "annotations": rows(
+            ([90, 102], "spread margarine"), ([173, 174], "cut the sandwich"), ([240, 250], "eat")
+        ),
+    }
+    database = {
+        "GLd3aX16zBg": train,
+        "xHr8X2Wpmno": {**train, "subset": "validation", "duration": float("inf")},
+    }
     return write(folder / "youcookii_annotations_trainval.json", {"database": database})
 
 
@@ -98,8 +129,13 @@ def sieve_swap(folder):
 
 def columns(folder, name):
     texts = ["preheat the oven", " ", "mix"]
-    return write(folder / name, {"a1": {"start": [1, 5, 4.5], "end": [9, 6, 4.5], "text": texts}, "a2": {
-        "start": [], "end": [], "text": []}})  # fmt: skip
+    return write(
+        folder / name,
+        {
+            "a1": {"start": [1, 5, 4.5], "end": [9, 6, 4.5], "text": texts},
+            "a2": {"start": [], "end": [], "text": []},
+        },
+    )
 
 
 def howtostep(folder):
@@ -117,18 +153,38 @@ def whenact(folder):
         ["love you", [40, 45], 1],
         ["mash it", [9, 9], 0],
     ]
-    shown = [["add the onions", 2.2, 55.0], ["mash it", 12.0, 12.0], ["buy a car", 1, 2], ["mash it", 14.0, 15.0]]
+    shown = [
+        ["add the onions", 2.2, 55.0],
+        ["mash it", 12.0, 12.0],
+        ["buy a car", 1, 2],
+        ["mash it", 14.0, 15.0],
+    ]
     write(folder / "dict_all_annotations_ordered.json", {"1p0_1mini_1.mp4": shown})
-    return write(folder / "mapped_actions_time_label.json", {"1p0_1mini_1.mp4": spoken, "1p0_1mini_2.mp4": []})
+    return write(
+        folder / "mapped_actions_time_label.json",
+        {"1p0_1mini_1.mp4": spoken, "1p0_1mini_2.mp4": []},
+    )
 
 
 def hirest(folder):
     def item(**changes):
-        steps = [{"index": i, "heading": f"step {i}", "absolute_bounds": b} for i, b in enumerate([[50, 58], [58, 58]])]
-        return {"relevant": True, "clip": True, "v_duration": 207.08, "bounds": [50, 121], "steps": steps} | changes
+        steps = [
+            {"index": i, "heading": f"step {i}", "absolute_bounds": b}
+            for i, b in enumerate([[50, 58], [58, 58]])
+        ]
+        return {
+            "relevant": True,
+            "clip": True,
+            "v_duration": 207.08,
+            "bounds": [50, 121],
+            "steps": steps,
+        } | changes
 
     queries = {
-        "Make Oatmeal": {"5V3dI2zp1xA.mp4": item(), "TcB42a05yzg.mp4": item(clip=False, bounds=[0, 0], steps=[])},
+        "Make Oatmeal": {
+            "5V3dI2zp1xA.mp4": item(),
+            "TcB42a05yzg.mp4": item(clip=False, bounds=[0, 0], steps=[]),
+        },
         "Make Pancakes": {"5V3dI2zp1xA.mp4": item(steps=[]), "other.mp4": item(relevant=False)},
     }
     return write(folder / "all_data_val.json", queries)
@@ -159,14 +215,22 @@ def captaincook4d(folder):
         (4, -1.0, -1.0, "Microwave"),
         (3, 50.0, 52.0, "Coat -Coat a ramekin"),
     ]
-    rows = [dict(zip(("step_id", "start_time", "end_time", "description"), step, strict=True)) for step in steps]
+    rows = [
+        dict(zip(("step_id", "start_time", "end_time", "description"), step, strict=True))
+        for step in steps
+    ]
     recording = {"recording_id": "1_10", "activity_name": "Microwave Egg Sandwich", "steps": rows}
     return write(folder / "complete_step_annotations.json", {"1_10": recording})
 
 
 def goal_step(folder):
     def segment(start, end, text, *inner):
-        return {"start_time": start, "end_time": end, "step_description": text, "segments": list(inner)}
+        return {
+            "start_time": start,
+            "end_time": end,
+            "step_description": text,
+            "segments": list(inner),
+        }
 
     segments = [
         segment(2.9, 40, "Kneads the dough", segment(3, 5, "adds flour"), segment(9, 8, "wipes")),
@@ -199,14 +263,29 @@ def region(id, start, end, text, label="shown"):
 
 
 def label_studio(folder):
-    first = [*region("1.0", 3.5, 9, "Fold"), *region("2.0", 20, 25, "Fold"), *region("x", 30, 29, "Press")]
+    first = [
+        *region("1.0", 3.5, 9, "Fold"),
+        *region("2.0", 20, 25, "Fold"),
+        *region("x", 30, 29, "Press"),
+    ]
     second = [*region("1.0", 1, 2, "Other")]
-    annotations = [{"result": second}, {"result": first, "ground_truth": True}, {"result": [], "was_cancelled": True}]
-    said = [*region("1.0", 3, 4, "Glue it", label="said"), {"id": "n", "type": "choices", "value": {"choices": ["ok"]}}]
+    annotations = [
+        {"result": second},
+        {"result": first, "ground_truth": True},
+        {"result": [], "was_cancelled": True},
+    ]
+    said = [
+        *region("1.0", 3, 4, "Glue it", label="said"),
+        {"id": "n", "type": "choices", "value": {"choices": ["ok"]}},
+    ]
     tasks = [
         {"data": {"id": "strip", "video": "/v/strip.mp4"}, "annotations": annotations},
         {"data": {"video": "b.mp4"}, "annotations": [{"result": said}]},
-        {"data": {"id": "c", "video": "c.mp4"}, "annotations": [], "predictions": [{"result": first}]},
+        {
+            "data": {"id": "c", "video": "c.mp4"},
+            "annotations": [],
+            "predictions": [{"result": first}],
+        },
     ]
     return write(folder / "label_studio.json", tasks)
 

@@ -31,7 +31,9 @@ def test_every_dataset_keeps_the_contract(name, sample):
         assert len({step.id for step in steps}) == len(steps)
         assert all(step.status is None for step in steps)
         spans = [span for step in steps for span in step.spans]
-        spans += [sentence.span for sentence in record.transcript.sentences] if record.transcript else []
+        spans += (
+            [sentence.span for sentence in record.transcript.sentences] if record.transcript else []
+        )
         assert all(span.end <= (record.video.duration or span.end) for span in spans)
         own = [row for row in reading.rejected if row.id == record.id]
         assert len(record.dropped) == len(own)
@@ -68,22 +70,33 @@ def test_htm_align_sentences_keep_their_rows(sample):
     assert first.reference == (
         Step(id="0", text="pour the milk", spans=(Span(5.0, 8.8),)),
         Step(id="1", text="I love this", said=Span(10.5, 12.0)),
-    )  # row 2 is alignable but has no length: left out, since without a span it would read as not alignable
+        # row 2 is alignable but has no length: left out, since without a span it would read as not
+        # alignable
+    )
 
 
 def test_ht_step_holds_the_whole_article_in_the_videos_variation(sample):
     reading = read("ht-step", sample("ht-step"))
     one, two, three = reading.records
     assert one.recipe == ("Boil water, then salt it.", "Drain.")
-    assert [(step.id, step.spans) for step in one.reference] == [("0", (Span(3, 9.5), Span(20, 25.5))), ("1", ())]
-    assert [step.id for step in two.reference] == ["2", "3"]  # variation A, that of the first annotation
-    assert three.reference == ()  # no annotation, two variations: which one the video follows is not known
+    assert [(step.id, step.spans) for step in one.reference] == [
+        ("0", (Span(3, 9.5), Span(20, 25.5))),
+        ("1", ()),
+    ]
+    # variation A, that of the first annotation
+    assert [step.id for step in two.reference] == ["2", "3"]
+    # no annotation, two variations: which one the video follows is not known
+    assert three.reference == ()
     assert (one.video.task, reading.subsets["v2"]) == ("Make A", "val_seen")
 
 
 def test_crosstask_holds_every_step_of_the_task(sample):
     record = read("crosstask", sample("crosstask")).records[0]
-    assert (record.id, record.video.id, record.video.task) == ("23521_qLnTkIUO0so", "qLnTkIUO0so", "Make Jello Shots")
+    assert (record.id, record.video.id, record.video.task) == (
+        "23521_qLnTkIUO0so",
+        "qLnTkIUO0so",
+        "Make Jello Shots",
+    )
     assert [len(step.spans) for step in record.reference] == [2, 0, 1]
     assert record.recipe == ("pour water", "stir mixture", "pour into cups")
 
@@ -95,16 +108,25 @@ def test_coin_spans_of_one_step_stand_together(sample):
         ("374", (Span(23, 24),)),
     ]
     past = "ends after the end of the video"
-    row = Rejected("span", past, text="begin to run up", id="NLy71UrHElw", value="[25, 27] of 26.795 s")
+    row = Rejected(
+        "span", past, text="begin to run up", id="NLy71UrHElw", value="[25, 27] of 26.795 s"
+    )
     assert reading.rejected == (row,)
-    assert reading.records[0].dropped[0].reason == "span ends after the end of the video: [25, 27] of 26.795 s"
+    assert (
+        reading.records[0].dropped[0].reason
+        == "span ends after the end of the video: [25, 27] of 26.795 s"
+    )
 
 
 def test_youcook2_reads_both_forms_alike(tmp_path):
     video = {"duration": 100.0, "timestamps": [[1, 2.5]], "sentences": ["mix"]}
     flat = read("youcook2", write(tmp_path / "yc2_val.json", {"v_GLd3aX16zBg": video})).records
     rows = [{"id": 7, "segment": [1, 2.5], "sentence": "mix"}]
-    tree = {"database": {"GLd3aX16zBg": {"duration": 100.0, "subset": "validation", "annotations": rows}}}
+    tree = {
+        "database": {
+            "GLd3aX16zBg": {"duration": 100.0, "subset": "validation", "annotations": rows}
+        }
+    }
     assert read("youcook2", write(tmp_path / "authors.json", tree)).records == flat
     assert read("youcook2", tmp_path / "yc2_val.json").subsets == {"GLd3aX16zBg": "val"}
 
@@ -112,15 +134,21 @@ def test_youcook2_reads_both_forms_alike(tmp_path):
 def test_a_youtube_id_that_begins_like_the_prefix_keeps_it(tmp_path):
     video = {"duration": 9, "timestamps": [], "sentences": []}
     path = write(tmp_path / "yc2_val.json", {"v_LLLLLLLLL": video, "xHr8X2Wpmno": video})
-    assert [record.id for record in read("youcook2", path).records] == ["v_LLLLLLLLL", "xHr8X2Wpmno"]
+    assert [record.id for record in read("youcook2", path).records] == [
+        "v_LLLLLLLLL",
+        "xHr8X2Wpmno",
+    ]
 
 
 def test_label_studio_reads_what_people_made_of_the_steps(sample):
     reading = read("label-studio", sample("label-studio"))
     one, two = reading.records
-    assert one.reference == (Step(id="Fold", text="Fold", spans=(Span(3.5, 9.0), Span(20.0, 25.0))),)
+    assert one.reference == (
+        Step(id="Fold", text="Fold", spans=(Span(3.5, 9.0), Span(20.0, 25.0))),
+    )
     assert (one.id, one.video.duration, two.id) == ("strip", 40.0, "b.mp4")
-    assert two.reference == (Step(id="Glue it", text="Glue it"),)  # its label says that it is not shown
+    # its label says that it is not shown
+    assert two.reference == (Step(id="Glue it", text="Glue it"),)
     assert [(row.id, row.reason) for row in reading.rejected] == [
         ("strip", "ends before it starts"),
         ("c", "nobody has annotated it"),
@@ -128,7 +156,9 @@ def test_label_studio_reads_what_people_made_of_the_steps(sample):
 
 
 def test_label_studio_reads_back_the_steps_that_were_written_for_it(tmp_path):
-    shown = Step(id="1", text="fold the strip", spans=(Span(3.5, 9.0), Span(20.0, 25.0)), status="shown")
+    shown = Step(
+        id="1", text="fold the strip", spans=(Span(3.5, 9.0), Span(20.0, 25.0)), status="shown"
+    )
     said = Step(id="2", text="press", said=Span(1.0, 2.0), status="said")
     unclear = Step(id="3", text="glue it", spans=(Span(30.0, 33.0),), status="unclear")
     record = Record(id="v", video=Video(id="v", duration=40.0), steps=(shown, said, unclear))
@@ -137,7 +167,10 @@ def test_label_studio_reads_back_the_steps_that_were_written_for_it(tmp_path):
     (back,) = read("label-studio", write(tmp_path / "export.json", [task])).records
     assert (back.id, back.video.duration) == ("v", 40.0)
     # The label of the third says that the pictures do not tell; a person who sees it relabels it.
-    assert [(step.text, step.spans) for step in back.reference] == [("Fold the strip", shown.spans), ("Glue it", ())]
+    assert [(step.text, step.spans) for step in back.reference] == [
+        ("Fold the strip", shown.spans),
+        ("Glue it", ()),
+    ]
 
 
 def test_sieve_and_swap_keeps_the_further_wordings(sample):
@@ -150,14 +183,17 @@ def test_sieve_and_swap_keeps_the_further_wordings(sample):
 def test_whenact_joins_where_spoken_with_where_shown(sample):
     record = read("whenact", sample("whenact")).records[0]
     steps = {step.id: step for step in record.reference}
-    assert steps["0"].spans == (Span(2.2, 55.0),)  # "adding the onions" is the closest to "add the onions"
+    # "adding the onions" is the closest to "add the onions"
+    assert steps["0"].spans == (Span(2.2, 55.0),)
     assert steps["0"].said == Span(20, 31)
     assert steps["1"].spans == ()  # its window has no length
     assert steps["3"].spans == (Span(14, 15),)  # the second "mash it" gets the second window
     assert steps["3"].said is None
     assert [(s.text, s.shown) for s in record.transcript.sentences] == [
-        ("mash it", 1.0), ("adding the onions", 1.0), ("love you", 0.0)
-    ]  # fmt: skip
+        ("mash it", 1.0),
+        ("adding the onions", 1.0),
+        ("love you", 0.0),
+    ]
 
 
 def test_captaincook_keeps_a_step_that_was_left_out(sample):
@@ -179,7 +215,10 @@ def test_tutorialvqa_sentences_without_times_stay_beside_the_record(sample):
 
 def test_a_subset_can_be_chosen(sample):
     path = sample("ht-step")
-    assert [record.id for record in read("ht-step", path, subset="val_seen").records] == ["v2", "v3"]
+    assert [record.id for record in read("ht-step", path, subset="val_seen").records] == [
+        "v2",
+        "v3",
+    ]
     with pytest.raises(DatasetError, match="no subset 'test'; it has train, val_seen"):
         read("ht-step", path, subset="test")
 
@@ -217,7 +256,9 @@ def test_howtostep_is_read_from_one_file_a_folder_and_an_archive_alike(tmp_path)
 
 def test_whisperx_segments_without_times_are_rejected(tmp_path):
     segments = [{"start": 1.0, "end": 2.0, "text": " Hi.", "words": []}, {"text": "lost"}]
-    reading = read("howto100m", write(tmp_path / "abc.json", {"segments": segments, "language": "en"}))
+    reading = read(
+        "howto100m", write(tmp_path / "abc.json", {"segments": segments, "language": "en"})
+    )
     assert [sentence.text for sentence in reading.records[0].transcript.sentences] == ["Hi."]
     assert reading.reasons() == {"sentence: the times are not finite numbers": 1}
     assert reading.records[0].id == "abc"
@@ -245,7 +286,10 @@ def test_stream_holds_one_entry_at_a_time(sample):
             r"segment: a list of 1 is not a pair",
         ),
         ('{"database": {"a": {}, "a": {}}}', "key 'a' stands twice"),
-        ('{"database": {"a": {"annotation": [], "duration": "long"}}}', "duration: 'long' is not a number"),
+        (
+            '{"database": {"a": {"annotation": [], "duration": "long"}}}',
+            "duration: 'long' is not a number",
+        ),
         ("[" * 100_000, "JSON that cannot be read"),
     ],
 )
@@ -271,8 +315,12 @@ def test_damaged_gzip_and_wrong_encoding_are_told(tmp_path):
 def test_a_comma_in_a_crosstask_step_is_told_and_not_cut(sample):
     folder = sample("crosstask")
     tasks = folder / "tasks_primary.txt"
-    tasks.write_text(tasks.read_text().replace("brake on,raise jack", "brake on,raise jack, slowly"))
-    with pytest.raises(DatasetError, match="task 16815 has 2 steps by its count but 3 between commas"):
+    tasks.write_text(
+        tasks.read_text().replace("brake on,raise jack", "brake on,raise jack, slowly")
+    )
+    with pytest.raises(
+        DatasetError, match="task 16815 has 2 steps by its count but 3 between commas"
+    ):
         read("crosstask", folder)
 
 
@@ -294,7 +342,8 @@ def test_text_that_cannot_be_stored_is_rejected(tmp_path):
     assert read("howto100m", tmp_path / "abc.json").records[0].transcript.language is None
 
 
-# records, reference steps, their spans, narrations, rejected by reason: counted in the shared two thirds
+# records, reference steps, their spans, narrations, rejected by reason: counted in the shared two
+# thirds
 COUNTS = {
     "coin": (6806, 19950, 26818, 0, {}),
     "crosstask": (1812, 13655, 13983, 0, {}),
@@ -335,7 +384,10 @@ def test_what_is_kept_and_what_is_rejected_is_all_there_is(data, tmp_path):
 
 
 def test_coin_and_youcook2_state_their_splits(data, tmp_path):
-    assert Counter(read("coin", REAL["coin"](data, tmp_path)).subsets.values()) == {"training": 4799, "testing": 2007}
+    assert Counter(read("coin", REAL["coin"](data, tmp_path)).subsets.values()) == {
+        "training": 4799,
+        "testing": 2007,
+    }
     youcook2 = read("youcook2", REAL["youcook2"](data, tmp_path / "yc2"))
     assert Counter(youcook2.subsets.values()) == {"train": 917, "val": 301}
     assert {len(record.id) for record in youcook2.records} == {11}  # YouTube's, without PDVC's "v_"
@@ -344,13 +396,19 @@ def test_coin_and_youcook2_state_their_splits(data, tmp_path):
 def test_whenact_is_joined_from_its_two_official_files_as_the_shared_file_was(data, tmp_path):
     clips = load(data / "whenact/narrated_actions.json.gz")
     spoken = {
-        id: [[a["text"], a["spoken"], int(not a["visible"])] for a in clip["actions"]] for id, clip in clips.items()
+        id: [[a["text"], a["spoken"], int(not a["visible"])] for a in clip["actions"]]
+        for id, clip in clips.items()
     }
-    shown = {id: [[a["text"], *a["shown"]] for a in clip["actions"] if a["shown"]] for id, clip in clips.items()}
+    shown = {
+        id: [[a["text"], *a["shown"]] for a in clip["actions"] if a["shown"]]
+        for id, clip in clips.items()
+    }
     (tmp_path / "mapped_actions_time_label.json").write_text(json.dumps(spoken))
     (tmp_path / "dict_all_annotations_ordered.json").write_text(json.dumps(shown))
     official = {entry.id: entry for entry in stream("whenact", tmp_path)}
-    joined = {entry.id: entry for entry in stream("whenact", data / "whenact/narrated_actions.json.gz")}
+    joined = {
+        entry.id: entry for entry in stream("whenact", data / "whenact/narrated_actions.json.gz")
+    }
     same = [id for id, entry in joined.items() if official[id].record == entry.record]
     assert len(same) >= 850  # of 861; the others name an action twice with one window
     assert official.keys() == joined.keys()
@@ -385,7 +443,12 @@ def test_ht_steps_own_example_predictions_are_read(data):
 def test_the_shared_dense_captions_are_read(shared):
     predictions = read_predictions(shared / "metric_cases/yc2_predictions.json")
     assert predictions.rejected == ()
-    assert predictions.segments["0uaKitJaqmI"][0] == (110.75, 136.08, "heat oil add chopped onion", None)
+    assert predictions.segments["0uaKitJaqmI"][0] == (
+        110.75,
+        136.08,
+        "heat oil add chopped onion",
+        None,
+    )
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "datasets.md"
@@ -393,7 +456,11 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "datasets.md"
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_the_page_states_every_row_as_the_table_does(name):
-    line = next(line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` |"))
+    line = next(
+        line
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith(f"| `{name}` |")
+    )
     row = DATASETS[name]
     cells = [cell.strip() for cell in line.strip("|").split(" | ")]
     assert cells[1:2] + cells[3:] == [row.what, row.where, row.licence, row.reads, row.rejects]

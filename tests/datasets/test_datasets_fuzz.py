@@ -1,4 +1,5 @@
-"""Any JSON tree, and any damage to an official file, gives a result or a DatasetError of one line."""
+"""Any JSON tree, and any damage to an official file, gives a result or a DatasetError of one
+line."""
 
 import copy
 import json
@@ -14,16 +15,45 @@ from stepline.datasets import DATASETS, DatasetRecords, read, read_predictions
 from stepline.errors import DatasetError
 
 KEYS = st.sampled_from(
-    ["database", "a", "results", "timestamps", "sentences", "annotations", "segment", "start", "end", "text", "steps",
-     "id", "video_id", "timestamp", "sentence", "chapters", "00:01:20", "segments", "duration", "videos", "version"]
-)  # fmt: skip
+    [
+        "database",
+        "a",
+        "results",
+        "timestamps",
+        "sentences",
+        "annotations",
+        "segment",
+        "start",
+        "end",
+        "text",
+        "steps",
+        "id",
+        "video_id",
+        "timestamp",
+        "sentence",
+        "chapters",
+        "00:01:20",
+        "segments",
+        "duration",
+        "videos",
+        "version",
+    ]
+)
 LEAVES = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(10**400) | st.just("\ud800")
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.just(10**400)
+    | st.just("\ud800")
     | st.sampled_from(["00:01:20", "-1", "95.2s", "v_GLd3aX16zBg"])
-)  # fmt: skip
+)
 TREES = st.recursive(
     LEAVES,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(max_size=4), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(max_size=4), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 JSON_DATASETS = [name for name in DATASETS if name not in ("crosstask", "epic-kitchens")]
@@ -43,7 +73,13 @@ def told(action):
 def places(tree, path=()):
     """Yield the path of every value in a tree."""
     yield path
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    items = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for key, value in items:
         yield from places(value, (*path, key))
 
@@ -99,7 +135,11 @@ def test_any_damage_to_a_text_file_is_read_or_refused(name, data):
         text = file.read_text()
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 20)))
-        file.write_text(text[:start] + data.draw(st.text(max_size=6)) + text[end:], encoding="utf-8", errors="replace")
+        file.write_text(
+            text[:start] + data.draw(st.text(max_size=6)) + text[end:],
+            encoding="utf-8",
+            errors="replace",
+        )
         told(lambda: read(name, path))
 
 
@@ -111,13 +151,17 @@ def test_any_tree_of_predictions_is_read_or_refused(tree):
         path.write_text(json.dumps(tree))
         predictions = told(lambda: read_predictions(path))
     for segments in predictions.segments.values() if predictions else ():
-        assert all(abs(row.start) < float("inf") and abs(row.end) < float("inf") for row in segments)
-        assert all(isinstance(row.sentence, str) for row in segments)  # an empty caption counts as a prediction
+        assert all(
+            abs(row.start) < float("inf") and abs(row.end) < float("inf") for row in segments
+        )
+        # an empty caption counts as a prediction
+        assert all(isinstance(row.sentence, str) for row in segments)
 
 
 @settings(FUZZ, max_examples=200)
 @given(
-    text=st.text(alphabet='[]{}":,.0123456789-abc \n`', max_size=80), ending=st.sampled_from([".txt", ".json", ".csv"])
+    text=st.text(alphabet='[]{}":,.0123456789-abc \n`', max_size=80),
+    ending=st.sampled_from([".txt", ".json", ".csv"]),
 )
 def test_any_text_of_predictions_is_read_or_refused(text, ending):
     with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +170,9 @@ def test_any_text_of_predictions_is_read_or_refused(text, ending):
         told(lambda: read_predictions(path))
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "[{" * 50_000, "```\n" * 50_000, "00:00 - " * 50_000, "a" * 2_000_000])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "[{" * 50_000, "```\n" * 50_000, "00:00 - " * 50_000, "a" * 2_000_000]
+)
 def test_hostile_replies_do_not_hang(tmp_path, text):
     (tmp_path / "a.txt").write_text(text)
     told(lambda: read_predictions(tmp_path / "a.txt"))

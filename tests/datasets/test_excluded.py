@@ -20,8 +20,14 @@ def test_ids_come_from_the_datasets_own_files(tmp_path):
     rows = {"abcdefghijk": [[1, 0, 2, "stir"]], "bbbbbbbbbbb": [[1, 9, 2, "its span is reversed"]]}
     align.write_text(json.dumps(rows))
     tasty = tmp_path / "train.json"
-    tasty.write_text(json.dumps({"v_abcdefghijk": {"duration": 9.0, "timestamps": [[0, 2]], "sentences": ["stir"]}}))
-    found = collect_excluded([ExcludedSource("htm-align", align), ExcludedSource("tasty", tasty, ("train",))])
+    tasty.write_text(
+        json.dumps(
+            {"v_abcdefghijk": {"duration": 9.0, "timestamps": [[0, 2]], "sentences": ["stir"]}}
+        )
+    )
+    found = collect_excluded(
+        [ExcludedSource("htm-align", align), ExcludedSource("tasty", tasty, ("train",))]
+    )
     assert found.datasets == {"abcdefghijk": ("htm-align", "tasty"), "bbbbbbbbbbb": ("htm-align",)}
     assert found.counts() == {"htm-align": 2, "tasty": 1}
 
@@ -33,27 +39,50 @@ def htstep(tmp_path):
     folder.mkdir()
     head = "global_step_index,activity,step_index,variation,variation_index,headline,paragraph\n"
     (folder / "taxonomy.csv").write_text(head + "0,Make rice,0,none,1,Boil it.,\n")
-    splits = {"train": ["t"], "val_seen": ["s"], "val_unseen": ["u"], "test_seen": ["h1"], "test_unseen": ["h2"]}
+    splits = {
+        "train": ["t"],
+        "val_seen": ["s"],
+        "val_unseen": ["u"],
+        "test_seen": ["h1"],
+        "test_unseen": ["h2"],
+    }
     (folder / "video_splits.json").write_text(json.dumps(splits))
-    videos = {split: {"subset": split, "activity": "Make rice", "annotations": []} for split in splits}
+    videos = {
+        split: {"subset": split, "activity": "Make rice", "annotations": []} for split in splits
+    }
     annotated = {splits[split][0]: videos[split] for split in ("train", "val_seen", "val_unseen")}
     (folder / "annotations.json").write_text(json.dumps(annotated))
     return folder
 
 
 def test_ht_steps_hidden_test_videos_are_always_in_it_and_its_training_videos_not(htstep):
-    assert sorted(collect_excluded([ExcludedSource("ht-step", htstep)]).datasets) == ["h1", "h2", "s", "u"]
+    assert sorted(collect_excluded([ExcludedSource("ht-step", htstep)]).datasets) == [
+        "h1",
+        "h2",
+        "s",
+        "u",
+    ]
     one = ExcludedSource("ht-step", htstep, ("val_seen",))
     assert sorted(collect_excluded([one]).datasets) == ["h1", "h2", "s"]
-    (htstep / "htm_test_input_headline.json").write_text(json.dumps({"h3": {"step_headline": ["Boil it."]}}))
+    (htstep / "htm_test_input_headline.json").write_text(
+        json.dumps({"h3": {"step_headline": ["Boil it."]}})
+    )
     assert "h3" in collect_excluded([one])
 
 
 def test_a_split_that_is_not_there_or_that_nobody_is_scored_on_is_told(stepline, htstep, tmp_path):
-    (tmp_path / "train.json").write_text(json.dumps({"a": {"duration": 9.0, "timestamps": [], "sentences": []}}))
+    (tmp_path / "train.json").write_text(
+        json.dumps({"a": {"duration": 9.0, "timestamps": [], "sentences": []}})
+    )
     for given, reason in (
-        (f"ht-step:val={htstep}", "holds no split 'val'; it has test_seen, test_unseen, train, val_seen, val_unseen"),
-        (f"tasty={tmp_path / 'train.json'}", "nobody is scored on its videos, all of split 'train'; tasty:train="),
+        (
+            f"ht-step:val={htstep}",
+            "holds no split 'val'; it has test_seen, test_unseen, train, val_seen, val_unseen",
+        ),
+        (
+            f"tasty={tmp_path / 'train.json'}",
+            "nobody is scored on its videos, all of split 'train'; tasty:train=",
+        ),
     ):
         result = stepline("excluded", given, "--out", tmp_path / "list.txt")
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
@@ -61,14 +90,17 @@ def test_a_split_that_is_not_there_or_that_nobody_is_scored_on_is_told(stepline,
     (htstep / "video_splits.json").unlink()
     result = stepline("excluded", f"ht-step={htstep}", "--out", tmp_path / "list.txt")
     assert (
-        "no file tells which videos are of the hidden test splits; put the release's video_splits.json" in result.stderr
+        "no file tells which videos are of the hidden test splits; put the release's video_splits.json"
+        in result.stderr
     )
 
 
 def test_every_video_of_crosstask_may_be_drawn_for_a_test(stepline, tmp_path):
     from official_forms import crosstask
 
-    result = stepline("excluded", f"crosstask={crosstask(tmp_path)}", "--out", tmp_path / "list.txt")
+    result = stepline(
+        "excluded", f"crosstask={crosstask(tmp_path)}", "--out", tmp_path / "list.txt"
+    )
     assert result.exit_code == 0, result.output
     assert "qLnTkIUO0so" in read_excluded([tmp_path / "list.txt"])
 
@@ -90,7 +122,8 @@ def test_plain_lists_of_ids_are_read_and_joined(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("video", "plain"), [("v_abcdefghijk", "abcdefghijk"), ("v_abcdefghi", "v_abcdefghi"), ("abc", "abc")]
+    ("video", "plain"),
+    [("v_abcdefghijk", "abcdefghijk"), ("v_abcdefghi", "v_abcdefghi"), ("abc", "abc")],
 )
 def test_the_prefix_goes_only_before_eleven_letters(video, plain):
     assert plain_id(video) == plain

@@ -19,12 +19,29 @@ def found(path, tree, **options):
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        (95.2, 95.2), ("95.2", 95.2), ("95.2 s", 95.2), ("01:20", 80.0), ("1:02:03.5", 3723.5), ("75:30", 4530.0),
-        ("[00:00:05,250]", 5.25), (-3, -3.0), ("00:75", None), ("1:75:00", None), ("soon", None), (True, None),
-        (None, None), (float("nan"), None), (float("inf"), None), (10**400, None), ("", None), ("1e999", None),
-        ("5e-05", 5e-05), ("33.333333333333336", 100 / 3), ("-3.00000000000000012 s", -3.0),
+        (95.2, 95.2),
+        ("95.2", 95.2),
+        ("95.2 s", 95.2),
+        ("01:20", 80.0),
+        ("1:02:03.5", 3723.5),
+        ("75:30", 4530.0),
+        ("[00:00:05,250]", 5.25),
+        (-3, -3.0),
+        ("00:75", None),
+        ("1:75:00", None),
+        ("soon", None),
+        (True, None),
+        (None, None),
+        (float("nan"), None),
+        (float("inf"), None),
+        (10**400, None),
+        ("", None),
+        ("1e999", None),
+        ("5e-05", 5e-05),
+        ("33.333333333333336", 100 / 3),
+        ("-3.00000000000000012 s", -3.0),
     ],
-)  # fmt: skip
+)
 def test_times_are_read_as_they_are_written(written, expected):
     assert parse_seconds(written) == expected
 
@@ -40,7 +57,8 @@ def test_intervals_are_two_times():
 @pytest.mark.parametrize(
     "tree",
     [
-        {"results": {"a": [{"sentence": "mix", "timestamp": [1, 2.5]}]}, "version": "VERSION 1.0"},  # densevid, Vid2Seq
+        # densevid, Vid2Seq
+        {"results": {"a": [{"sentence": "mix", "timestamp": [1, 2.5]}]}, "version": "VERSION 1.0"},
         {"a": {"duration": 9, "timestamps": [[1, 2.5]], "sentences": ["mix"]}},  # the flat form
         {"a": [[1, 2.5, "mix"]]},
         {"a": [{"text": "mix", "start": 1, "end": "2.5"}]},
@@ -59,7 +77,9 @@ def test_known_shapes_give_the_same_segments(tmp_path, tree):
 
 
 def test_pdvcs_prefix_is_left_out_as_from_the_annotations(tmp_path):
-    predictions = found(tmp_path / "r.json", {"results": {"v_GLd3aX16zBg": [], "v_xHr8X2Wpmno": []}})
+    predictions = found(
+        tmp_path / "r.json", {"results": {"v_GLd3aX16zBg": [], "v_xHr8X2Wpmno": []}}
+    )
     assert list(predictions.segments) == ["GLd3aX16zBg", "xHr8X2Wpmno"]
     assert predictions.rules == ('the "v_" before every id is left out, as from the annotations',)
     mixed = found(tmp_path / "r.json", {"results": {"v_LLLLLLLLLLL": [], "xHr8X2Wpmno": []}})
@@ -74,28 +94,46 @@ def test_scores_are_kept(tmp_path):
 
 def test_odd_times_come_through_for_the_scorer_to_define(tmp_path):
     rows = [[5, 3, "reversed"], [-1, 2, "negative"], [4, 4, "empty"]]
-    assert found(tmp_path / "a.json", rows).segments["a"] == tuple(PredictedSegment(*row) for row in rows)
+    assert found(tmp_path / "a.json", rows).segments["a"] == tuple(
+        PredictedSegment(*row) for row in rows
+    )
 
 
 def test_a_video_without_segments_is_kept(tmp_path):
-    assert found(tmp_path / "r.json", {"results": {"a": [], "b": []}}).segments == {"a": (), "b": ()}
+    assert found(tmp_path / "r.json", {"results": {"a": [], "b": []}}).segments == {
+        "a": (),
+        "b": (),
+    }
     assert found(tmp_path / "r.json", {"results": {}}).segments == {}
 
 
 def test_chapters_end_where_the_next_starts_and_the_last_with_the_video(tmp_path):
-    folder = tmp_path / "GLd3aX16zBg"  # Chapter-Llama writes chapters.json into a folder named after the video
+    # Chapter-Llama writes chapters.json into a folder named after the video
+    folder = tmp_path / "GLd3aX16zBg"
     tree = {"00:00:00": "Intro", "00:01:20": "Slice", "00:02:00": "Fry"}
     predictions = found(folder / "chapters.json", tree, durations={"GLd3aX16zBg": 150.0})
-    expected = (PredictedSegment(0, 80, "Intro"), PredictedSegment(80, 120, "Slice"), PredictedSegment(120, 150, "Fry"))
+    expected = (
+        PredictedSegment(0, 80, "Intro"),
+        PredictedSegment(80, 120, "Slice"),
+        PredictedSegment(120, 150, "Fry"),
+    )
     assert predictions.segments == {"GLd3aX16zBg": expected}
-    assert predictions.rules == ("a chapter ends where the next one starts", "the last chapter ends with its video")
+    assert predictions.rules == (
+        "a chapter ends where the next one starts",
+        "the last chapter ends with its video",
+    )
 
 
 @pytest.mark.parametrize(
     "tree",
     [
         [{"title": "Intro", "start": "00:00:00"}, {"title": "Slice", "start": "00:01:20"}],
-        {"chapters": [{"title": "Intro", "timestamp": "00:00"}, {"title": "Slice", "timestamp": "01:20"}]},
+        {
+            "chapters": [
+                {"title": "Intro", "timestamp": "00:00"},
+                {"title": "Slice", "timestamp": "01:20"},
+            ]
+        },
         {"a": {"chapters": {"00:00:00": "Intro", "00:01:20": "Slice"}}},
         "00:00:00 - Intro\n00:01:20 - Slice\n",
     ],
@@ -136,20 +174,29 @@ def test_a_language_models_reply_is_read_out_of_its_prose(tmp_path, reply):
 
 def test_several_times_on_one_line_are_read(tmp_path):
     reply = "90.0 - 102.0 seconds, spread margarine. 114 to 127 seconds, place the cheese."
-    expected = (PredictedSegment(90, 102, "spread margarine."), PredictedSegment(114, 127, "place the cheese."))
+    expected = (
+        PredictedSegment(90, 102, "spread margarine."),
+        PredictedSegment(114, 127, "place the cheese."),
+    )
     assert found(tmp_path / "a.txt", reply).segments == {"a": expected}
 
 
 def test_a_length_of_time_in_a_sentence_is_no_time_of_the_video(tmp_path):
     reply = "00:10 - 00:20: heat it for 2 - 3 seconds, then stir\n30 - 40 s: wait for 5 - 6 seconds, then pour"
-    assert [row[:2] for row in found(tmp_path / "a.txt", reply).segments["a"]] == [(10, 20), (30, 40)]
+    assert [row[:2] for row in found(tmp_path / "a.txt", reply).segments["a"]] == [
+        (10, 20),
+        (30, 40),
+    ]
     with pytest.raises(DatasetError, match="nothing in it looks like texts with times"):
         found(tmp_path / "b.txt", "Heat it for 2 - 3 seconds.")
 
 
 def test_two_steps_in_an_object_are_two_steps(tmp_path):
     reply = 'Here: {"steps": [{"step": "mix", "start": 1, "end": 2.5}, {"step": "pour", "start": 3, "end": 4}]}.'
-    assert [row.sentence for row in found(tmp_path / "a.txt", reply).segments["a"]] == ["mix", "pour"]
+    assert [row.sentence for row in found(tmp_path / "a.txt", reply).segments["a"]] == [
+        "mix",
+        "pour",
+    ]
 
 
 def test_a_listed_step_without_times_is_not_lost_in_silence(tmp_path):
@@ -180,32 +227,50 @@ def test_csv_rows_are_read_and_bad_ones_listed(tmp_path):
     predictions = found(tmp_path / "p.csv", text)
     assert predictions.segments == {
         "a": (PredictedSegment(1, 2.5, "mix", 0.5), PredictedSegment(1, 2, "", 1)),
-        "b": (PredictedSegment(5, 7, "pour"),)
-    }  # fmt: skip
+        "b": (PredictedSegment(5, 7, "pour"),),
+    }
     assert [(row.location.rpartition(": ")[2], row.reason) for row in predictions.rejected] == [
         ("line 4", "its start and end are not two times")
-    ]  # fmt: skip
+    ]
     assert found(tmp_path / "a.csv", "start,end,text\n1,2.5,mix\n").segments == {"a": ONE}
     with pytest.raises(DatasetError, match="line 1 has no column for end"):
         found(tmp_path / "a.csv", "start,text\n1,mix\n")
 
 
-@pytest.mark.parametrize("form", [
-    {"a": [[1, 2.5, ""], [3, 4, "mix"]]}, {"results": {"a": [
-        {"sentence": "", "timestamp": [1, 2.5]}, {"sentence": "mix", "timestamp": [3, 4]}]}},
-    {"a": {"timestamps": [[1, 2.5], [3, 4]], "sentences": [" ", "mix"]}},
-])  # fmt: skip
-def test_a_segment_with_an_empty_text_stays_a_prediction_and_a_missing_text_does_not(tmp_path, form):
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"a": [[1, 2.5, ""], [3, 4, "mix"]]},
+        {
+            "results": {
+                "a": [
+                    {"sentence": "", "timestamp": [1, 2.5]},
+                    {"sentence": "mix", "timestamp": [3, 4]},
+                ]
+            }
+        },
+        {"a": {"timestamps": [[1, 2.5], [3, 4]], "sentences": [" ", "mix"]}},
+    ],
+)
+def test_a_segment_with_an_empty_text_stays_a_prediction_and_a_missing_text_does_not(
+    tmp_path, form
+):
     predictions = found(tmp_path / "p.json", form)
-    assert predictions.segments == {"a": (PredictedSegment(1, 2.5, ""), PredictedSegment(3, 4, "mix"))}
+    assert predictions.segments == {
+        "a": (PredictedSegment(1, 2.5, ""), PredictedSegment(3, 4, "mix"))
+    }
     assert predictions.rejected == ()
     assert predictions.rules == ("1 segments have an empty text and stay as they are",)
-    assert found(tmp_path / "p.json", {"a": [[1, 2.5, None], [3, 4, "mix"]]}).rejected[0].reason == "has no text"
+    assert (
+        found(tmp_path / "p.json", {"a": [[1, 2.5, None], [3, 4, "mix"]]}).rejected[0].reason
+        == "has no text"
+    )
 
 
 def test_lines_of_json_name_their_videos(tmp_path):
     lines = (
-        '{"video_id": "a", "start": 1, "end": 2.5, "text": "mix"}\n{"video_id": "b", "segments": [[1, 2.5, "mix"]]}\n'
+        '{"video_id": "a", "start": 1, "end": 2.5, "text": "mix"}\n'
+        '{"video_id": "b", "segments": [[1, 2.5, "mix"]]}\n'
     )
     assert found(tmp_path / "p.jsonl", lines).segments == {"a": ONE, "b": ONE}
     assert found(tmp_path / "p.json", lines).segments == {"a": ONE, "b": ONE}
@@ -228,7 +293,9 @@ def test_steplines_own_records_are_read_from_files_folders_and_parquet(tmp_path)
     placed = (PredictedSegment(1.0, 2.5, "mix", 0.75),)
     folder = read_predictions(tmp_path / "out")
     assert folder.segments == {"a": placed, "b": placed}
-    assert [(row.text, row.reason) for row in folder.rejected] == [("wait", "has no span (status said)")] * 2
+    assert [(row.text, row.reason) for row in folder.rejected] == [
+        ("wait", "has no span (status said)")
+    ] * 2
     assert read_predictions(tmp_path / "all.parquet").segments == folder.segments
     assert read_predictions(tmp_path / "out" / "a.json").segments == {"a": placed}
 
@@ -243,7 +310,9 @@ def test_in_a_folder_one_bad_file_is_listed_and_a_second_of_one_video_too(tmp_pa
     assert predictions.rejected[1].reason == f"this video was read before, in {tmp_path}/a.json"
 
 
-@pytest.mark.parametrize("tree", ["hello", "", {"a": 3}, {"a": "text"}, "42", '"text"', "null", {"x": {"y": {"z": 1}}}])
+@pytest.mark.parametrize(
+    "tree", ["hello", "", {"a": 3}, {"a": "text"}, "42", '"text"', "null", {"x": {"y": {"z": 1}}}]
+)
 def test_a_file_with_no_predictions_is_an_error_that_says_what_was_seen(tmp_path, tree):
     predictions = None
     try:
@@ -255,6 +324,9 @@ def test_a_file_with_no_predictions_is_an_error_that_says_what_was_seen(tmp_path
 
 
 def test_unicode_comes_through(tmp_path):
-    assert found(tmp_path / "a.json", [[1, 2, "把水倒进去 🥣"]]).segments["a"][0].sentence == "把水倒进去 🥣"
+    assert (
+        found(tmp_path / "a.json", [[1, 2, "把水倒进去 🥣"]]).segments["a"][0].sentence
+        == "把水倒进去 🥣"
+    )
     spoiled = write(tmp_path / "b.json", '[[1, 2, "half \\ud800"], [1, 2.5, "mix"]]')
     assert read_predictions(spoiled).segments == {"b": ONE}

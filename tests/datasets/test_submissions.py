@@ -3,7 +3,13 @@ import json
 import pytest
 from official_forms import write
 
-from stepline.datasets import read_predictions, segments, write_densevid, write_htstep_grounding, write_htstep_result
+from stepline.datasets import (
+    read_predictions,
+    segments,
+    write_densevid,
+    write_htstep_grounding,
+    write_htstep_result,
+)
 from stepline.datasets.htstep import read_queries
 from stepline.errors import DatasetError
 from stepline.records import Record, Span, Step, Video
@@ -23,11 +29,15 @@ EMPTY = record(id="b")
 def test_densevid_results_are_read_back(tmp_path):
     path = tmp_path / "results.json"
     assert write_densevid(segments([PLACED, EMPTY]), path, prefix="v_") == 2
-    assert json.loads(path.read_text())["results"]["v_a"][0] == {"sentence": "Boil.", "timestamp": [0.0, 3.5]}
+    assert json.loads(path.read_text())["results"]["v_a"][0] == {
+        "sentence": "Boil.",
+        "timestamp": [0.0, 3.5],
+    }
     read = read_predictions(path).segments
     assert {video: [row[:3] for row in rows] for video, rows in read.items()} == {
-        "v_a": [(0.0, 3.5, "Boil."), (5.0, 9.0, "Stir.")], "v_b": []
-    }  # fmt: skip
+        "v_a": [(0.0, 3.5, "Boil."), (5.0, 9.0, "Stir.")],
+        "v_b": [],
+    }
 
 
 def test_ht_step_seconds_go_in_the_order_of_the_steps(tmp_path):
@@ -37,11 +47,15 @@ def test_ht_step_seconds_go_in_the_order_of_the_steps(tmp_path):
 
 
 def test_ht_step_seconds_are_checked_against_the_servers_headlines(tmp_path):
-    queries = read_queries(write(tmp_path / "test.json", {"a": {"step_headline": ["Stir.", "Boil."]}}))
+    queries = read_queries(
+        write(tmp_path / "test.json", {"a": {"step_headline": ["Stir.", "Boil."]}})
+    )
     assert queries == {"a": ("Stir.", "Boil.")}
     write_htstep_result([PLACED, EMPTY], tmp_path / "r.json", queries=queries)
     assert json.loads((tmp_path / "r.json").read_text()) == {"a": [6, 0]}  # "b" is not asked for
-    with pytest.raises(DatasetError, match="a: its 2 steps differ from the 2 asked for, first at 1"):
+    with pytest.raises(
+        DatasetError, match="a: its 2 steps differ from the 2 asked for, first at 1"
+    ):
         write_htstep_result([PLACED], tmp_path / "r.json", queries={"a": ["Stir.", "Bake."]})
     with pytest.raises(DatasetError, match="c: is asked for but has no record"):
         write_htstep_result([PLACED], tmp_path / "r.json", queries={"c": []})
@@ -56,14 +70,20 @@ def test_a_step_without_a_second_is_not_given_one(tmp_path):
 def test_ht_step_grounding_rows_are_read_back(tmp_path):
     path = tmp_path / "p.csv"
     assert write_htstep_grounding([PLACED, EMPTY], path) == 3
-    assert path.read_text().splitlines()[:2] == ["video-id,t-start,t-end,label,score", "a,5.0,9.0,514,0.5"]
+    assert path.read_text().splitlines()[:2] == [
+        "video-id,t-start,t-end,label,score",
+        "a,5.0,9.0,514,0.5",
+    ]
     assert read_predictions(path).segments["a"][1] == (1.0, 2.0, "514", 0.5)
 
 
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        (Step(id="x", text="a", spans=(Span(0, 1),), score=0.5), "step id 'x' is no global_step_index"),
+        (
+            Step(id="x", text="a", spans=(Span(0, 1),), score=0.5),
+            "step id 'x' is no global_step_index",
+        ),
         (Step(id="5", text="a", spans=(Span(0, 1),)), "step 5 has no score"),
     ],
 )

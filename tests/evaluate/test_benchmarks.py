@@ -56,9 +56,21 @@ def test_json_against_another_system_and_a_row_a_video(files):
     import pyarrow.parquet as parquet
 
     result = run(
-        "vnd", "--predictions", files / "one.json", "--reference", files / "truth.json", "--against",
-        files / "other.json", "--per-video", files / "rows.parquet", "--json", "--draws", 50, "--seed", 3,
-    )  # fmt: skip
+        "vnd",
+        "--predictions",
+        files / "one.json",
+        "--reference",
+        files / "truth.json",
+        "--against",
+        files / "other.json",
+        "--per-video",
+        files / "rows.parquet",
+        "--json",
+        "--draws",
+        50,
+        "--seed",
+        3,
+    )
     tree = json.loads(result.stdout)
     assert tree["videos"] == 40
     assert tree["bootstrap"]["seed"] == 3
@@ -84,11 +96,16 @@ def test_a_subset_that_cannot_be_chosen_is_refused_and_not_passed_over(files, na
         evaluate(name, files / "one.json", files / "truth.json", subset="val")
 
 
-@pytest.mark.parametrize(("name", "convention"), [("youcook2", "vidchapters"), ("ivsum", "official")])
+@pytest.mark.parametrize(
+    ("name", "convention"), [("youcook2", "vidchapters"), ("ivsum", "official")]
+)
 def test_a_convention_that_skips_videos_blames_empty_or_foreign_predictions_and_not_the_reference(
     tmp_path, name, convention
 ):
-    truth = {"youcook2": {"a": {"timestamps": [[0, 1]], "sentences": ["x"]}}, "ivsum": {"a": [1, 0]}}[name]
+    truth = {
+        "youcook2": {"a": {"timestamps": [[0, 1]], "sentences": ["x"]}},
+        "ivsum": {"a": [1, 0]},
+    }[name]
     given = {"youcook2": {"b": [[0, 1, "x"]]}, "ivsum": {"b": [1, 0]}}[name]
     (tmp_path / "r.json").write_text(json.dumps(truth))
     for tree, rule in (({}, "p.json: empty"), (given, "p.json: no id is in the reference")):
@@ -108,7 +125,10 @@ def test_no_file_however_odd_is_scored_or_crashes(tmp_path, name, content):
 
 def test_importing_the_command_imports_nothing_heavy():
     code = "import sys, stepline.cli.evaluate; print({'numpy', 'pydantic', 'scipy', 'torch'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+        == "set()"
+    )
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,7 +165,9 @@ def test_the_page_holds_the_exact_rule_of_every_protocol():
 
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared annotations are not beside the project")
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the shared annotations are not beside the project"
+)
 
 
 @pytest.fixture
@@ -178,7 +200,10 @@ def test_the_reference_scores_1_against_itself(tmp_path, benchmark, file, conven
     path = DATA / file
     tree = json.loads(gzip.decompress(path.read_bytes()))
     rows = {
-        id: [[*span, text] for span, text in zip(video["timestamps"], video["sentences"], strict=True)]
+        id: [
+            [*span, text]
+            for span, text in zip(video["timestamps"], video["sentences"], strict=True)
+        ]
         for id, video in tree.items()
     }
     (tmp_path / "p.json").write_text(json.dumps(rows))
@@ -193,7 +218,9 @@ def test_clips_without_any_score_cannot_be_ranked(tmp_path):
         evaluate("vnd", tmp_path / "p.json", tmp_path / "truth.json")
     (tmp_path / "p.json").write_text(json.dumps({"a": [0.2, 0.9]}))
     found = evaluate("vnd", tmp_path / "p.json", tmp_path / "truth.json")
-    assert point_estimate(found.statistics["ROC-AUC"]) == point_estimate(found.statistics["AP"]) == 1
+    assert (
+        point_estimate(found.statistics["ROC-AUC"]) == point_estimate(found.statistics["AP"]) == 1
+    )
     assert found.missing == ("b",)
 
 

@@ -24,7 +24,10 @@ def test_a_ratio_pools_its_videos():
 
 def test_groups_are_averaged_without_weights_and_empty_ones_left_out():
     grouped = GroupedRatio(
-        np.array([1.0, 1, 0]), np.array([1.0, 3, 0]), np.array([0, 1, 2]), np.ones((1, 3), dtype=bool)
+        np.array([1.0, 1, 0]),
+        np.array([1.0, 3, 0]),
+        np.array([0, 1, 2]),
+        np.ones((1, 3), dtype=bool),
     )
     assert point_estimate(grouped) == pytest.approx((1 + 1 / 3) / 2)
 
@@ -58,7 +61,9 @@ def test_the_interval_of_a_mean_covers_the_truth_about_as_often_as_it_says():
     covered = 0
     for trial in range(200):
         values = (generator.random(60) < 0.3).astype(float)
-        low, high = interval(resample({"m": ratio(values, np.ones(60))}, draws=300, seed=trial)["m"])
+        low, high = interval(
+            resample({"m": ratio(values, np.ones(60))}, draws=300, seed=trial)["m"]
+        )
         covered += low <= 0.3 <= high
     assert 0.88 <= covered / 200 <= 0.99
 
@@ -74,7 +79,9 @@ def test_a_seed_decides_the_draws_and_blocks_do_not(monkeypatch):
 
 def test_chosen_videos_are_scored_as_if_there_were_no_others():
     whole = ratio([1, 0, 3], [1, 5, 4])
-    assert point_estimate(over_videos(whole, ["a", "b", "c"], ["c", "a"])) == point_estimate(ratio([3, 1], [4, 1]))
+    assert point_estimate(over_videos(whole, ["a", "b", "c"], ["c", "a"])) == point_estimate(
+        ratio([3, 1], [4, 1])
+    )
 
 
 def test_scores_over_different_videos_cannot_be_resampled_together():

@@ -4,7 +4,14 @@ import pytest
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
-from stepline.evaluate.caption_metrics import CaptionPair, bleu, cider, common_subsequence, ngrams, rouge_l
+from stepline.evaluate.caption_metrics import (
+    CaptionPair,
+    bleu,
+    cider,
+    common_subsequence,
+    ngrams,
+    rouge_l,
+)
 
 TOLERANCE = 1e-7  # the cases are rounded to eight decimals
 
@@ -37,28 +44,42 @@ def test_cider_of_one_item_and_of_equal_items_is_zero_even_when_perfect():
 @needs_cases
 def test_bleu_of_three_words_is_not_zero_at_four():
     scores = bleu([CaptionPair(("toast the bread",), "toast the bread")]).corpus
-    assert scores == pytest.approx(case("caption_edge_cases")["bleu_short_exact(3 tokens)"], abs=TOLERANCE)
+    assert scores == pytest.approx(
+        case("caption_edge_cases")["bleu_short_exact(3 tokens)"], abs=TOLERANCE
+    )
 
 
 def test_bleu_counts_a_word_at_most_as_often_as_a_reference_does():
     # "the" twice in the reference: 2 of 4 right, lengths equal
-    assert bleu([CaptionPair(("the cat the mat",), "the the the the")]).corpus[0] == pytest.approx(0.5)
+    assert bleu([CaptionPair(("the cat the mat",), "the the the the")]).corpus[0] == pytest.approx(
+        0.5
+    )
 
 
 def test_bleu_punishes_what_is_shorter_than_the_closest_reference():
-    scores = bleu([CaptionPair(("cut the ripe onion", "cut it all up now please"), "cut the")]).corpus
+    scores = bleu(
+        [CaptionPair(("cut the ripe onion", "cut it all up now please"), "cut the")]
+    ).corpus
     assert scores[0] == pytest.approx(math.exp(1 - 4 / 2))
 
 
 def test_rouge_weighs_recall_above_precision():
     # three of six words, in order: P = 1, R = .5
     expected = (1 + 1.2**2) * 1.0 * 0.5 / (0.5 + 1.2**2 * 1.0)
-    assert rouge_l([CaptionPair(("cut the onion and fry it",), "cut onion fry")]).corpus == pytest.approx(expected)
+    assert rouge_l(
+        [CaptionPair(("cut the onion and fry it",), "cut onion fry")]
+    ).corpus == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
-    [("abcbdab", "bdcaba", 4), ("", "abc", 0), ("aaaa", "aa", 2), ("abc", "abc", 3), ("abc", "xyz", 0)],
+    [
+        ("abcbdab", "bdcaba", 4),
+        ("", "abc", 0),
+        ("aaaa", "aa", 2),
+        ("abc", "abc", 3),
+        ("abc", "xyz", 0),
+    ],
 )
 def test_the_longest_common_subsequence_is_found(first, second, expected):
     assert common_subsequence(list(first), list(second)) == expected

@@ -34,7 +34,10 @@ def test_annotations_become_the_official_rows():
     for row in case("crosstask")["read_assignment"]:
         lines = [line.split(",") for line in row["csv"].split()]
         shown = rows_shown(
-            [[float(a), float(b)] for _, a, b in lines], [int(step) - 1 for step, _, _ in lines], row["T"], row["K"]
+            [[float(a), float(b)] for _, a, b in lines],
+            [int(step) - 1 for step, _, _ in lines],
+            row["T"],
+            row["K"],
         )
         assert shown.astype(int).tolist() == row["assignment"]
 
@@ -51,16 +54,25 @@ def test_rows_are_floor_to_ceil_without_the_last(row):
 def test_recall_equals_the_official_one(place, name):
     facts = case("crosstask")["recall"]
     videos = [(task, video) for task, found in facts["videos"].items() for video in found.values()]
-    rows = [count_hits(place(np.array(v["cost"])).astype(float), np.array(v["y_true"], bool)) for _, v in videos]
+    rows = [
+        count_hits(place(np.array(v["cost"])).astype(float), np.array(v["y_true"], bool))
+        for _, v in videos
+    ]
     tasks = list(facts["videos"])
     group = np.array([tasks.index(task) for task, _ in videos])
     found = GroupedRatio(*np.array(rows).T, group, np.ones((1, len(videos)), dtype=bool))
     by_task = found.by_group(np.ones((1, len(videos))))[0, 0]
-    assert by_task.tolist() == pytest.approx(list(facts[f"per_task_recall_{name}"].values()), abs=1e-12)
+    assert by_task.tolist() == pytest.approx(
+        list(facts[f"per_task_recall_{name}"].values()), abs=1e-12
+    )
     assert point_estimate(found) == pytest.approx(facts[f"avg_recall_{name}"], abs=1e-12)
 
 
-@given(arrays.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 3)), elements=st.integers(-4, 4)))
+@given(
+    arrays.arrays(
+        np.float64, st.tuples(st.integers(1, 6), st.integers(1, 3)), elements=st.integers(-4, 4)
+    )
+)
 def test_the_ordered_way_is_the_cheapest_of_all(cost):
     seconds, count = cost.shape
     if seconds < count:
@@ -82,7 +94,9 @@ def test_a_step_counts_once_and_unplaced_or_outside_seconds_are_wrong():
         count_hits(np.array([1.0]), shown)
 
 
-@pytest.mark.parametrize("cost", [np.zeros((0, 2)), np.zeros((2, 0)), np.zeros(3), np.array([[np.nan]])])
+@pytest.mark.parametrize(
+    "cost", [np.zeros((0, 2)), np.zeros((2, 0)), np.zeros(3), np.array([[np.nan]])]
+)
 def test_costs_that_say_nothing_are_an_error(cost):
     for place in (best_rows, ordered_rows):
         with pytest.raises(DatasetError):
@@ -109,9 +123,15 @@ def test_test_sets_leave_30_videos_a_task_out_and_follow_the_seed():
 def release(tmp_path):
     """Two tasks; the second video of the first is kept for validation."""
     (tmp_path / "annotations").mkdir()
-    (tmp_path / "tasks_primary.txt").write_text("11\nMake A\nurl\n2\ncut,stir\n\n22\nMake B\nurl\n1\npour\n\n")
+    (tmp_path / "tasks_primary.txt").write_text(
+        "11\nMake A\nurl\n2\ncut,stir\n\n22\nMake B\nurl\n1\npour\n\n"
+    )
     (tmp_path / "videos_val.csv").write_text("11,bb,url\n")
-    for name, rows in {"11_a_a": "1,2.5,3.5\n2,5,9\n", "11_bb": "1,0,9\n", "22_c": "1,7.2,7.8\n"}.items():
+    for name, rows in {
+        "11_a_a": "1,2.5,3.5\n2,5,9\n",
+        "11_bb": "1,0,9\n",
+        "22_c": "1,7.2,7.8\n",
+    }.items():
         (tmp_path / "annotations" / f"{name}.csv").write_text(rows)
     return tmp_path
 
@@ -134,7 +154,10 @@ def test_scores_are_placed_by_themselves_or_in_order(release):
     rows = np.full((10, 2), -5.0)
     rows[8, 0], rows[3, 0], rows[5, 1], rows[9, 1] = 5, 4, 5, -5
     tree = {"11_a_a": rows.tolist(), "22_c": np.eye(10)[:, [7]].tolist()}
-    assert point_estimate(scored(release, tree, convention="each-all").statistics["average R@1"]) == (0.5 + 1) / 2
+    assert (
+        point_estimate(scored(release, tree, convention="each-all").statistics["average R@1"])
+        == (0.5 + 1) / 2
+    )
     with pytest.raises(DatasetError, match="each-all"):
         scored(release, tree)  # no task has more than 30 videos
 
@@ -151,7 +174,12 @@ def test_officially_missing_videos_are_left_out(release):
     for n in range(40):
         (release / "annotations" / f"22_n{n}.csv").write_text("1,0,2\n")
     tree = {f"22_n{n}": [[1.0], [0.0]] for n in range(40)}
-    assert point_estimate(scored(release, tree, convention="official").statistics["average R@1, in order"]) == 1
+    assert (
+        point_estimate(
+            scored(release, tree, convention="official").statistics["average R@1, in order"]
+        )
+        == 1
+    )
     assert len(scored(release, tree, convention="official").missing) == 2
     assert point_estimate(scored(release, tree).statistics["average R@1"]) < 1
 
@@ -178,4 +206,9 @@ def test_steps_after_the_last_row_of_the_scores_are_missed_and_only_officially_l
     each = scored(release, tree, convention="each-all")
     assert each.statistics["average R@1"].items == 2 * 40 + 2 + 1
     assert point_estimate(each.statistics["average R@1"]) == pytest.approx((40 / 82 + 0) / 2)
-    assert point_estimate(scored(release, tree, convention="official").statistics["average R@1, in order"]) == 1
+    assert (
+        point_estimate(
+            scored(release, tree, convention="official").statistics["average R@1, in order"]
+        )
+        == 1
+    )

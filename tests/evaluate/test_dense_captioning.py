@@ -29,7 +29,9 @@ OURS = {
 }
 VERSIONS = {"pdvc_2018": "2018", "pdvc_2021": "2021", "vidchapters": "vidchapters"}
 NUMBERS = st.one_of(st.floats(-1e4, 1e4), st.sampled_from([0.0, 5.0, 5.0]))
-EVENTS = st.lists(st.tuples(NUMBERS, NUMBERS, st.sampled_from(["cut it", "", "é 🍕", "!!"])), max_size=5)
+EVENTS = st.lists(
+    st.tuples(NUMBERS, NUMBERS, st.sampled_from(["cut it", "", "é 🍕", "!!"])), max_size=5
+)
 
 
 def require_equal(scored, wanted):
@@ -83,7 +85,8 @@ def test_an_empty_list_is_met_as_vidchapters_scores_it():
 def test_a_prediction_counts_once_for_every_event_that_it_overlaps():
     truth = {"v": [(0.0, 10.0, "cut the onion"), (0.0, 9.0, "fry an egg")]}
     scored = densevid([truth], {"v": [(0.0, 10.0, "cut the onion")]}, tious=(0.5,))
-    assert scored.per_tiou["ROUGE-L"] == pytest.approx((0.5,))  # 1 against the first, 0 against the second
+    # 1 against the first, 0 against the second
+    assert scored.per_tiou["ROUGE-L"] == pytest.approx((0.5,))
 
 
 def test_captions_ask_for_the_threshold_and_segments_for_more():
@@ -97,14 +100,20 @@ def test_captions_ask_for_the_threshold_and_segments_for_more():
 def test_only_the_garbage_of_2018_shares_nothing_but_costs_recall():
     truth = {"v": [(0.0, 10.0, "cut the onion"), (50.0, 60.0, "fry it")]}
     given_events = {"v": [(0.0, 10.0, "cut the onion"), (90.0, 99.0, "serve it")]}
-    ours, old = (densevid([truth], given_events, version=version).mean["METEOR"] for version in ("stepline", "2018"))
+    ours, old = (
+        densevid([truth], given_events, version=version).mean["METEOR"]
+        for version in ("stepline", "2018")
+    )
     assert old < ours
 
 
 def test_missing_videos_count_zero_and_are_listed_unless_the_version_leaves_them_out():
     truth = {"v": [(0.0, 10.0, "cut the onion")], "w": [(0.0, 10.0, "fry it")]}
     given_events = {"v": [(0.0, 10.0, "cut the onion")], "other": [(0.0, 1.0, "x")]}
-    ours, theirs = densevid([truth], given_events), densevid([truth], given_events, version="vidchapters")
+    ours, theirs = (
+        densevid([truth], given_events),
+        densevid([truth], given_events, version="vidchapters"),
+    )
     assert (ours.mean["METEOR"], theirs.mean["METEOR"]) == (0.5, 1.0)
     assert ours.missing == theirs.missing == ("w",)
     assert ours.extra == ("other",)
@@ -122,7 +131,11 @@ def test_perfect_is_best_and_empty_is_zero():
     truth = {"v": [(0.0, 10.0, "cut the ripe onion now"), (10.0, 20.0, "fry it in hot oil")]}
     best, worst = densevid([truth], truth).mean, densevid([truth], {"v": []}).mean
     assert best["CIDEr"] == pytest.approx(10.0)
-    assert all(best[metric] == pytest.approx(1.0, abs=1e-6) for metric in (*LANGUAGE, *DETECTION) if metric != "CIDEr")
+    assert all(
+        best[metric] == pytest.approx(1.0, abs=1e-6)
+        for metric in (*LANGUAGE, *DETECTION)
+        if metric != "CIDEr"
+    )
     assert all(worst[metric] == 0.0 for metric in (*LANGUAGE, *DETECTION))
 
 
@@ -136,14 +149,28 @@ def test_an_unknown_option_says_what_is_known(options):
 @given(EVENTS.filter(len), EVENTS)
 def test_any_finite_events_have_a_score(truth, given_events):
     scored = densevid([{"v": truth}], {"v": given_events})
-    assert all(0.0 <= value <= (10.0 if metric == "CIDEr" else 1.0) + 1e-6 for metric, value in scored.mean.items())
+    assert all(
+        0.0 <= value <= (10.0 if metric == "CIDEr" else 1.0) + 1e-6
+        for metric, value in scored.mean.items()
+    )
 
 
 REFERENCE = {
-    "v_a": {"duration": 100, "timestamps": [[0, 10], [20, 40]], "sentences": ["cut the onion", "stir the soup"]},
-    "v_b": {"duration": 50, "timestamps": [[5, 6], [9, 9]], "sentences": ["pour it", "serve the soup hot"]},
+    "v_a": {
+        "duration": 100,
+        "timestamps": [[0, 10], [20, 40]],
+        "sentences": ["cut the onion", "stir the soup"],
+    },
+    "v_b": {
+        "duration": 50,
+        "timestamps": [[5, 6], [9, 9]],
+        "sentences": ["pour it", "serve the soup hot"],
+    },
 }
-PERFECT = {id: [[*s, t] for s, t in zip(v["timestamps"], v["sentences"], strict=True)] for id, v in REFERENCE.items()}
+PERFECT = {
+    id: [[*s, t] for s, t in zip(v["timestamps"], v["sentences"], strict=True)]
+    for id, v in REFERENCE.items()
+}
 
 
 @pytest.fixture
@@ -163,7 +190,8 @@ def values(scores):
 
 def test_perfect_is_best_and_empty_is_0(run):
     perfect, empty = values(run(PERFECT)), values(run({}))
-    assert perfect["SODA_d"] == pytest.approx((1 + 0.5) / 2)  # a segment without length overlaps nothing
+    # a segment without length overlaps nothing
+    assert perfect["SODA_d"] == pytest.approx((1 + 0.5) / 2)
     assert set(empty.values()) == {0.0}
     assert all(perfect[name] > 0 for name in perfect if not name.startswith("BLEU"))
     assert run({}).missing == ("v_a", "v_b")
@@ -193,18 +221,35 @@ def test_the_harmonic_mean_is_of_means_and_resamples():
 
 
 @needs_cases
-@pytest.mark.skipif(not (CASES / "yc2_predictions.json").exists(), reason="the YouCook2 cases are not there")
-@pytest.mark.parametrize(("convention", "version"), [("2018", "pdvc_2018"), ("vidchapters", "vidchapters")])
+@pytest.mark.skipif(
+    not (CASES / "yc2_predictions.json").exists(), reason="the YouCook2 cases are not there"
+)
+@pytest.mark.parametrize(
+    ("convention", "version"), [("2018", "pdvc_2018"), ("vidchapters", "vidchapters")]
+)
 def test_it_equals_the_official_programs_on_youcook2(convention, version):
     found = values(
-        evaluate("youcook2", CASES / "yc2_predictions.json", CASES / "yc2_ground_truth.json", convention=convention)
+        evaluate(
+            "youcook2",
+            CASES / "yc2_predictions.json",
+            CASES / "yc2_ground_truth.json",
+            convention=convention,
+        )
     )
-    assert found["METEOR"] == pytest.approx({"pdvc_2018": 0.201922, "vidchapters": 0.267375}[version], abs=1e-4)
-    assert found["CIDEr"] == pytest.approx({"pdvc_2018": 2.333605, "vidchapters": 2.745418}[version], abs=1e-5)
-    assert found["BLEU-4"] == pytest.approx({"pdvc_2018": 0.249385, "vidchapters": 0.293394}[version], abs=1e-5)
-    assert found["SODA_c"] == pytest.approx(0.273225, abs=1e-4)  # VidChapters' copy, an empty list scores 0
+    assert found["METEOR"] == pytest.approx(
+        {"pdvc_2018": 0.201922, "vidchapters": 0.267375}[version], abs=1e-4
+    )
+    assert found["CIDEr"] == pytest.approx(
+        {"pdvc_2018": 2.333605, "vidchapters": 2.745418}[version], abs=1e-5
+    )
+    assert found["BLEU-4"] == pytest.approx(
+        {"pdvc_2018": 0.249385, "vidchapters": 0.293394}[version], abs=1e-5
+    )
+    # VidChapters' copy, an empty list scores 0
+    assert found["SODA_c"] == pytest.approx(0.273225, abs=1e-4)
     for kind, f1 in {"a": 0.271045, "b": 0.348469, "c": 0.281505, "d": 0.515092}.items():
-        assert found[f"SODA_{kind}"] == pytest.approx(f1 * 33 / 34, abs=1e-4)  # fujiso/SODA without the empty list
+        # fujiso/SODA without the empty list
+        assert found[f"SODA_{kind}"] == pytest.approx(f1 * 33 / 34, abs=1e-4)
 
 
 def test_an_empty_caption_counts_as_a_prediction(run):
@@ -218,7 +263,14 @@ def test_an_empty_caption_counts_as_a_prediction(run):
 def test_each_reason_for_unread_rows_and_predictions_beyond_the_limit_are_told(run):
     rows = [*PERFECT["v_a"], [1, None, "x"], ["soon", 2, "x"], [3, 4, None]]
     notes = run({**PERFECT, "v_a": rows}).notes
-    assert any(note.startswith("2 of the predictions could not be read: its start and end") for note in notes)
-    assert any(note.startswith("1 of the predictions could not be read: has no text") for note in notes)
+    assert any(
+        note.startswith("2 of the predictions could not be read: its start and end")
+        for note in notes
+    )
+    assert any(
+        note.startswith("1 of the predictions could not be read: has no text") for note in notes
+    )
     notes = run({**PERFECT, "v_b": [[5, 6, "x"]] * 1001}).notes
-    assert notes == ("densevid takes the first 1000 predictions of a video, SODA all: 1 videos have more, such as v_b",)
+    assert notes == (
+        "densevid takes the first 1000 predictions of a video, SODA all: 1 videos have more, such as v_b",
+    )

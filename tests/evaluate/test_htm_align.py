@@ -20,7 +20,10 @@ from stepline.evaluate.htm_align import (
     tan_windows,
 )
 
-TRUTH = {"a": [[1, 2.0, 3.5, "cut"], [0, 8.0, 9.0, "hello"], [1, 5.2, 6.1, "stir"]], "b": [[0, 0.0, 1.0, "hi"]]}
+TRUTH = {
+    "a": [[1, 2.0, 3.5, "cut"], [0, 8.0, 9.0, "hello"], [1, 5.2, 6.1, "stir"]],
+    "b": [[0, 0.0, 1.0, "hi"]],
+}
 
 
 def write(folder, name, tree):
@@ -41,15 +44,20 @@ def scored(tmp_path):
 
 @needs_cases
 @pytest.mark.parametrize(
-    ("convention", "expected"), [("tan", "global_official"), ("tan-windows", "overlap_seq"), ("nasva", "nasva_rule")]
+    ("convention", "expected"),
+    [("tan", "global_official"), ("tan-windows", "overlap_seq"), ("nasva", "nasva_rule")],
 )
 def test_it_equals_the_official_evaluator(tmp_path, convention, expected):
     facts = case("htm_align")
     divisor = facts["similarity_scale_divisor"]
     scaled = {id: (np.array(rows) / divisor).tolist() for id, rows in facts["similarity"].items()}
     reference = write(tmp_path, "htm_align.json", facts["annotations"])
-    found = evaluate("htm-align", write(tmp_path, "p.json", scaled), reference, convention=convention)
-    assert point_estimate(found.statistics["R@1"]) == pytest.approx(facts["expected"][expected]["Recall"], abs=1e-12)
+    found = evaluate(
+        "htm-align", write(tmp_path, "p.json", scaled), reference, convention=convention
+    )
+    assert point_estimate(found.statistics["R@1"]) == pytest.approx(
+        facts["expected"][expected]["Recall"], abs=1e-12
+    )
     if convention != "nasva":
         area = point_estimate(found.statistics["ROC-AUC alignable"])
         assert area == pytest.approx(facts["expected"][expected]["AUC"], abs=1e-12)
@@ -82,7 +90,12 @@ def test_spans_give_recall_at_overlap_and_their_middles_are_the_seconds(scored):
     assert point_estimate(found.statistics["mean IoU"]) == pytest.approx((1 + 0.5) / 2)
     assert point_estimate(found.statistics["Recall@IoU 0.7"]) == 0.5
     assert point_estimate(scored({"b": {"spans": [None]}}).statistics["mean IoU"]) == 0
-    for odd in ([[1, 2]], [[1, 2], [3], None], [[1, 2], None, ["x", 2]], [[1, 2], None, [1e999, 2]]):
+    for odd in (
+        [[1, 2]],
+        [[1, 2], [3], None],
+        [[1, 2], None, ["x", 2]],
+        [[1, 2], None, [1e999, 2]],
+    ):
         with pytest.raises(DatasetError, match=r"p\.json"):
             scored({"a": {"spans": odd}})
 
@@ -100,11 +113,13 @@ def test_the_first_of_equal_seconds_is_taken():
 
 def test_a_score_of_exactly_0_means_not_scored(scored):
     rows = [[-1.0, -1, -0.5, 0, -1, -1, -1, -1, -1, -1]] * 3
-    assert point_estimate(scored({"a": rows, "b": [[1.0]]}).statistics["R@1"]) == 0.5  # second 2 is best, not 3
+    # second 2 is best, not 3
+    assert point_estimate(scored({"a": rows, "b": [[1.0]]}).statistics["R@1"]) == 0.5
 
 
 def test_windows_hold_the_sentences_between_those_that_cannot_be_aligned():
-    rows = [[index % 2, 20.0 * index, 20.0 * index + 2, "x"] for index in range(15)]  # odd sentences alignable
+    # odd sentences alignable
+    rows = [[index % 2, 20.0 * index, 20.0 * index + 2, "x"] for index in range(15)]
     windows = tan_windows(Annotation.from_rows(rows), 300)
     assert [window.start for window in windows] == list(range(0, 268, 16))
     assert windows[0] == TanWindow(0, 64, 0, 6)
@@ -115,7 +130,12 @@ def test_windows_hold_the_sentences_between_those_that_cannot_be_aligned():
 
 def test_stitching_averages_what_overlaps_and_marks_what_nothing_covers():
     scores = stitch_windows(
-        [(TanWindow(0, 2, 0, 0), np.array([[1.0, 2]])), (TanWindow(1, 3, 0, 0), np.array([[4.0, 5]]))], 2, 4
+        [
+            (TanWindow(0, 2, 0, 0), np.array([[1.0, 2]])),
+            (TanWindow(1, 3, 0, 0), np.array([[4.0, 5]])),
+        ],
+        2,
+        4,
     )
     assert scores.tolist() == [[1, 3, 5, NEVER], [NEVER] * 4]
     with pytest.raises(DatasetError, match="shape"):
@@ -147,7 +167,12 @@ def test_narration_is_scored_with_the_transcript_beside_the_annotations(tmp_path
     assert point_estimate(found.statistics["ROC-AUC shown"]) == 1
     assert point_estimate(found.statistics["AP shown"]) == 1
     worse = write(tmp_path, "q.json", {"a": {"shown": [0.5, 0.1, 0.8]}, "b": {"shown": [0.2]}})
-    assert point_estimate(evaluate("htm-align", worse, tmp_path, convention="narration").statistics["AP shown"]) == 0.5
+    assert (
+        point_estimate(
+            evaluate("htm-align", worse, tmp_path, convention="narration").statistics["AP shown"]
+        )
+        == 0.5
+    )
 
 
 def test_narration_detection_never_takes_the_best_score_over_the_video(tmp_path):
@@ -170,16 +195,27 @@ def test_predictions_for_a_video_that_nasva_leaves_out_are_not_unknown(tmp_path)
 @pytest.mark.parametrize(
     "tree",
     [
-        {"a": [1, 2]}, {"a": [1, 2, "x"]}, {"a": [1, 2, True]}, {"a": [[1, 2], [3]]}, {"a": [[1], [2]]}, {"a": 3},
-        {"a": [1, 2, 1e999]}, {"a": [[1, None], [1, 2], [1, 2]]}, {"z": [1]}, [], {"a": {"alignability": [1, None, 2]}},
+        {"a": [1, 2]},
+        {"a": [1, 2, "x"]},
+        {"a": [1, 2, True]},
+        {"a": [[1, 2], [3]]},
+        {"a": [[1], [2]]},
+        {"a": 3},
+        {"a": [1, 2, 1e999]},
+        {"a": [[1, None], [1, 2], [1, 2]]},
+        {"z": [1]},
+        [],
+        {"a": {"alignability": [1, None, 2]}},
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_an_error_that_names_its_place(scored, tree):
     with pytest.raises(DatasetError, match=r"p\.json|null"):
         scored(tree)
 
 
-@pytest.mark.parametrize("rows", [[[2, 0, 1, "x"]], [[1, 0, 1]], [[1, "a", 1, "x"]], [[1, 0, 1, 5]]])
+@pytest.mark.parametrize(
+    "rows", [[[2, 0, 1, "x"]], [[1, 0, 1]], [[1, "a", 1, "x"]], [[1, 0, 1, 5]]]
+)
 def test_a_malformed_annotation_is_an_error(tmp_path, rows):
     reference = write(tmp_path, "htm_align.json", {"a": rows})
     with pytest.raises(DatasetError):

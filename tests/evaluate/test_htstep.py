@@ -24,7 +24,11 @@ TAXONOMY = [
     ("2", "Make B", "A", "pour"),
     ("3", "Make B", "B", "mix"),
 ]
-SHOWN = [{"id": 0, "segment": [10, 20]}, {"id": 1, "segment": [30, 40]}, {"id": 0, "segment": [50, 60]}]
+SHOWN = [
+    {"id": 0, "segment": [10, 20]},
+    {"id": 1, "segment": [30, 40]},
+    {"id": 0, "segment": [50, 60]},
+]
 TRUTH = {
     "v1": {"subset": "val_seen", "activity": "Make A", "annotations": SHOWN},
     "v2": {"subset": "test", "activity": "Make B", "annotations": [{"id": 2, "segment": [0, 8]}]},
@@ -54,9 +58,14 @@ def folder(tmp_path):
 
 
 def official(folder, facts, truth, predictions):
-    rows = [(r["global_step_index"], r["activity"], r["variation"], r["headline"]) for r in facts["taxonomy"]]
+    rows = [
+        (r["global_step_index"], r["activity"], r["variation"], r["headline"])
+        for r in facts["taxonomy"]
+    ]
     release(folder, truth, rows)
-    return evaluate("ht-step", table(folder, [[row[c] for c in COLUMNS] for row in predictions]), folder).statistics
+    return evaluate(
+        "ht-step", table(folder, [[row[c] for c in COLUMNS] for row in predictions]), folder
+    ).statistics
 
 
 @needs_cases
@@ -73,16 +82,20 @@ def test_each_threshold_equals_the_official_one():
     for id, video in facts["annotations"].items():
         if video["activity"] == "Make A":
             segments = np.array([row["segment"] for row in video["annotations"]])
-            truths[id] = AnnotatedVideo("Make A", segments, tuple(row["id"] for row in video["annotations"]))
+            truths[id] = AnnotatedVideo(
+                "Make A", segments, tuple(row["id"] for row in video["annotations"])
+            )
             rows = [(n, row) for n, row in enumerate(facts["predictions"]) if row["video-id"] == id]
             found[id] = PredictedSegments(
-                np.array([[r["t-start"], r["t-end"]] for _, r in rows]), np.array([r["label"] for _, r in rows]),
-                np.array([r["score"] for _, r in rows]), np.array([n for n, _ in rows]),
-            )  # fmt: skip
+                np.array([[r["t-start"], r["t-end"]] for _, r in rows]),
+                np.array([r["label"] for _, r in rows]),
+                np.array([r["score"] for _, r in rows]),
+                np.array([n for n, _ in rows]),
+            )
     expected = next(value for key, value in facts.items() if key.startswith("ap_make_A"))
-    assert [point_estimate(grounding_map(truths, found, tious=[t])) for t in TIOUS] == pytest.approx(
-        expected, abs=1e-12
-    )
+    assert [
+        point_estimate(grounding_map(truths, found, tious=[t])) for t in TIOUS
+    ] == pytest.approx(expected, abs=1e-12)
 
 
 @needs_cases
@@ -91,21 +104,30 @@ def test_exchanged_labels_keep_the_official_map_and_lose_the_label_aware_one(tmp
     check = facts["label_agnostic_within_activity_check"]
     right = official(tmp_path, facts, check["gt"], check["pred_right"])
     swapped = official(tmp_path, facts, check["gt"], check["pred_swapped_labels"])
-    assert point_estimate(right["mAP"]) == check["mAP_right"] == point_estimate(right["mAP label-aware"])
+    assert (
+        point_estimate(right["mAP"])
+        == check["mAP_right"]
+        == point_estimate(right["mAP label-aware"])
+    )
     assert point_estimate(swapped["mAP"]) == check["mAP_swapped"]
     assert point_estimate(swapped["mAP label-aware"]) == 0
 
 
 def test_perfect_is_1_and_empty_is_0_everywhere(folder):
-    rows = [["v1", 10, 20, 0, 0.9], ["v1", 30, 40, 1, 0.8], ["v1", 50, 60, 0, 0.7], ["v2", 0, 8, 2, 0.5]]
+    rows = [
+        ["v1", 10, 20, 0, 0.9],
+        ["v1", 30, 40, 1, 0.8],
+        ["v1", 50, 60, 0, 0.7],
+        ["v2", 0, 8, 2, 0.5],
+    ]
     perfect = evaluate("ht-step", table(folder, rows), folder)
-    assert {name: point_estimate(value) for name, value in perfect.statistics.items()} == dict.fromkeys(
-        perfect.statistics, 1.0
-    )
+    assert {
+        name: point_estimate(value) for name, value in perfect.statistics.items()
+    } == dict.fromkeys(perfect.statistics, 1.0)
     empty = evaluate("ht-step", table(folder, []), folder)
-    assert {name: point_estimate(value) for name, value in empty.statistics.items()} == dict.fromkeys(
-        empty.statistics, 0.0
-    )
+    assert {
+        name: point_estimate(value) for name, value in empty.statistics.items()
+    } == dict.fromkeys(empty.statistics, 0.0)
     assert empty.missing == ("v1", "v2")
 
 
@@ -114,7 +136,9 @@ def test_any_instance_of_a_step_is_a_hit_and_a_step_counts_once(folder):
     found = evaluate("ht-step", folder / "p.json", folder)
     assert point_estimate(found.statistics["R@1"]) == pytest.approx(2 / 3)  # of cut, stir, pour
     (folder / "p.json").write_text(json.dumps({"v1": {"0": 20, "stir": None}}))
-    assert point_estimate(evaluate("ht-step", folder / "p.json", folder).statistics["R@1"]) == pytest.approx(1 / 3)
+    assert point_estimate(
+        evaluate("ht-step", folder / "p.json", folder).statistics["R@1"]
+    ) == pytest.approx(1 / 3)
 
 
 def test_seconds_that_name_no_step_are_told_and_nan_is_an_error(folder):
@@ -151,16 +175,27 @@ def test_predictions_of_another_variation_are_left_out(folder):
 
 def test_of_equal_scores_the_later_row_comes_first():
     truth = {"v": AnnotatedVideo("A", np.array([[0.0, 10]]), (0,))}
-    segments, steps, scores = np.array([[0.0, 10], [50, 60]]), np.array([0, 0]), np.array([0.5, 0.5])
-    first_right = grounding_map(truth, {"v": PredictedSegments(segments, steps, scores, np.array([0, 1]))})
-    last_right = grounding_map(truth, {"v": PredictedSegments(segments[::-1], steps, scores, np.array([0, 1]))})
+    segments, steps, scores = (
+        np.array([[0.0, 10], [50, 60]]),
+        np.array([0, 0]),
+        np.array([0.5, 0.5]),
+    )
+    first_right = grounding_map(
+        truth, {"v": PredictedSegments(segments, steps, scores, np.array([0, 1]))}
+    )
+    last_right = grounding_map(
+        truth, {"v": PredictedSegments(segments[::-1], steps, scores, np.array([0, 1]))}
+    )
     assert (point_estimate(first_right), point_estimate(last_right)) == (0.5, 1.0)
 
 
 def test_an_annotation_is_taken_once_and_the_second_prediction_is_wrong():
     truth = {"v": AnnotatedVideo("A", np.array([[0.0, 10], [20, 30]]), (0, 0))}
     found = PredictedSegments(
-        np.array([[0.0, 10], [0, 10], [20, 30]]), np.zeros(3, int), np.array([0.9, 0.8, 0.7]), np.arange(3)
+        np.array([[0.0, 10], [0, 10], [20, 30]]),
+        np.zeros(3, int),
+        np.array([0.9, 0.8, 0.7]),
+        np.arange(3),
     )
     # right, wrong, right: precision 1 then 2/3
     assert point_estimate(grounding_map(truth, {"v": found})) == pytest.approx((1 + 2 / 3) / 2)

@@ -13,7 +13,13 @@ import stepline.evaluate
 from stepline.errors import DatasetError, ModelError
 from stepline.evaluate.meteor import JarMeteor, Meteor
 from stepline.evaluate.meteor.matching import PARAPHRASE, STEM, SYNONYM, CaptionIndexer, candidates
-from stepline.evaluate.meteor.resources import MIX, WORD_BITS, load_lexicon, load_phrases, word_number
+from stepline.evaluate.meteor.resources import (
+    MIX,
+    WORD_BITS,
+    load_lexicon,
+    load_phrases,
+    word_number,
+)
 from stepline.evaluate.meteor.words import ALWAYS, BEFORE_NUMBERS, _stemmer, stem, words
 from stepline.evaluate.soda import soda
 
@@ -38,7 +44,9 @@ def test_every_official_pair_and_aggregate_is_met_in_both_roles(meteor):
     scored = meteor.compare([((pair["reference"],), pair["hypothesis"]) for pair in pairs])
     swapped = meteor.compare([((pair["hypothesis"],), pair["reference"]) for pair in pairs])
     assert scored.segments == pytest.approx([pair["score"] for pair in pairs], abs=TOLERANCE)
-    assert swapped.segments == pytest.approx([pair["score_swapped_roles"] for pair in pairs], abs=TOLERANCE)
+    assert swapped.segments == pytest.approx(
+        [pair["score_swapped_roles"] for pair in pairs], abs=TOLERANCE
+    )
     assert scored.aggregate == pytest.approx(wanted["aggregate"], abs=TOLERANCE)
     assert swapped.aggregate == pytest.approx(wanted["aggregate_swapped_roles"], abs=TOLERANCE)
 
@@ -48,7 +56,9 @@ def test_every_official_pair_and_aggregate_is_met_in_both_roles(meteor):
 def test_with_several_references_the_best_one_counts(meteor):
     wanted = case("meteor_pairs")["multi_reference"]
     scored = meteor.compare([(item["references"], item["hypothesis"]) for item in wanted["items"]])
-    assert scored.segments == pytest.approx([item["score"] for item in wanted["items"]], abs=TOLERANCE)
+    assert scored.segments == pytest.approx(
+        [item["score"] for item in wanted["items"]], abs=TOLERANCE
+    )
     assert scored.aggregate == pytest.approx(wanted["aggregate"], abs=TOLERANCE)
 
 
@@ -61,14 +71,17 @@ def test_edge_cases_are_met(meteor):
     assert scored.segments == pytest.approx(wanted["sentence_scores"], abs=TOLERANCE)
     assert scored.aggregate == pytest.approx(wanted["aggregate(score[0])"], abs=TOLERANCE)
     swapped = meteor.segment(["whisk eggs"], "whisk the eggs in a large bowl")
-    assert swapped == pytest.approx(edges["meteor_swapped(ref=whisk eggs,hyp=whisk the eggs in a large bowl)"])
+    assert swapped == pytest.approx(
+        edges["meteor_swapped(ref=whisk eggs,hyp=whisk the eggs in a large bowl)"]
+    )
     assert meteor.segment(["toast the bread"], "toast the bread") == edges["meteor_exact"]
     assert meteor.segment(["abc123 !@ #"], "toast the bread") == 0.0
 
 
 @needs_tables
 def test_one_matched_word_of_two_is_worth_what_the_formula_says(meteor):
-    # content words cut/onions against cut/beef: P = R = 1/2, one chunk of one match: penalty .6 * 1 ** .2
+    # content words cut/onions against cut/beef: P = R = 1/2, one chunk of one match: penalty .6 * 1
+    # ** .2
     assert meteor.segment(["cut onions"], "cut beef") == pytest.approx(0.5 * (1 - 0.6))
 
 
@@ -114,7 +127,9 @@ def test_a_very_long_caption_against_a_short_one_is_scored(meteor):
 
 @needs_tables
 def test_words_match_by_stem_synonym_and_paraphrase(reader):
-    found = candidates(reader.read("chopped mix at the moment"), reader.read("chop blend currently"))
+    found = candidates(
+        reader.read("chopped mix at the moment"), reader.read("chop blend currently")
+    )
     kinds = [{match.module for match in options} for options in found]
     assert STEM in kinds[0]
     assert SYNONYM in kinds[1]
@@ -139,7 +154,10 @@ def test_irregular_forms_share_the_synonyms_of_their_base():
         ("Dr. Oetker No. Two.", ["dr.", "oetker", "no", ".", "two", "."]),
         ("U.S. oil", ["us", "oil"]),
         ("wait... now..", ["wait", "...", "now", ".."]),
-        ("the cook's pre-heated 350°F oven", ["the", "cook", "'s", "pre", "heated", "350", "°", "f", "oven"]),
+        (
+            "the cook's pre-heated 350°F oven",
+            ["the", "cook", "'s", "pre", "heated", "350", "°", "f", "oven"],
+        ),
         ("don't ‘cut’ “it”", ["don", "'t", "'", "cut", "'", '"', "it", '"']),
         ("", []),
         ("   ", []),
@@ -232,9 +250,13 @@ def test_the_original_program_gives_the_same_scores(meteor):
 def test_the_original_program_meets_the_official_pairs_and_toy_story():
     wanted, story = case("meteor_pairs")["single_reference"], case("soda")
     with JarMeteor() as jar:
-        scored = jar.compare([((pair["reference"],), pair["hypothesis"]) for pair in wanted["pairs"]])
+        scored = jar.compare(
+            [((pair["reference"],), pair["hypothesis"]) for pair in wanted["pairs"]]
+        )
         told = soda(references(story["gt"]), predictions(story["pred"]["results"]), meteor=jar)
-    assert scored.segments == pytest.approx([pair["score"] for pair in wanted["pairs"]], abs=TOLERANCE)
+    assert scored.segments == pytest.approx(
+        [pair["score"] for pair in wanted["pairs"]], abs=TOLERANCE
+    )
     assert scored.aggregate == pytest.approx(wanted["aggregate"], abs=TOLERANCE)
     assert told.f1 == pytest.approx(story["expected_[precision,recall,f1]"]["c"][2], abs=TOLERANCE)
 
@@ -246,7 +268,12 @@ def test_the_original_program_is_stopped_when_it_takes_too_long():
         jar.segment(["cut"], "cut")
 
 
-ROWS = [("at the moment", "currently"), ("at the moment", "now"), ("a lot", "much"), ("much", "a lot")]
+ROWS = [
+    ("at the moment", "currently"),
+    ("at the moment", "now"),
+    ("a lot", "much"),
+    ("much", "a lot"),
+]
 
 
 def number(phrase):
@@ -291,10 +318,16 @@ def test_the_compiled_table_is_read_again_and_nothing_partial_is_left(folder):
     assert [path.name for path in (folder / "cache").iterdir()] == [compiled.name]
 
 
-DAMAGED = [b"not gzip", gzip.compress(b"0.5\nonly a phrase\n", mtime=0), gzip.compress(b"x" * 99, mtime=0)[:20]]
+DAMAGED = [
+    b"not gzip",
+    gzip.compress(b"0.5\nonly a phrase\n", mtime=0),
+    gzip.compress(b"x" * 99, mtime=0)[:20],
+]
 
 
-@pytest.mark.parametrize("content", DAMAGED, ids=["not gzip", "a phrase without its pair", "cut off"])
+@pytest.mark.parametrize(
+    "content", DAMAGED, ids=["not gzip", "a phrase without its pair", "cut off"]
+)
 def test_a_damaged_table_is_refused_and_leaves_nothing_behind(folder, content):
     (folder / "meteor" / "data" / "paraphrase-en.gz").write_bytes(content)
     from stepline.evaluate.ptb.automaton import fingerprint
@@ -313,7 +346,15 @@ def test_a_folder_without_the_table_names_the_extra(tmp_path):
 def test_meteor_and_the_tokenizer_could_be_published_alone():
     folder = Path(stepline.evaluate.__file__).parent
     for file in [*folder.glob("meteor/*.py"), *folder.glob("ptb/*.py")]:
-        nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+        nodes = [
+            node
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.ImportFrom)
+        ]
         ours = {node.module for node in nodes if node.module.startswith("stepline")}
-        others = {name for name in ours if not name.startswith(("stepline.evaluate.meteor", "stepline.evaluate.ptb"))}
+        others = {
+            name
+            for name in ours
+            if not name.startswith(("stepline.evaluate.meteor", "stepline.evaluate.ptb"))
+        }
         assert others <= {"stepline.errors", "stepline.weights"}, file.name

@@ -60,13 +60,17 @@ def test_what_has_no_ranking_is_an_error(score, labels, scores, reason):
         score(labels, scores)
 
 
-@pytest.mark.parametrize(("kind", "plain"), [(RocAuc, roc_auc), (AveragePrecision, average_precision)])
+@pytest.mark.parametrize(
+    ("kind", "plain"), [(RocAuc, roc_auc), (AveragePrecision, average_precision)]
+)
 def test_a_video_drawn_twice_counts_as_its_items_twice(kind, plain):
     labels, scores = np.array([1.0, 0, 1, 0, 0]), np.array([0.3, 0.3, 0.9, 0.1, 0.5])
     video = np.array([0, 0, 1, 1, 2])
     weights = np.array([[2.0, 1, 0]])
     twice = [0, 0, 1, 1, 2, 3]
-    assert kind(labels, scores, video, 3)(weights)[0] == pytest.approx(plain(labels[twice], scores[twice]))
+    assert kind(labels, scores, video, 3)(weights)[0] == pytest.approx(
+        plain(labels[twice], scores[twice])
+    )
 
 
 def test_a_draw_of_one_class_only_has_no_score():

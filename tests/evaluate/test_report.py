@@ -14,11 +14,18 @@ def scores(hits, *, videos=None, protocol="p", **options):
     names = tuple(videos or (f"v{n}" for n in range(len(hits))))
     columns = {"hits": hits, "odd": np.full(len(hits), np.nan)}
     statistics = {"R@1": Ratio(hits, np.full(len(hits), 2.0))}
-    return Scores("bench", protocol, "the rule", names, 2 * len(hits), statistics, columns, **options)
+    return Scores(
+        "bench", protocol, "the rule", names, 2 * len(hits), statistics, columns, **options
+    )
 
 
 def test_every_line_of_the_table_names_the_protocol_and_the_counts():
-    told = {"missing": ("m",), "extra": tuple("abcdefg"), "handling": "counted as wrong", "notes": ("n1",)}
+    told = {
+        "missing": ("m",),
+        "extra": tuple("abcdefg"),
+        "handling": "counted as wrong",
+        "notes": ("n1",),
+    }
     table = as_table(report(scores([1, 2, 0, 1], **told)))
     line = next(line for line in table.splitlines() if line.startswith("R@1"))
     assert "0.5000" in line
@@ -35,7 +42,10 @@ def test_the_interval_holds_the_value_and_narrows_with_videos():
     for made in (few, many):
         metric = made.metrics["R@1"]
         assert metric.low < metric.value < metric.high
-    assert many.metrics["R@1"].high - many.metrics["R@1"].low < few.metrics["R@1"].high - few.metrics["R@1"].low
+    assert (
+        many.metrics["R@1"].high - many.metrics["R@1"].low
+        < few.metrics["R@1"].high - few.metrics["R@1"].low
+    )
     assert not any("too narrow" in note for note in many.notes)
 
 
@@ -58,7 +68,11 @@ def test_equal_systems_tie_exactly_whatever_else_one_of_them_scored():
     values = np.random.default_rng(0).random(67)
     one, other = scores(values), scores(values[::2], videos=[f"v{n}" for n in range(0, 67, 2)])
     found = compare(one, other)
-    assert (found.differences["R@1"].value, found.differences["R@1"].low, found.differences["R@1"].high) == (0, 0, 0)
+    assert (
+        found.differences["R@1"].value,
+        found.differences["R@1"].low,
+        found.differences["R@1"].high,
+    ) == (0, 0, 0)
     assert found.beaten["R@1"] == 1
 
 
@@ -85,7 +99,9 @@ def test_paired_draws_tell_a_small_steady_gain_that_separate_intervals_do_not():
 
 def test_what_the_other_system_lacks_is_told():
     one, other = scores([1, 2]), scores([1, 0], missing=("v1",), extra=("x",), notes=("odd",))
-    other = dataclasses.replace(other, statistics={**other.statistics, "AUC": other.statistics["R@1"]})
+    other = dataclasses.replace(
+        other, statistics={**other.statistics, "AUC": other.statistics["R@1"]}
+    )
     found = compare(one, other)
     table = as_table(report(one), found)
     for line in (
@@ -96,7 +112,12 @@ def test_what_the_other_system_lacks_is_told():
     ):
         assert line in table
     tree = json.loads(as_json(report(one), found))["against"]
-    assert (tree["missing"], tree["extra"], tree["not_compared"], tree["notes"]) == (["v1"], ["x"], ["AUC"], ["odd"])
+    assert (tree["missing"], tree["extra"], tree["not_compared"], tree["notes"]) == (
+        ["v1"],
+        ["x"],
+        ["AUC"],
+        ["odd"],
+    )
     assert set(tree["differences"]["R@1"]) == {"value", "low", "high", "not_better"}
     assert "not compared" not in as_table(report(one), compare(one, one))
 

@@ -13,11 +13,14 @@ from stepline.evaluate.soda import backtracked_pairs, best_ordered_sum, soda
 
 KINDS = ["a", "b", "c", "d"]
 NUMBERS = st.one_of(st.floats(-1e4, 1e4), st.sampled_from([0.0, 5.0, 5.0]))
-EVENTS = st.lists(st.tuples(NUMBERS, NUMBERS, st.sampled_from(["cut it", "", "é 🍕", "cut it"])), max_size=6)
+EVENTS = st.lists(
+    st.tuples(NUMBERS, NUMBERS, st.sampled_from(["cut it", "", "é 🍕", "cut it"])), max_size=6
+)
 
 
 class Equal:
-    """Stands in for METEOR: 1 for equal captions, .5 otherwise; asymmetric when the reference is longer."""
+    """Stands in for METEOR: 1 for equal captions, .5 otherwise; asymmetric when the reference is
+    longer."""
 
     def compare(self, pairs):
         scores = [1.0 if a[0] == b else 0.25 if len(a[0]) > len(b) else 0.5 for a, b in pairs]
@@ -31,13 +34,16 @@ def test_the_official_toy_is_met_with_and_without_a_missing_video(kind):
     wanted = case("soda")
     truth, given_events = references(wanted["gt"]), predictions(wanted["pred"]["results"])
     whole = soda(truth, given_events, kind=kind)
-    assert (whole.precision, whole.recall, whole.f1) == pytest.approx(wanted["expected_[precision,recall,f1]"][kind])
+    assert (whole.precision, whole.recall, whole.f1) == pytest.approx(
+        wanted["expected_[precision,recall,f1]"][kind]
+    )
     del given_events["vid3"]
     part = soda(truth, given_events, kind=kind, missing="skip")
     expected = wanted["expected_[precision,recall,f1]"][f"{kind}_missing_vid3"]
     assert (part.precision, part.recall, part.f1) == pytest.approx(expected)
     assert part.missing == ("vid3",)
-    assert soda(truth, given_events, kind=kind).f1 == pytest.approx(part.f1 * 2 / 3)  # ours: missing counts 0
+    # ours: missing counts 0
+    assert soda(truth, given_events, kind=kind).f1 == pytest.approx(part.f1 * 2 / 3)
 
 
 @needs_tables
@@ -46,7 +52,8 @@ def test_the_official_toy_is_met_with_and_without_a_missing_video(kind):
 def test_every_youcook2_video_is_met(kind):
     wanted = case("yc2_soda")["fujiso"][kind]
     given_events = predictions(case("yc2_predictions")["results"])
-    given_events = {video: events for video, events in given_events.items() if events}  # the program stops at []
+    # the program stops at []
+    given_events = {video: events for video, events in given_events.items() if events}
     scored = soda(references(case("yc2_ground_truth")), given_events, kind=kind, missing="skip")
     assert (scored.precision, scored.recall, scored.f1) == pytest.approx(
         wanted["overall_precision_recall_f1"], abs=1e-7
@@ -98,7 +105,10 @@ def test_roles_can_be_the_right_way_round():
 @needs_tables
 @pytest.mark.parametrize("kind", KINDS)
 def test_perfect_is_one_and_empty_is_zero(kind):
-    truth = {"v": [(0.0, 10.0, "cut the onion"), (10.0, 20.0, "fry it")], "w": [(3.0, 4.0, "serve it now")]}
+    truth = {
+        "v": [(0.0, 10.0, "cut the onion"), (10.0, 20.0, "fry it")],
+        "w": [(3.0, 4.0, "serve it now")],
+    }
     assert soda(truth, truth, kind=kind).f1 == pytest.approx(1.0, abs=1e-6)
     assert soda(truth, {"v": [], "w": []}, kind=kind).f1 == 0.0
 
@@ -154,7 +164,9 @@ def test_more_events_than_fit_into_memory_are_refused():
 
 @needs_tables
 def test_several_processes_give_the_same_scores_in_the_same_order():
-    truth = {f"v{n}": [(0.0, 10.0, "cut the onion"), (10.0, 20.0, f"fry {n} eggs")] for n in range(5)}
+    truth = {
+        f"v{n}": [(0.0, 10.0, "cut the onion"), (10.0, 20.0, f"fry {n} eggs")] for n in range(5)
+    }
     given_events = {f"v{n}": [(1.0, 9.0 + n, "chop an onion")] for n in range(5)}
     assert soda(truth, given_events, workers=2) == soda(truth, given_events)
 
@@ -169,5 +181,8 @@ def test_a_caption_in_another_script_is_told_once_and_scores_nothing(caplog):
 
 
 def test_reversed_and_empty_segments_overlap_nothing():
-    first, second = times([(10.0, 5.0, ""), (5.0, 5.0, "")]), times([(0.0, 20.0, ""), (5.0, 5.0, ""), (9.0, 4.0, "")])
+    first, second = (
+        times([(10.0, 5.0, ""), (5.0, 5.0, "")]),
+        times([(0.0, 20.0, ""), (5.0, 5.0, ""), (9.0, 4.0, "")]),
+    )
     assert segment_iou(first, second) == pytest.approx(np.zeros((2, 3)))

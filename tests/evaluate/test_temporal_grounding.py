@@ -8,10 +8,20 @@ from hypothesis import strategies as st
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate
-from stepline.evaluate.temporal_grounding import THRESHOLDS, grounding_overlaps, is_inside_any, span_array, temporal_iou
+from stepline.evaluate.temporal_grounding import (
+    THRESHOLDS,
+    grounding_overlaps,
+    is_inside_any,
+    span_array,
+    temporal_iou,
+)
 
 REFERENCE = {
-    "a": {"duration": 100, "timestamps": [[0, 10], [20, 40], [50, 60]], "sentences": ["cut", "stir", "cut"]},
+    "a": {
+        "duration": 100,
+        "timestamps": [[0, 10], [20, 40], [50, 60]],
+        "sentences": ["cut", "stir", "cut"],
+    },
     "b": {"duration": 50, "timestamps": [[5, 6]], "sentences": ["pour"]},
 }
 PERFECT = {
@@ -26,7 +36,9 @@ def run(tmp_path):
 
     def scored(tree, convention="grounding"):
         (tmp_path / "p.json").write_text(json.dumps(tree))
-        return evaluate("youcook2", tmp_path / "p.json", tmp_path / "yc2_val.json", convention=convention)
+        return evaluate(
+            "youcook2", tmp_path / "p.json", tmp_path / "yc2_val.json", convention=convention
+        )
 
     return scored
 
@@ -58,7 +70,10 @@ def test_repeated_texts_are_matched_in_order(run):
 
 
 def test_the_best_scored_of_several_is_taken(run):
-    rows = [{"start": 0, "end": 4, "text": "pour", "score": 0.2}, {"start": 5, "end": 6, "text": "pour", "score": 0.9}]
+    rows = [
+        {"start": 0, "end": 4, "text": "pour", "score": 0.2},
+        {"start": 5, "end": 6, "text": "pour", "score": 0.9},
+    ]
     assert values(run({"b": rows}))["R@1"] == 0.25
 
 
@@ -87,12 +102,17 @@ def test_seconds_take_ids_with_and_without_pdvcs_prefix(run):
 
 def test_segments_whose_text_the_reference_lacks_are_counted(run):
     found = run({"a": [[0, 10, "cut"], [20, 40, "blend"]], "zz": [[0, 1, "x"]]})
-    assert "1 of 2 predicted segments repeat no text of the reference, so place nothing" in found.notes
+    assert (
+        "1 of 2 predicted segments repeat no text of the reference, so place nothing" in found.notes
+    )
     assert run(PERFECT).notes == ()
 
 
 def test_coins_steps_go_by_their_own_ids(tmp_path):
-    rows = [{"id": "212", "label": "cut", "segment": [0, 10]}, {"id": "214", "label": "fry", "segment": [20, 30]}]
+    rows = [
+        {"id": "212", "label": "cut", "segment": [0, 10]},
+        {"id": "214", "label": "fry", "segment": [20, 30]},
+    ]
     video = {"class": "Cook", "subset": "testing", "duration": 60, "annotation": rows}
     (tmp_path / "COIN.json").write_text(json.dumps({"database": {"a": video}}))
     (tmp_path / "p.json").write_text(json.dumps({"a": {"212": 5, "214": 50}}))
@@ -119,9 +139,13 @@ SECOND = st.one_of(st.floats(-1e3, 1e3), st.integers(-5, 200), st.sampled_from([
 TEXT = st.sampled_from(["cut", "stir", "", "  CUT", "\u2028", "é" * 200])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
+)
 @given(
-    rows=st.dictionaries(st.sampled_from(["a", "b", "zz"]), st.lists(st.tuples(SECOND, SECOND, TEXT), max_size=6)),
+    rows=st.dictionaries(
+        st.sampled_from(["a", "b", "zz"]), st.lists(st.tuples(SECOND, SECOND, TEXT), max_size=6)
+    ),
     convention=st.sampled_from(["grounding", "segmentation"]),
 )
 def test_odd_segments_give_a_defined_score_or_a_clear_error(run, rows, convention):
@@ -138,7 +162,10 @@ ODD = st.one_of(SECONDS, st.just(float("nan")), st.just(float("inf")), st.just(-
 
 
 def test_overlap_is_intersection_over_union():
-    assert temporal_iou(np.array([[0.0, 10], [20, 30]]), np.array([[5.0, 15]])).tolist() == [[1 / 3], [0.0]]
+    assert temporal_iou(np.array([[0.0, 10], [20, 30]]), np.array([[5.0, 15]])).tolist() == [
+        [1 / 3],
+        [0.0],
+    ]
 
 
 def test_spans_that_cover_nothing_overlap_nothing():
@@ -159,7 +186,9 @@ def test_any_numbers_give_an_overlap_in_0_to_1_or_an_error(first, second):
 
 
 def test_any_instance_counts_and_a_text_that_was_not_placed_is_wrong():
-    fit = grounding_overlaps([[0, 10], None, [100, 110]], [[[50, 60], [0, 10]], [[0, 5]], [[100, 120]]])
+    fit = grounding_overlaps(
+        [[0, 10], None, [100, 110]], [[[50, 60], [0, 10]], [[0, 5]], [[100, 120]]]
+    )
     assert fit.overlaps.tolist() == [1.0, 0.0, 0.5]
     assert fit.placed == 2
     assert [fit.count_at_least(threshold) for threshold in THRESHOLDS] == [2, 2, 2, 1]
@@ -169,10 +198,18 @@ def test_a_second_hits_the_start_of_an_instance_and_its_end_only_when_closed():
     spans = np.array([[2.0, 4], [8, 9]])
     seconds = (1.99, 2, 4, 5, 9)
     assert [is_inside_any(t, spans) for t in seconds] == [False, True, False, False, False]
-    assert [is_inside_any(t, spans, closed=True) for t in seconds] == [False, True, True, False, True]
+    assert [is_inside_any(t, spans, closed=True) for t in seconds] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
 
 
-@pytest.mark.parametrize("spans", [[[1]], [1, 2], [["a", "b"]], [[1, 2, 3]], [[1, 2], [3]], [[None, 1]]])
+@pytest.mark.parametrize(
+    "spans", [[[1]], [1, 2], [["a", "b"]], [[1, 2, 3]], [[1, 2], [3]], [[None, 1]]]
+)
 def test_what_is_no_pair_of_seconds_is_an_error(spans):
     with pytest.raises(DatasetError):
         span_array(spans)

@@ -6,7 +6,13 @@ from metric_cases import case, needs_cases
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate
-from stepline.evaluate.video_summaries import OFFICIAL, FrameRules, frames_overlap, kendall_tau, spearman_rho
+from stepline.evaluate.video_summaries import (
+    OFFICIAL,
+    FrameRules,
+    frames_overlap,
+    kendall_tau,
+    spearman_rho,
+)
 
 FACTS = case("ivsum")
 
@@ -19,7 +25,9 @@ def facts(start):
 @pytest.mark.parametrize("row", facts("f_score"))
 def test_f_equals_the_official_one(row):
     found = frames_overlap(row["machine"], row["gt"], FrameRules("one", "keep", "pad"))
-    assert [found.f, found.precision, found.recall] == pytest.approx(row["f_precision_recall"], abs=1e-6)
+    assert [found.f, found.precision, found.recall] == pytest.approx(
+        row["f_precision_recall"], abs=1e-6
+    )
 
 
 @needs_cases

@@ -83,7 +83,10 @@ def test_what_is_no_features_is_refused_by_name(tmp_path, id, values, kind, mess
 
 
 def test_texts_must_be_as_many_as_rows(tmp_path):
-    with FeatureWriter(tmp_path) as writer, pytest.raises(ShapeError, match="not as many as its rows"):
+    with (
+        FeatureWriter(tmp_path) as writer,
+        pytest.raises(ShapeError, match="not as many as its rows"),
+    ):
         writer.add("v", rows(), rate=1.0, backbone="clip", texts=RowTexts(("one", "two")))
 
 
@@ -131,14 +134,18 @@ def test_two_widths_are_no_one_store(tmp_path):
 def test_a_video_whose_rows_turn_nan_on_disk_is_named(tmp_path):
     store = fill(tmp_path, 2)
     path = shard_path(tmp_path, 0)
-    path.write_bytes(path.read_bytes()[:-2] + np.float16(np.nan).tobytes())  # the last number of the last video
+    # the last number of the last video
+    path.write_bytes(path.read_bytes()[:-2] + np.float16(np.nan).tobytes())
     assert len(store.read("v0").values) == 1
     with pytest.raises(ShapeError, match="v1: .*NaN or infinity"):
         FeatureStore(tmp_path).read("v1")
 
 
 def test_texts_are_matched_in_any_order_with_each_shard_read_once(tmp_path, monkeypatch):
-    said = {f"v{number:02d}": tuple(f" {word} {number}" for word in ("chop", "fry", "serve")) for number in range(24)}
+    said = {
+        f"v{number:02d}": tuple(f" {word} {number}" for word in ("chop", "fry", "serve"))
+        for number in range(24)
+    }
     with FeatureWriter(tmp_path, shard_bytes=48) as writer:  # two items a shard
         for id, texts in said.items():
             writer.add(id, rows(count=3), rate=1.0, backbone="clip", texts=RowTexts(texts))
@@ -154,5 +161,7 @@ def test_texts_are_matched_in_any_order_with_each_shard_read_once(tmp_path, monk
         texts = tuple(text.strip() for text in said[id][::2])  # the reader left one out
         assert matching_rows(LabelledTexts(id, "step", texts, ((),) * 2), store).tolist() == [0, 2]
         assert matching_rows(LabelledTexts(id, "step", texts[::-1], ((),) * 2), store) is None
-    assert matching_rows(LabelledTexts("mute", "step", ("a", "b", "c"), ((),) * 3), store).tolist() == [0, 1, 2]
+    assert matching_rows(
+        LabelledTexts("mute", "step", ("a", "b", "c"), ((),) * 3), store
+    ).tolist() == [0, 1, 2]
     assert sorted(read) == list(range(13))

@@ -1,4 +1,5 @@
-"""Files as other projects name them go in under their item's id; what is no features stays out, with its reason."""
+"""Files as other projects name them go in under their item's id; what is no features stays out,
+with its reason."""
 
 import io
 import json
@@ -49,15 +50,18 @@ def tar(path, files, mode="w"):
 
 
 def test_every_kind_of_file_gives_its_item(tmp_path):
-    source = write(tmp_path / "in", {
-        "a.mp4.npy": npy(rows(1)),
-        "b.webm.npy": npy(rows(2).astype(np.float64)),
-        "sub/c.pth.tar": pth(torch.from_numpy(rows(3)).half()),
-        "sub/d.pth": pth(torch.from_numpy(rows(4)).bfloat16()),
-        "with.dot.npy": npy(rows(5)),
-        "all.pth": pth({"e": torch.from_numpy(rows(6)), "f": torch.from_numpy(rows(7, 2))}),
-        "notes.txt": b"no features",
-    })  # fmt: skip
+    source = write(
+        tmp_path / "in",
+        {
+            "a.mp4.npy": npy(rows(1)),
+            "b.webm.npy": npy(rows(2).astype(np.float64)),
+            "sub/c.pth.tar": pth(torch.from_numpy(rows(3)).half()),
+            "sub/d.pth": pth(torch.from_numpy(rows(4)).bfloat16()),
+            "with.dot.npy": npy(rows(5)),
+            "all.pth": pth({"e": torch.from_numpy(rows(6)), "f": torch.from_numpy(rows(7, 2))}),
+            "notes.txt": b"no features",
+        },
+    )
     done = import_features(source, tmp_path / "store", backbone="s3d", rate=2.0)
     assert sorted(done.added) == ["a", "b", "c", "d", "e", "f", "with.dot"]
     assert done.dropped == ()
@@ -80,7 +84,9 @@ def test_a_webdataset_is_keyed_by_what_stands_before_the_first_dot(tmp_path):
 def test_which_of_several_arrays_of_a_key_is_meant_must_be_said(tmp_path):
     files = {"x/k1.text.npy": npy(rows(2, 2)), "x/k1.json": b"{}", "x/k1.video.npy": npy(rows(1))}
     archive = tar(tmp_path / "000.tar", {"x/k0.video.npy": npy(rows(3))} | files)
-    with pytest.raises(StoreError, match=r"k1 holds several arrays, \.text\.npy, \.video\.npy; .*--ending"):
+    with pytest.raises(
+        StoreError, match=r"k1 holds several arrays, \.text\.npy, \.video\.npy; .*--ending"
+    ):
         import_features(archive, tmp_path / "both")
 
 
@@ -93,7 +99,10 @@ def test_a_key_that_comes_again_later_keeps_its_first_array(tmp_path):
 
 def test_an_archive_may_be_gzipped(tmp_path):
     """As Sieve & Swap's features.tar.gz."""
-    import_features(tar(tmp_path / "features.tar.gz", {"features/k1.npy": npy(rows(1))}, "w:gz"), tmp_path / "store")
+    import_features(
+        tar(tmp_path / "features.tar.gz", {"features/k1.npy": npy(rows(1))}, "w:gz"),
+        tmp_path / "store",
+    )
     assert_allclose(FeatureStore(tmp_path / "store").matrix("k1"), rows(1), atol=0.01)
 
 
@@ -109,19 +118,22 @@ def test_texts_and_their_times_come_along(tmp_path):
 def test_what_is_no_features_is_left_out_with_its_reason(tmp_path):
     broken = rows(1)
     broken[2, 1] = np.nan
-    source = write(tmp_path / "in", {
-        "1/good.npy": npy(rows(0)),
-        "1/empty.npy": npy(rows(0, 0)),
-        "1/nan.npy": npy(broken),
-        "1/flat.npy": npy(rows(0)[0]),
-        "1/great.npy": npy(rows(0) * 1e6),
-        "1/wide.npy": npy(rows(0, 5, 6)),
-        "1/cut.npy": npy(rows(0))[:-7],
-        "2/good.npy": npy(rows(9)),
-        "2/other.pth": pth({"vid": "another", "text": ["a"], "features": torch.ones(1, 4)}),
-        "2/texts.pth": pth({"vid": "texts", "text": ["a"], "features": torch.ones(2, 4)}),
-        "2/code.pth": pth({"features": print}),
-    })  # fmt: skip
+    source = write(
+        tmp_path / "in",
+        {
+            "1/good.npy": npy(rows(0)),
+            "1/empty.npy": npy(rows(0, 0)),
+            "1/nan.npy": npy(broken),
+            "1/flat.npy": npy(rows(0)[0]),
+            "1/great.npy": npy(rows(0) * 1e6),
+            "1/wide.npy": npy(rows(0, 5, 6)),
+            "1/cut.npy": npy(rows(0))[:-7],
+            "2/good.npy": npy(rows(9)),
+            "2/other.pth": pth({"vid": "another", "text": ["a"], "features": torch.ones(1, 4)}),
+            "2/texts.pth": pth({"vid": "texts", "text": ["a"], "features": torch.ones(2, 4)}),
+            "2/code.pth": pth({"features": print}),
+        },
+    )
     done = import_features(source, tmp_path / "store", width=4)
     assert list(done.added) == ["good"]
     assert {each.id: each.reason for each in done.dropped} == {
@@ -137,7 +149,8 @@ def test_what_is_no_features_is_left_out_with_its_reason(tmp_path):
         "code": "the file cannot be read",
     }
     assert read_dropped(tmp_path / "store" / DROPPED) == done.dropped
-    assert_allclose(FeatureStore(tmp_path / "store").matrix("good"), rows(0), atol=0.01)  # the first, not the other
+    # the first, not the other
+    assert_allclose(FeatureStore(tmp_path / "store").matrix("good"), rows(0), atol=0.01)
 
 
 def test_an_import_that_was_stopped_goes_on_and_reads_nothing_twice(tmp_path):
@@ -163,15 +176,22 @@ def test_a_source_without_features_is_told(tmp_path):
         import_features(tmp_path / "none", tmp_path / "store")
     with pytest.raises(StoreError, match="holds no feature file"):
         import_features(write(tmp_path / "in", {"a.txt": b""}), tmp_path / "store")
-    (tmp_path / "cut.tar").write_bytes(tar(tmp_path / "whole.tar", {"a.npy": npy(rows())}).read_bytes()[:700])
+    (tmp_path / "cut.tar").write_bytes(
+        tar(tmp_path / "whole.tar", {"a.npy": npy(rows())}).read_bytes()[:700]
+    )
     with pytest.raises(StoreError, match="a damaged archive"):
         import_features(tmp_path / "cut.tar", tmp_path / "store")
 
 
 @pytest.mark.parametrize("cut", [1024 + 512, 1024 + 700, 2 * 1024 + 100, 2 * 1024, 3 * 1024 - 1])
-def test_an_archive_that_was_cut_off_anywhere_is_an_error_and_what_stands_before_is_stored(tmp_path, stepline, cut):
-    # Each member is a header and one padded block of data; after the third come the empty blocks of the end.
-    whole = tar(tmp_path / "whole.tar", {f"{name}.npy": npy(rows(count=2)) for name in "abc"}).read_bytes()
+def test_an_archive_that_was_cut_off_anywhere_is_an_error_and_what_stands_before_is_stored(
+    tmp_path, stepline, cut
+):
+    # Each member is a header and one padded block of data; after the third come the empty blocks of
+    # the end.
+    whole = tar(
+        tmp_path / "whole.tar", {f"{name}.npy": npy(rows(count=2)) for name in "abc"}
+    ).read_bytes()
     (tmp_path / "cut.tar").write_bytes(whole[:cut])
     result = stepline("features", "import", tmp_path / "cut.tar", "--out", tmp_path / "store")
     assert result.exit_code == 1
@@ -197,10 +217,21 @@ def test_the_commands_import_and_check(tmp_path, stepline):
     assert "dropped 1: it holds NaN or infinity" in made.stderr
     told = json.loads(stepline("features", "check", tmp_path / "store", "--json").stdout)
     assert told == {
-        "items": 1, "rows": 5, "hours": 0.0, "widths": [4], "backbones": ["clip"], "faults": {},
+        "items": 1,
+        "rows": 5,
+        "hours": 0.0,
+        "widths": [4],
+        "backbones": ["clip"],
+        "faults": {},
         "dropped": {"it holds NaN or infinity": 1},
-    }  # fmt: skip
-    nothing = stepline("features", "import", write(tmp_path / "bad", {"c.npy": npy(broken)}), "--out", tmp_path / "new")
+    }
+    nothing = stepline(
+        "features",
+        "import",
+        write(tmp_path / "bad", {"c.npy": npy(broken)}),
+        "--out",
+        tmp_path / "new",
+    )
     assert nothing.exit_code == 1
     assert "nothing in it could be stored" in nothing.stderr
     assert stepline("features", "check", tmp_path / "in").exit_code == 1

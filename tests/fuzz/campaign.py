@@ -1,11 +1,12 @@
-"""Hostile surroundings rather than hostile bytes: a thousand runs of small commands, counted by class.
+"""Hostile surroundings rather than hostile bytes: a thousand runs of small commands, counted by
+class.
 
     python tests/fuzz/campaign.py --seed 22
 
-Each run is a fork in which one thing is odd: an archive, a locale, a time zone, a clock, a name, a folder, the home or
-the cache, a mount, a limit of the system, a signal. It must end by itself, with exit code 0, 1, 2 or 130 (or by the
-signal that it was sent), without a trace, without a socket, and two writers of one log lose no line that they were told
-is kept. The counts are printed as JSON.
+Each run is a fork in which one thing is odd: an archive, a locale, a time zone, a clock, a name, a
+folder, the home or the cache, a mount, a limit of the system, a signal. It must end by itself, with
+exit code 0, 1, 2 or 130 (or by the signal that it was sent), without a trace, without a socket, and
+two writers of one log lose no line that they were told is kept. The counts are printed as JSON.
 """
 
 import argparse
@@ -41,7 +42,8 @@ FINE = {0, 1, 2, 130}
 
 @dataclass
 class Case:
-    """One run. before: what is odd, done in the fork; signal and after: sent so many seconds after its begin."""
+    """One run. before: what is odd, done in the fork; signal and after: sent so many seconds after
+    its begin."""
 
     kind: str
     name: str
@@ -55,7 +57,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Material:
-    """Files that the cases use: a good video, captions, features and lists, in a folder of their own."""
+    """Files that the cases use: a good video, captions, features and lists, in a folder of their
+    own."""
 
     folder: Path
     video: Path
@@ -109,13 +112,25 @@ def archives(given: Material, rng: random.Random, scratch: Path) -> Iterator[Cas
             "",
             "a//b.npy",
         ]
-        kinds = [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE]
+        kinds = [
+            tarfile.REGTYPE,
+            tarfile.SYMTYPE,
+            tarfile.LNKTYPE,
+            tarfile.DIRTYPE,
+            tarfile.FIFOTYPE,
+            tarfile.CHRTYPE,
+        ]
         buffer = io.BytesIO()
         style = rng.choice((tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))
-        with tarfile.open(fileobj=buffer, mode=rng.choice(("w", "w:gz", "w:bz2", "w:xz")), format=style) as archive:
+        with tarfile.open(
+            fileobj=buffer, mode=rng.choice(("w", "w:gz", "w:bz2", "w:xz")), format=style
+        ) as archive:
             for _ in range(rng.randrange(0, 5)):
                 member = tarfile.TarInfo(rng.choice(names))
-                member.type, member.linkname = rng.choice(kinds), rng.choice(("/etc/passwd", "a.npy", "../x"))
+                member.type, member.linkname = (
+                    rng.choice(kinds),
+                    rng.choice(("/etc/passwd", "a.npy", "../x")),
+                )
                 member.size = len(array) if member.isreg() else 0
                 with contextlib.suppress(ValueError):  # a form that cannot hold the name
                     archive.addfile(member, io.BytesIO(array))
@@ -132,22 +147,44 @@ def archives(given: Material, rng: random.Random, scratch: Path) -> Iterator[Cas
             data = packed.getvalue()
         elif disguise == 3:
             data = data + data
-        path = scratch / f"{number}{rng.choice(('.tar', '.tar.gz', '.npz', '.zip', '.json', '.pth.tar'))}"
+        path = (
+            scratch
+            / f"{number}{rng.choice(('.tar', '.tar.gz', '.npz', '.zip', '.json', '.pth.tar'))}"
+        )
         path.write_bytes(data)
         out = scratch / f"out{number}"
-        yield Case("archives", path.name, rng.choice((
-            ["features", "import", str(path), "--out", str(out)],
-            ["excluded", f"htm-align={path}", "--out", str(out / "l.txt")],
-            ["curate", "status", str(path)],
-        )))  # fmt: skip
+        yield Case(
+            "archives",
+            path.name,
+            rng.choice(
+                (
+                    ["features", "import", str(path), "--out", str(out)],
+                    ["excluded", f"htm-align={path}", "--out", str(out / "l.txt")],
+                    ["curate", "status", str(path)],
+                )
+            ),
+        )
 
 
 def locales(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
     """Terminals that hold other letters, and the variables that say so."""
-    encodings = ("ascii", "latin-1", "cp1252", "cp437", "utf-16", "shift_jis", "gb18030", "koi8-r", "cp1140", "utf-7")
+    encodings = (
+        "ascii",
+        "latin-1",
+        "cp1252",
+        "cp437",
+        "utf-16",
+        "shift_jis",
+        "gb18030",
+        "koi8-r",
+        "cp1140",
+        "utf-7",
+    )
     for number, encoding in enumerate(encodings * 3):
         for name, arguments in commands(given, scratch / f"out{number}").items():
-            value = rng.choice(("C", "POSIX", "tr_TR.UTF-8", "de_DE", "ar_EG.UTF-8", "xx_YY", "", "\udcff"))
+            value = rng.choice(
+                ("C", "POSIX", "tr_TR.UTF-8", "de_DE", "ar_EG.UTF-8", "xx_YY", "", "\udcff")
+            )
 
             def odd(value: str = value) -> None:
                 os.environ |= {"LC_ALL": value, "LANG": value, "PYTHONIOENCODING": "ascii"}
@@ -185,29 +222,65 @@ def clocks(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]
 def names(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
     """File names at every edge, as sources and as --out."""
     parts = (
-        "a" * 251, "é" * 125, "字" * 83, " ", ".", "-", "--help", "a b", "a\tb", "a\nb", "$(x)", "%s", "~", "nul",
-        "a:b", "V", "v", "\u202eb", "\x1b[31m", "\udcff", "🍋", "e\u0301", "*", "?", "[a]", "'", '"', "#", "a;b",
-        "x.tar", ".hidden",
-    )  # fmt: skip
+        "a" * 251,
+        "é" * 125,
+        "字" * 83,
+        " ",
+        ".",
+        "-",
+        "--help",
+        "a b",
+        "a\tb",
+        "a\nb",
+        "$(x)",
+        "%s",
+        "~",
+        "nul",
+        "a:b",
+        "V",
+        "v",
+        "\u202eb",
+        "\x1b[31m",
+        "\udcff",
+        "🍋",
+        "e\u0301",
+        "*",
+        "?",
+        "[a]",
+        "'",
+        '"',
+        "#",
+        "a;b",
+        "x.tar",
+        ".hidden",
+    )
     for number in range(150):
         part = rng.choice(parts)
         folder = scratch / str(number)
         folder.mkdir()
         path = folder / f"{part}{rng.choice(('.mp4', '.MP4', ''))}"
-        with contextlib.suppress(OSError):  # the file system does not hold the name: then it is one that is not there
+        # the file system does not hold the name: then it is one that is not there
+        with contextlib.suppress(OSError):
             path.write_bytes(given.video.read_bytes())
         out = folder / rng.choice(("out", part, part + "/" + part))
-        yield Case("names", repr(part), rng.choice((
-            ["transcribe", "--captions", str(given.captions), "--", str(path)],
-            ["features", "import", str(given.features), "--out", str(out)],
-            ["features", "import", str(path), "--out", str(out)],
-            ["excluded", f"htm-align={path}", "--out", str(out)],
-            ["curate", "status", str(folder)],
-        )))  # fmt: skip
+        yield Case(
+            "names",
+            repr(part),
+            rng.choice(
+                (
+                    ["transcribe", "--captions", str(given.captions), "--", str(path)],
+                    ["features", "import", str(given.features), "--out", str(out)],
+                    ["features", "import", str(path), "--out", str(out)],
+                    ["excluded", f"htm-align={path}", "--out", str(out)],
+                    ["curate", "status", str(folder)],
+                )
+            ),
+        )
 
 
 def folders(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
-    """Folders with 10,000 files, names that differ by case alone, circles of links, files where folders belong."""
+    """Folders with 10,000 files, names that differ by case alone, circles of links, files where
+    folders belong."""
     many, twins, circle = (scratch / name for name in ("many", "twins", "circle"))
     for folder in (many, twins, circle):
         folder.mkdir()
@@ -232,14 +305,28 @@ def folders(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case
     ]
     for number in range(60):
         source = rng.choice(odd[1:]) if number else many
-        out = rng.choice((scratch / f"out{number}", Path("/dev/full"), Path("/proc/x"), circle / "self", given.list))
-        yield Case("folders", f"{source.name} to {out.name}", rng.choice((
-            ["features", "import", str(source), "--out", str(out)],
-            ["features", "check", str(source)],
-            ["transcribe", str(source), "--captions", str(given.captions)],
-            ["excluded", f"htm-align={source}", "--out", str(out)],
-            ["curate", "status", str(source)],
-        )))  # fmt: skip
+        out = rng.choice(
+            (
+                scratch / f"out{number}",
+                Path("/dev/full"),
+                Path("/proc/x"),
+                circle / "self",
+                given.list,
+            )
+        )
+        yield Case(
+            "folders",
+            f"{source.name} to {out.name}",
+            rng.choice(
+                (
+                    ["features", "import", str(source), "--out", str(out)],
+                    ["features", "check", str(source)],
+                    ["transcribe", str(source), "--captions", str(given.captions)],
+                    ["excluded", f"htm-align={source}", "--out", str(out)],
+                    ["curate", "status", str(source)],
+                )
+            ),
+        )
 
 
 def homes(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
@@ -248,11 +335,27 @@ def homes(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
     for number in range(130):
         changed = {
             rng.choice(
-                ("HOME", "XDG_CACHE_HOME", "STEPLINE_CACHE", "TMPDIR", "XDG_CONFIG_HOME", "STEPLINE_CONFIG")
+                (
+                    "HOME",
+                    "XDG_CACHE_HOME",
+                    "STEPLINE_CACHE",
+                    "TMPDIR",
+                    "XDG_CONFIG_HOME",
+                    "STEPLINE_CONFIG",
+                )
             ): rng.choice(places)
         }
-        variables = ("STEPLINE_ASR__BEAM", "STEPLINE_X__Y", "STEPLINE_MEDIA__THREADS", "COLUMNS", "TERM", "NO_COLOR")
-        changed[rng.choice(variables)] = rng.choice(("", "-1", "many", "1e308", "9" * 500, "\x1b[2J"))
+        variables = (
+            "STEPLINE_ASR__BEAM",
+            "STEPLINE_X__Y",
+            "STEPLINE_MEDIA__THREADS",
+            "COLUMNS",
+            "TERM",
+            "NO_COLOR",
+        )
+        changed[rng.choice(variables)] = rng.choice(
+            ("", "-1", "many", "1e308", "9" * 500, "\x1b[2J")
+        )
         name, arguments = rng.choice([*commands(given, scratch / f"out{number}").items()])
 
         def odd(changed: dict[str, str] = changed, bare: bool = rng.random() < 0.2) -> None:
@@ -264,12 +367,14 @@ def homes(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
         yield Case("homes", f"{changed} {name}", arguments, odd)
 
 
-READ_ONLY, NO_EXECUTION, EVERYTHING, PRIVATE = 1, 8, 16384, 1 << 18  # MS_RDONLY, MS_NOEXEC, MS_REC, MS_PRIVATE
+# MS_RDONLY, MS_NOEXEC, MS_REC, MS_PRIVATE
+READ_ONLY, NO_EXECUTION, EVERYTHING, PRIVATE = 1, 8, 16384, 1 << 18
 OWN_MOUNTS, OWN_USERS = 0x20000, 0x10000000  # CLONE_NEWNS, CLONE_NEWUSER
 
 
 def mount(place: Path, flags: int, options: str) -> None:
-    """Put an empty disk in memory over a folder, for this process alone. Raises PermissionError where none may."""
+    """Put an empty disk in memory over a folder, for this process alone. Raises PermissionError
+    where none may."""
     libc = ctypes.CDLL(None, use_errno=True)
     apart = OWN_MOUNTS | (OWN_USERS if os.geteuid() else 0)
     private = (b"none", b"/", None, EVERYTHING | PRIVATE, None)
@@ -280,7 +385,8 @@ def mount(place: Path, flags: int, options: str) -> None:
 
 
 def mounts(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
-    """Disks that are read-only, full, out of inodes or let nothing be run: below --out, the cache, temporary files."""
+    """Disks that are read-only, full, out of inodes or let nothing be run: below --out, the cache,
+    temporary files."""
     kinds = {
         "read-only": (READ_ONLY, ""),
         "full": (0, "size=4k"),
@@ -289,7 +395,10 @@ def mounts(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]
         "no execution": (NO_EXECUTION, ""),
         "nobody's": (0, "mode=000"),
     }
-    if run(Case("mounts", "whether one may", ["--version"], lambda: mount(scratch, 0, ""))) != "fine":
+    if (
+        run(Case("mounts", "whether one may", ["--version"], lambda: mount(scratch, 0, "")))
+        != "fine"
+    ):
         return
     for number in range(120):
         kind, variable = rng.choice([*kinds]), rng.choice(("", "STEPLINE_CACHE", "TMPDIR", "HOME"))
@@ -322,7 +431,11 @@ def limits(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]
         name, arguments = rng.choice([*commands(given, scratch / f"out{number}").items()])
 
         def odd(kind: str = kind, size: int = size) -> None:
-            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() if kind == "AS" else 0
+            used = (
+                int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+                if kind == "AS"
+                else 0
+            )
             which = getattr(resource, f"RLIMIT_{kind}")
             resource.setrlimit(which, (used + size, resource.getrlimit(which)[1]))
 
@@ -344,7 +457,9 @@ def signals(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case
     for number in range(150):
         name, arguments = rng.choice([*commands(given, scratch / f"out{number}").items()])
         which = rng.choice(sent)
-        yield Case("signals", f"{which.name} {name}", arguments, signal=which, after=rng.uniform(0.0, 0.6))
+        yield Case(
+            "signals", f"{which.name} {name}", arguments, signal=which, after=rng.uniform(0.0, 0.6)
+        )
 
 
 CLASSES = (archives, locales, clocks, names, folders, homes, mounts, limits, signals)
@@ -354,7 +469,8 @@ CLASSES = (archives, locales, clocks, names, folders, homes, mounts, limits, sig
 
 
 def run(case: Case) -> str:
-    """Run a case in a fork; return "fine", or what was wrong, whose trace or line is put into `case.found`."""
+    """Run a case in a fork; return "fine", or what was wrong, whose trace or line is put into
+    `case.found`."""
     ours, said = os.pipe()  # no file, which a limit of its size would cut
     with tempfile.TemporaryFile() as sockets:
         child = os.fork()
@@ -403,7 +519,9 @@ def _carry_out(case: Case, said: int, sockets: int) -> None:
         setattr(
             sys,
             name,
-            io.TextIOWrapper(os.fdopen(number, "wb", closefd=False), encoding=case.encoding, line_buffering=True),
+            io.TextIOWrapper(
+                os.fdopen(number, "wb", closefd=False), encoding=case.encoding, line_buffering=True
+            ),
         )
     connect = socket.socket.connect
 
@@ -420,7 +538,8 @@ def _carry_out(case: Case, said: int, sockets: int) -> None:
         main([*case.arguments])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except KeyboardInterrupt:  # before the command began, or after it had ended: the interpreter's own way
+    # before the command began, or after it had ended: the interpreter's own way
+    except KeyboardInterrupt:
         code = 130
     except BaseException:
         import traceback
@@ -433,7 +552,8 @@ def _carry_out(case: Case, said: int, sockets: int) -> None:
 
 
 def lost_lines(scratch: Path, rounds: int, rng: random.Random) -> int:
-    """Have two writers append to one log, kill them at any moment; return how many acknowledged lines are not there."""
+    """Have two writers append to one log, kill them at any moment; return how many acknowledged
+    lines are not there."""
     from stepline.append_log import AppendLog
     from stepline.records import FrozenModel
 
@@ -474,11 +594,15 @@ def lost_lines(scratch: Path, rounds: int, rng: random.Random) -> int:
 
 def main() -> None:
     """Run every class, print the counts as JSON; exit with 1 where something was not fine."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=22)
     parser.add_argument("--classes", nargs="*", default=[kind.__name__ for kind in CLASSES])
     parser.add_argument("--rounds", type=int, default=40, help="of two writers that are killed")
-    parser.add_argument("--hours", type=float, default=float("inf"), help="at most; each class has its part of them")
+    parser.add_argument(
+        "--hours", type=float, default=float("inf"), help="at most; each class has its part of them"
+    )
     options = parser.parse_args()
     os.environ["STEPLINE_CONFIG"] = ""
     counts: dict[str, Counter[str]] = {}
@@ -513,8 +637,16 @@ def main() -> None:
                         file=sys.stderr,
                     )
         lost = lost_lines(Path(name), options.rounds, random.Random(options.seed))
-    print(json.dumps({"runs": sum(sum(found.values()) for found in counts.values()), "lost lines": lost,
-                      **{kind: dict(found) for kind, found in counts.items()}}, indent=1))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "runs": sum(sum(found.values()) for found in counts.values()),
+                "lost lines": lost,
+                **{kind: dict(found) for kind, found in counts.items()},
+            },
+            indent=1,
+        )
+    )
     sys.exit(1 if lost or any(set(found) - {"fine"} for found in counts.values()) else 0)
 
 

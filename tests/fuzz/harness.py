@@ -1,11 +1,12 @@
-"""One fuzz harness over every reader of untrusted files: seeds, mutations, limits of memory and time, what was found.
+"""One fuzz harness over every reader of untrusted files: seeds, mutations, limits of memory and
+time, what was found.
 
     python tests/fuzz/harness.py --hours 4 --seed 7 --keep found             # `make fuzz`
     python tests/fuzz/harness.py --inputs 200 --readers captions settings
 
-A reader may return or raise a SteplineError of one line. Any other error is a trace; more processor time than SECONDS,
-more memory than MEMORY, or an end of the process are failures as well. Each reader runs in a process of its own, and
-the same seed gives the same inputs.
+A reader may return or raise a SteplineError of one line. Any other error is a trace; more processor
+time than SECONDS, more memory than MEMORY, or an end of the process are failures as well. Each
+reader runs in a process of its own, and the same seed gives the same inputs.
 """
 
 import argparse
@@ -36,22 +37,61 @@ from stepline.errors import SteplineError  # noqa: E402   found by the path abov
 SECONDS = 20  # of processor time an input may take; the slowest seed takes less than 1
 HANGS = 300  # s without a word after which a reader waits for something that never comes
 MEMORY = 4 * 2**30  # bytes of address space above what the process had before, an input may take
-WORST = 200  # random inputs of a reader before its process is replaced, which bounds what leaks add up to
+# random inputs of a reader before its process is replaced, which bounds what leaks add up to
+WORST = 200
 
 CORPUS = HERE / "corpus"
 
-# What breaks parsers: numbers at every edge, brackets, escapes, halves of characters, separators of other systems.
+# What breaks parsers: numbers at every edge, brackets, escapes, halves of characters, separators of
+# other systems.
 TOKENS = (
-    b"0", b"-1", b"1e308", b"1e999", b"-0.0", b"NaN", b"Infinity", b"9" * 400, b"2147483648", b"18446744073709551616",
-    b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\\ud800", b"\\u0000", b"\xed\xa0\x80", b"\xe2\x80\xa8", b"\r", b"\n\n",
-    b"[" * 3000, b"{\"a\":" * 2000, b"a." * 2000, b'"', b"'", b"\\", b"<", b"-->", b"99:99:99,999", b"null", b"true",
-    b"[]", b"{}", b'{"text":[],"start":[],"end":[]}', b"../../../etc/passwd", b"%s%n", b"\x1b[2J",
-    b"\x89PNG", b"PK\x03\x04", b"\x1f\x8b\x08\x00", b"PAR1", b"\x93NUMPY\x01\x00",
-)  # fmt: skip
+    b"0",
+    b"-1",
+    b"1e308",
+    b"1e999",
+    b"-0.0",
+    b"NaN",
+    b"Infinity",
+    b"9" * 400,
+    b"2147483648",
+    b"18446744073709551616",
+    b"\x00",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf",
+    b"\\ud800",
+    b"\\u0000",
+    b"\xed\xa0\x80",
+    b"\xe2\x80\xa8",
+    b"\r",
+    b"\n\n",
+    b"[" * 3000,
+    b'{"a":' * 2000,
+    b"a." * 2000,
+    b'"',
+    b"'",
+    b"\\",
+    b"<",
+    b"-->",
+    b"99:99:99,999",
+    b"null",
+    b"true",
+    b"[]",
+    b"{}",
+    b'{"text":[],"start":[],"end":[]}',
+    b"../../../etc/passwd",
+    b"%s%n",
+    b"\x1b[2J",
+    b"\x89PNG",
+    b"PK\x03\x04",
+    b"\x1f\x8b\x08\x00",
+    b"PAR1",
+    b"\x93NUMPY\x01\x00",
+)
 
 
 def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
-    """Return a seed with one to eight changes: bits, bytes, cuts, repeats, tokens, parts of another seed."""
+    """Return a seed with one to eight changes: bits, bytes, cuts, repeats, tokens, parts of another
+    seed."""
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
         place = rng.randrange(len(changed) + 1)
@@ -65,7 +105,9 @@ def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
         elif kind == 3:
             del changed[place : place + rng.randrange(1, 64)]
         elif kind == 4:
-            changed[place:place] = changed[place : place + rng.randrange(1, 64)] * rng.choice((1, 2, 50))
+            changed[place:place] = changed[place : place + rng.randrange(1, 64)] * rng.choice(
+                (1, 2, 50)
+            )
         elif kind == 5:
             changed[place:place] = rng.choice(TOKENS)
         elif kind == 6:
@@ -83,7 +125,8 @@ def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader of files: `read` goes through all that it finds in the file; `seeds` are name -> content."""
+    """A reader of files: `read` goes through all that it finds in the file; `seeds` are name ->
+    content."""
 
     read: Callable[[Path], object]
     seeds: Callable[[], dict[str, bytes]]
@@ -119,7 +162,8 @@ def _record(path: Path) -> None:
     record = read_record(path)
     step_table(record)
     for name, output in OUTPUTS.items():
-        if name not in ("mp4", "mkv", "webp", "gif", "docx", "pdf"):  # made from the video, or by other libraries
+        # made from the video, or by other libraries
+        if name not in ("mp4", "mkv", "webp", "gif", "docx", "pdf"):
             output.write(record, OutputExtras())
 
 
@@ -187,7 +231,11 @@ def _lists(path: Path) -> None:
     from stepline.pipeline.batch import read_texts
     from stepline.pipeline.ground_texts import read_order
 
-    for read in (lambda: read_excluded([path]), lambda: read_texts(path), lambda: read_order(path, 3)):
+    for read in (
+        lambda: read_excluded([path]),
+        lambda: read_texts(path),
+        lambda: read_order(path, 3),
+    ):
         try:
             read()
         except SteplineError:
@@ -221,10 +269,17 @@ def _arrays() -> dict[str, bytes]:
         write(buffer)
         return buffer.getvalue()
 
-    item = {"video_features": torch.from_numpy(rows), "text": ["a", "b"], "start": [0.0, 2.0], "end": [1.0, 3.0]}
+    item = {
+        "video_features": torch.from_numpy(rows),
+        "text": ["a", "b"],
+        "start": [0.0, 2.0],
+        "end": [1.0, 3.0],
+    }
     return {
         "f.npy": saved(lambda file: np.save(file, rows)),
-        "f.npz": saved(lambda file: np.savez(file, features=rows, texts=np.array(["slice", "pour"]))),
+        "f.npz": saved(
+            lambda file: np.savez(file, features=rows, texts=np.array(["slice", "pour"]))
+        ),
         "f.safetensors": save({"features": rows}, metadata={"rate": "1.0"}),
         "f.pth": saved(lambda file: torch.save(item, file)),
     }
@@ -244,8 +299,17 @@ def _tars() -> dict[str, bytes]:
     arrays = _arrays()
     about = b'{"title": "Tea", "duration": 12, "task": 3}'
     vtt = b"WEBVTT\n\n00:00.000 --> 00:02.000\nPour the tea.\n"
-    videos = {"a.mp4": b"video", "a.json": about, "a.vtt": vtt, "b.mp4": b"", "b.npy": arrays["f.npy"]}
-    return {"v.tar": _tar(videos), "f.tar": _tar({"a.npy": arrays["f.npy"], "b.pth": arrays["f.pth"]})}
+    videos = {
+        "a.mp4": b"video",
+        "a.json": about,
+        "a.vtt": vtt,
+        "b.mp4": b"",
+        "b.npy": arrays["f.npy"],
+    }
+    return {
+        "v.tar": _tar(videos),
+        "f.tar": _tar({"a.npy": arrays["f.npy"], "b.pth": arrays["f.pth"]}),
+    }
 
 
 def _parquet() -> dict[str, bytes]:
@@ -262,7 +326,10 @@ def _how_to_seeds() -> dict[str, bytes]:
     import pyarrow.parquet as parquet
 
     buffer = io.BytesIO()
-    rows = [{"title": "Tea", "steps": ["Boil water.", "Pour it."], "id": str(number)} for number in range(3)]
+    rows = [
+        {"title": "Tea", "steps": ["Boil water.", "Pour it."], "id": str(number)}
+        for number in range(3)
+    ]
     parquet.write_table(arrow.Table.from_pylist(rows), buffer)
     texts = corpus("recipes.json", "recipes.csv", "lines.txt", "recipes.jsonl")()
     return {**texts, "recipes.parquet": buffer.getvalue()}
@@ -295,12 +362,16 @@ def _networks() -> dict[str, bytes]:
 
 
 READERS: dict[str, Reader] = {
-    "captions": Reader(_captions, corpus("c.srt", "c.vtt", "json3.json", "caption.json", "whisperx.json", "c.csv")),
+    "captions": Reader(
+        _captions, corpus("c.srt", "c.vtt", "json3.json", "caption.json", "whisperx.json", "c.csv")
+    ),
     "settings": Reader(_settings, corpus("settings.toml")),
     "record": Reader(_record, corpus("record.json")),
     "records": Reader(_records, corpus("record.json", "records.jsonl", "caption.json", "c.csv")),
     "record table": Reader(_record_table, _parquet),
-    "predictions": Reader(_predictions, corpus("predictions.json", "chapters.json", "predictions.csv")),
+    "predictions": Reader(
+        _predictions, corpus("predictions.json", "chapters.json", "predictions.csv")
+    ),
     "feature file": Reader(_feature_file, _arrays),
     "feature store": Reader(_feature_store, _feature_index),
     "feature tar": Reader(_feature_tar, _tars),
@@ -335,7 +406,8 @@ def found_before(name: str) -> dict[str, bytes]:
 
 
 def inputs(name: str, count: int, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Yield a reader's seeds, what once broke it, then `count` mutations of seeds; the same for a seed."""
+    """Yield a reader's seeds, what once broke it, then `count` mutations of seeds; the same for a
+    seed."""
     seeds = READERS[name].seeds()
     rng = random.Random(f"{name} {seed}")
     others = [*seeds.values()]
@@ -350,7 +422,9 @@ def _too_long(*_: object) -> None:
     raise TimeoutError(f"more than {SECONDS} s of processor time")
 
 
-def _work(name: str, count: int, seed: int, skipped: int, results: "multiprocessing.connection.Connection") -> None:
+def _work(
+    name: str, count: int, seed: int, skipped: int, results: "multiprocessing.connection.Connection"
+) -> None:
     """Read the inputs after the first `skipped`; tell of each that it begins, and how it ended."""
     import contextlib
     import faulthandler
@@ -387,7 +461,11 @@ def _outcome(reader: Callable[[Path], object], path: Path, label: str) -> tuple[
     except SteplineError as error:
         line = str(error)
         bad = len(line.splitlines()) != 1
-        return ("trace", label, f"an error of several lines: {line}") if bad else ("refused", label, "")
+        return (
+            ("trace", label, f"an error of several lines: {line}")
+            if bad
+            else ("refused", label, "")
+        )
     except TimeoutError as error:
         return "time", label, str(error)
     except MemoryError:
@@ -399,8 +477,11 @@ def _outcome(reader: Callable[[Path], object], path: Path, label: str) -> tuple[
     return "read", label, ""
 
 
-def fuzz(name: str, count: int, seed: int, ends: float = float("inf")) -> tuple[Counter[str], list[Failure]]:
-    """Give a reader its seeds and `count` mutations; return how each ended, counted, and the failures."""
+def fuzz(
+    name: str, count: int, seed: int, ends: float = float("inf")
+) -> tuple[Counter[str], list[Failure]]:
+    """Give a reader its seeds and `count` mutations; return how each ended, counted, and the
+    failures."""
     context = multiprocessing.get_context("fork")
     counts: Counter[str] = Counter()
     failures: list[Failure] = []
@@ -414,7 +495,9 @@ def fuzz(name: str, count: int, seed: int, ends: float = float("inf")) -> tuple[
         try:
             while True:
                 # A worker that hangs without using the processor is as lost as one that died.
-                kind, label, detail = mine.recv() if mine.poll(HANGS) else ("crash", begun, "it hangs")
+                kind, label, detail = (
+                    mine.recv() if mine.poll(HANGS) else ("crash", begun, "it hangs")
+                )
                 if kind == "ends":
                     done = total
                     break
@@ -431,7 +514,11 @@ def fuzz(name: str, count: int, seed: int, ends: float = float("inf")) -> tuple[
             done += 1
             worker.join(5)
             counts["crash"] += 1
-            failures.append(_failure(name, "crash", begun, f"its process ended ({worker.exitcode})", count, seed))
+            failures.append(
+                _failure(
+                    name, "crash", begun, f"its process ended ({worker.exitcode})", count, seed
+                )
+            )
         worker.kill()
         worker.join()
     return counts, failures
@@ -443,9 +530,14 @@ def _failure(name: str, kind: str, label: str, detail: str, count: int, seed: in
 
 
 def main() -> None:
-    """Fuzz until the time is up or the inputs are done; print the counts as JSON; exit with 1 on a failure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="go on with other seeds for so long")
+    """Fuzz until the time is up or the inputs are done; print the counts as JSON; exit with 1 on a
+    failure."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="go on with other seeds for so long"
+    )
     parser.add_argument("--hours", type=float, help="the same in hours")
     parser.add_argument("--inputs", type=int, default=WORST, help="of each reader, a round")
     parser.add_argument("--seed", type=int, default=0)
@@ -469,7 +561,9 @@ def main() -> None:
                 )
                 if options.keep is not None:
                     options.keep.mkdir(parents=True, exist_ok=True)
-                    (options.keep / f"{name.replace(' ', '-')}-{seed}-{failure.name}").write_bytes(failure.data)
+                    (options.keep / f"{name.replace(' ', '-')}-{seed}-{failure.name}").write_bytes(
+                        failure.data
+                    )
         if time.monotonic() > ends:
             break
     print(json.dumps({name: dict(counts) for name, counts in totals.items()}, indent=1))

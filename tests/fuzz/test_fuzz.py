@@ -9,7 +9,9 @@ INPUTS = 25  # of each reader; all of them take about a minute
 @pytest.mark.parametrize("name", list(READERS))
 def test_a_reader_bears_what_it_is_given(name):
     counts, failures = fuzz(name, INPUTS, seed=22)
-    assert not failures, "\n".join(f"{found.kind}: {found.name}\n{found.detail}" for found in failures)
+    assert not failures, "\n".join(
+        f"{found.kind}: {found.name}\n{found.detail}" for found in failures
+    )
     assert counts["read"] > 0  # the seeds, at least one of them, are what the reader is for
     assert sum(counts.values()) == len(READERS[name].seeds()) + len(found_before(name)) + INPUTS
 
@@ -21,7 +23,12 @@ def test_the_same_seed_gives_the_same_inputs():
 
 @pytest.mark.parametrize(
     ("body", "kind"),
-    [("1 / 0", "trace"), ("while True: pass", "time"), ("b'0' * 2**40", "memory"), ("os.abort()", "crash")],
+    [
+        ("1 / 0", "trace"),
+        ("while True: pass", "time"),
+        ("b'0' * 2**40", "memory"),
+        ("os.abort()", "crash"),
+    ],
 )
 def test_the_harness_finds_each_kind_of_failure(monkeypatch, body, kind):
     import harness

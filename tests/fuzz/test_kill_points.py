@@ -1,4 +1,5 @@
-"""A kill at any write, flush, rename or removal: the next run ends with the bytes of one that nobody disturbed."""
+"""A kill at any write, flush, rename or removal: the next run ends with the bytes of one that
+nobody disturbed."""
 
 import os
 import signal
@@ -17,7 +18,8 @@ POINTS = 8  # of a task that has more, so many are taken, evenly; each costs two
 
 
 def in_a_process(task, folder, nth):
-    """Run a task in a fork; kill it at its n-th change of the disk, half of a write done; return (status, changes)."""
+    """Run a task in a fork; kill it at its n-th change of the disk, half of a write done; return
+    (status, changes)."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -38,7 +40,8 @@ def in_a_process(task, folder, nth):
 
 
 def count_changes(nth):
-    """Count this process's changes of the disk from here on, and end it by SIGKILL at the n-th; 0 = never."""
+    """Count this process's changes of the disk from here on, and end it by SIGKILL at the n-th; 0 =
+    never."""
     import torch
 
     torch.set_num_threads(1)  # a fork has no others
@@ -55,8 +58,16 @@ def count_changes(nth):
 
         return counted
 
-    for owner, name in ((Path, "write_bytes"), (Path, "replace"), (Path, "rename"), (Path, "unlink"), (os, "fsync"),
-                        (os, "ftruncate"), (os, "replace"), (os, "rename")):  # fmt: skip
+    for owner, name in (
+        (Path, "write_bytes"),
+        (Path, "replace"),
+        (Path, "rename"),
+        (Path, "unlink"),
+        (os, "fsync"),
+        (os, "ftruncate"),
+        (os, "replace"),
+        (os, "rename"),
+    ):
         setattr(owner, name, watched(getattr(owner, name)))
     return changes
 
@@ -66,7 +77,9 @@ def contents(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.endswith(".lock") and path.name not in ("log.jsonl", "train.jsonl")
+        if path.is_file()
+        and not path.name.endswith(".lock")
+        and path.name not in ("log.jsonl", "train.jsonl")
     }
 
 
@@ -101,14 +114,20 @@ def test_the_main_job(small_video, captions_file, tmp_path, monkeypatch, clips):
 
     request = Request(small_video, "small", captions_file)
     other, wanted = (
-        validate(StepsSettings, {"vision": {"backbone": "none"}, "nasva": {"ground": {"shown_threshold": threshold}}})
+        validate(
+            StepsSettings,
+            {"vision": {"backbone": "none"}, "nasva": {"ground": {"shown_threshold": threshold}}},
+        )
         for threshold in (0.9, 0.3)
     )
     understood = {settings: batch.understand(request, settings) for settings in (other, wanted)}
-    monkeypatch.setattr(batch, "understand", lambda request, settings, **_: understood[settings])  # it writes nothing
+    # it writes nothing
+    monkeypatch.setattr(batch, "understand", lambda request, settings, **_: understood[settings])
 
     def run(settings):
-        return lambda out: batch.run_video(request, settings, batch.OutputOptions(out, tuple(OUTPUTS), clips=clips))
+        return lambda out: batch.run_video(
+            request, settings, batch.OutputOptions(out, tuple(OUTPUTS), clips=clips)
+        )
 
     survives_every_kill(run(wanted), tmp_path, lambda folder: in_a_process(run(other), folder, 0))
 
@@ -120,7 +139,9 @@ def test_sieve_and_swap(tmp_path):
     from stepline.sieve_swap.run import Job, run
 
     videos, base = write_videos(tmp_path / "in", VIDEOS), SmallBase()
-    survives_every_kill(lambda folder: run(Job(videos, base, folder, settings(), embed=base.embed)), tmp_path)
+    survives_every_kill(
+        lambda folder: run(Job(videos, base, folder, settings(), embed=base.embed)), tmp_path
+    )
 
 
 def test_training(tmp_path):
@@ -139,21 +160,39 @@ def test_an_import_of_features(tmp_path):
     for name in "abcd":
         (tmp_path / "in").mkdir(exist_ok=True)
         np.save(tmp_path / "in" / f"{name}.npy", np.ones((5, 4), np.float32) * ord(name))
-    survives_every_kill(lambda folder: import_features(tmp_path / "in", folder, shard_bytes=90), tmp_path)
+    survives_every_kill(
+        lambda folder: import_features(tmp_path / "in", folder, shard_bytes=90), tmp_path
+    )
 
 
 @pytest.mark.slow
 def test_curation():
-    """In a process without the threads of other tests: their locks stay locked for good in a fork."""
-    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "slow", __file__, "-k", "driver"]
-    done = subprocess.run(run, env=os.environ | {ALONE: "1"}, capture_output=True, text=True, timeout=1000)
+    """In a process without the threads of other tests: their locks stay locked for good in a
+    fork."""
+    run = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "slow",
+        __file__,
+        "-k",
+        "driver",
+    ]
+    done = subprocess.run(
+        run, env=os.environ | {ALONE: "1"}, capture_output=True, text=True, timeout=1000
+    )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(ALONE not in os.environ, reason="test_curation runs it, alone")
 def test_a_driver(tmp_path, monkeypatch):
-    """The driver is killed; its workers end with it. Those are killed at random moments by test_kills.py."""
+    """The driver is killed; its workers end with it. Those are killed at random moments by
+    test_kills.py."""
     from fake_stages import STAGES, recipe, videos
 
     from stepline.curate.driver import RunRequest, run_recipe

@@ -31,13 +31,13 @@ SHOWN = 4            # seconds of a step
 LAG = 1              # seconds from a step's words to its pictures
 
 ALIGNER = ("width=16", "heads=2", "encoder_layers=1", "decoder_layers=1", "feed_forward=24", "projection=8",
-           "text_positions=32")  # fmt: skip
+           "text_positions=32")
 DESCRIBER = (
     "rows=16", "attention.width=16", "attention.heads=2", "attention.levels=2", "attention.points=2",
     "encoder_layers=1", "decoder_layers=1", "feed_forward=24", "queries=6", "most_steps=8", "captioner.width=16",
     "captioner.heads=2", "captioner.text_layers=1", "captioner.joint_layers=1", "captioner.feed_forward=24",
     "captioner.projection=8", "captioner.longest=16", "captioner.longest_transcript=16",
-)  # fmt: skip
+)
 
 
 def sentences(rng, count):
@@ -110,24 +110,24 @@ def networks(folder, count=300):
     stepline(
         "train", "nasva", *given, "--steps", "youcook2:truth.json", "--step-vectors", ENCODER, "--out", "nasva",
         *sets(*(f"model.{each}" for each in ALIGNER), "train.epochs=8", "train.learning_rate=0.003"), cwd=folder,
-    )  # fmt: skip
+    )
     stepline(
         "train", "procx", *given, "--steps", "youcook2:truth.json", "--out", "procx",
         *sets(*(f"model.{each}" for each in DESCRIBER), "vocabulary.size=300", "train.epochs=10",
               "train.learning_rate=0.003"), cwd=folder,
-    )  # fmt: skip
+    )
     marked = ("--key-steps", "youcook2:truth.json", "--narrations", "narrations", "--vectors", ENCODER)
     stepline(
         "train", "wys2", *given, *marked, "--out", "wys2",
         *sets("detector.hidden=16", "detector.width=8", "detector.score=dot", "train.epochs=10",
               "train.learning_rate=1e-5"), cwd=folder,
-    )  # fmt: skip
+    )
     stepline(
         "train", "summarizer", *given, *marked, "--out", "summarizer",
         *sets("summarizer.width=16", "summarizer.heads=2", "summarizer.layers=1", "train.epochs=10"), cwd=folder,
-    )  # fmt: skip
+    )
     for name in ("nasva/aligner.safetensors", "procx/procx.safetensors", "wys2/detector.safetensors",
-                 "wys2/detector.shown.json", "summarizer/summarizer.safetensors"):  # fmt: skip
+                 "wys2/detector.shown.json", "summarizer/summarizer.safetensors"):
         (INPUTS / "networks").mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / name, INPUTS / "networks" / Path(name).name)
 
@@ -192,17 +192,17 @@ def references(made):
     coin = {id: {"duration": len(features), "class": "Make", "start": 0, "end": len(features), "subset": "testing",
                  "recipe_type": 1, "annotation": [{"id": str(k), "segment": list(map(float, span)), "label": text}
                                                   for k, (text, span) in enumerate(steps)]}
-            for id, (features, _, steps) in made.items()}  # fmt: skip
+            for id, (features, _, steps) in made.items()}
     write(folder / "coin.json", {"database": coin})
     write(folder / "vnd.json", {id: rng.integers(0, 2, 6).tolist() for id in made})
     write(folder / "ivsum.json", {id: rng.integers(0, 2, 40).tolist() for id in made})
     folder = INPUTS / "predictions"
     seconds = {id: [round(float(np.mean(span) + rng.normal(0, 3)), 2) for _, span in steps]
-               for id, (_, _, steps) in made.items()}  # fmt: skip
+               for id, (_, _, steps) in made.items()}
     write(folder / "htm_align.json", {
         id: {"seconds": [1.0, *row], "alignability": rng.random(len(row) + 1).round(3).tolist()}
         for id, row in seconds.items()
-    })  # fmt: skip
+    })
     write(folder / "htstep.json", seconds)
     first = {id: 100 + number for number, id in enumerate(made)}
     write(folder / "crosstask.json", {f"{first[id]}_{id}": row for id, row in seconds.items()})
@@ -211,7 +211,7 @@ def references(made):
         id: [{"sentence": text if k % 2 else f"now {text} well", "timestamp": [a + 1.5, b + 0.5]}
              for k, (text, (a, b)) in enumerate(steps)]
         for id, (_, _, steps) in list(made.items())[:-1]
-    }  # fmt: skip
+    }
     write(folder / "youcook2.json", {"results": told})
     write(folder / "vnd.json", {id: rng.random(6).round(3).tolist() for id in made})
     write(folder / "ivsum.json", {id: rng.random(40).round(3).tolist() for id in made})

@@ -1,4 +1,5 @@
-"""Do the pictures belong to the speech? Coincidences over chance, the topic, words in the picture; by hand."""
+"""Do the pictures belong to the speech? Coincidences over chance, the topic, words in the picture;
+by hand."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from stepline.grounding.ground import ground
 from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
 from stepline.vision import Activity
 
-WEIGHTS = CorrespondenceWeights(cuts=1.0, topic=2.0, usual_topic=0.1, text=0.5, mean_pictures={"test": [0.0, 1.0]})
+WEIGHTS = CorrespondenceWeights(
+    cuts=1.0, topic=2.0, usual_topic=0.1, text=0.5, mean_pictures={"test": [0.0, 1.0]}
+)
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,17 @@ def sentences(*starts: float, text: str = "press the wound firmly") -> tuple[Sen
 
 def test_a_coincidence_of_one_in_five_by_chance_and_one_in_three_in_own_pictures():
     # odds 1 : 4 doubled are 1 : 2; a hit says log(1/3 : 1/5), a miss log(2/3 : 4/5)
-    assert coincidence_log_bayes(2, 3, 0.2, 2.0) == pytest.approx(2 * math.log(5 / 3) + math.log(5 / 6))
+    assert coincidence_log_bayes(2, 3, 0.2, 2.0) == pytest.approx(
+        2 * math.log(5 / 3) + math.log(5 / 6)
+    )
     assert coincidence_log_bayes(0, 0, 0.2, 2.0) == 0.0
     assert coincidence_log_bayes(3, 3, 1.0, 2.0) == 0.0  # what always happens says nothing
 
 
 def test_a_film_that_repeats_itself_says_no_more_than_twenty_chances():
-    assert coincidence_log_bayes(100, 100, 0.2, 2.0) == pytest.approx(coincidence_log_bayes(20, 20, 0.2, 2.0))
+    assert coincidence_log_bayes(100, 100, 0.2, 2.0) == pytest.approx(
+        coincidence_log_bayes(20, 20, 0.2, 2.0)
+    )
 
 
 def test_cuts_where_sentences_begin_speak_for_the_pictures_and_others_against():
@@ -50,22 +57,32 @@ def test_cuts_where_sentences_begin_speak_for_the_pictures_and_others_against():
 
 
 def test_the_topic_is_the_cosine_of_what_is_said_and_what_is_seen_less_the_mean_picture():
-    seen = FeatureSequence(np.array([[0.6, 1.8], [0.0, 1.0]], np.float32), 1.0, "test")  # mean less centre: .3, .4
-    found = correspondence(sentences(0), 2.0, features=seen, sentence_vectors=np.array([[1, 0]]), weights=WEIGHTS)
+    # mean less centre: .3, .4
+    seen = FeatureSequence(np.array([[0.6, 1.8], [0.0, 1.0]], np.float32), 1.0, "test")
+    found = correspondence(
+        sentences(0), 2.0, features=seen, sentence_vectors=np.array([[1, 0]]), weights=WEIGHTS
+    )
     assert found.topic == pytest.approx(0.6)
     assert found.log_odds(WEIGHTS) == pytest.approx(2.0 * (0.6 - 0.1))
     other = FeatureSequence(seen.values, 1.0, "unknown")
-    assert correspondence(sentences(0), 2.0, features=other, sentence_vectors=np.array([[1, 0]])).topic is None
+    assert (
+        correspondence(sentences(0), 2.0, features=other, sentence_vectors=np.array([[1, 0]])).topic
+        is None
+    )
 
 
 def test_a_caption_that_is_being_said_speaks_for_the_pictures():
     said = (*sentences(10), *sentences(40, text="wait for help"))
     assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(10, 13))]).text > 1
-    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(40, 43))]).text < 0  # not then
-    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(25, 28))]).text == 0  # nobody speaks then
+    # not then
+    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(40, 43))]).text < 0
+    # nobody speaks then
+    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(25, 28))]).text == 0
     assert correspondence(said, 60.0, on_screen=[Line("Lift your chin", Span(10, 13))]).text < 0
-    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(0, 60))]).text == 0  # a watermark
-    assert correspondence(said, 60.0, on_screen=[Line("PRESS", Span(10, 13))]).text > 1  # a long word alone
+    # a watermark
+    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(0, 60))]).text == 0
+    # a long word alone
+    assert correspondence(said, 60.0, on_screen=[Line("PRESS", Span(10, 13))]).text > 1
     assert correspondence(said, 60.0, on_screen=[Line("the", Span(10, 13))]).text == 0
 
 
@@ -77,7 +94,12 @@ def test_nothing_known_is_not_known():
 def test_a_talk_of_whose_sentences_few_tell_a_step_does_not_instruct():
     # one sentence of one: Beta(7.1, 6.9) has a mean of .507, other talk .091
     assert instruction_log_bayes(1, 1) == pytest.approx(math.log(7.1 / 14 / 0.091))
-    assert instruction_log_bayes(1, 8) < instruction_log_bayes(2, 10) < 0 < instruction_log_bayes(4, 14)
+    assert (
+        instruction_log_bayes(1, 8)
+        < instruction_log_bayes(2, 10)
+        < 0
+        < instruction_log_bayes(4, 14)
+    )
 
 
 @pytest.mark.parametrize(("written", "status"), [(True, "unclear"), (False, "shown")])
@@ -86,10 +108,17 @@ def test_a_step_of_a_talk_is_not_shown_by_pictures_that_fit_the_talk(written: bo
     said = sentences(*range(0, 60, 5), text="the city mourns its mayor")
     lines = [Line(sentence.text, sentence.span) for sentence in said[::2]]
     lines[:1] = [Line("city mayor mourns", said[0].span)]
-    moving = Activity(np.full(60, 0.1, np.float32), (20.1, 40.2), 1.0, peaks=np.full(60, 0.3, np.float32))
+    moving = Activity(
+        np.full(60, 0.1, np.float32), (20.1, 40.2), 1.0, peaks=np.full(60, 0.3, np.float32)
+    )
     step = Step(id="1", text="mourn the mayor", said=said[4].span, sources=(4,))
     found = ground(
-        [step], duration=60.0, transcript=Transcript(sentences=said), activity=moving, on_screen=lines, written=written
+        [step],
+        duration=60.0,
+        transcript=Transcript(sentences=said),
+        activity=moving,
+        on_screen=lines,
+        written=written,
     )
     assert [one.status for one in found.steps] == [status]
     assert any("as in a talk" in doubt for doubt in found.report.doubts) == written
@@ -100,16 +129,25 @@ def test_a_step_of_a_talk_is_not_shown_by_pictures_that_fit_the_talk(written: bo
     ("texts", "statuses"),
     [
         (("press", "call for help if it goes on"), ["shown", "unclear"]),
-        (("if it bleeds, press", "call for help"), ["shown", "shown"]),  # the case is what the video is about
+        # the case is what the video is about
+        (("if it bleeds, press", "call for help"), ["shown", "shown"]),
     ],
 )
-def test_what_is_told_last_and_for_some_case_is_unclear(texts: tuple[str, str], statuses: list[str]):
+def test_what_is_told_last_and_for_some_case_is_unclear(
+    texts: tuple[str, str], statuses: list[str]
+):
     said = sentences(5, 25, text="press the wound firmly")
     steps = [Step(id=str(n), text=texts[n], said=said[n].span, sources=(n,)) for n in (0, 1)]
     lines = [Line("Press the wound", sentence.span) for sentence in said]
     lines[1] = Line("wound press firmly", said[1].span)
     moving = Activity(np.full(40, 0.1, np.float32), (), 1.0, peaks=np.full(40, 0.3, np.float32))
-    found = ground(steps, duration=40.0, transcript=Transcript(sentences=said), activity=moving, on_screen=lines)
+    found = ground(
+        steps,
+        duration=40.0,
+        transcript=Transcript(sentences=said),
+        activity=moving,
+        on_screen=lines,
+    )
     assert [step.status for step in found.steps] == statuses
     assert found.report.unclear == "told last, and only for some case"
     assert all(step.at is not None for step in found.steps)
@@ -123,15 +161,27 @@ def speech_and_steps() -> tuple[Transcript, list[Step]]:
 
 def filmed(cuts: list[float], seconds: int = 60) -> Activity:
     looks = np.random.default_rng(0).random((seconds, 192)).astype(np.float32)
-    return Activity(np.full(seconds, 0.01, np.float32), tuple(cuts), 1.0, np.full(seconds, 0.3, np.float32), looks)
+    return Activity(
+        np.full(seconds, 0.01, np.float32),
+        tuple(cuts),
+        1.0,
+        np.full(seconds, 0.3, np.float32),
+        looks,
+    )
 
 
 def test_words_over_pictures_of_another_film_keep_their_place_and_are_unclear():
     transcript, steps = speech_and_steps()
     alone = ground(steps, duration=60.0, transcript=transcript).steps
-    captions = [Line("Lift your chin", Span(t, t + 2)) for t in (5.0, 25.0)] + [Line("Smile now", Span(35.0, 38.0))]
+    captions = [Line("Lift your chin", Span(t, t + 2)) for t in (5.0, 25.0)] + [
+        Line("Smile now", Span(35.0, 38.0))
+    ]
     other = ground(
-        steps, duration=60.0, transcript=transcript, activity=filmed([10.0, 20.0, 30.0, 40.0]), on_screen=captions
+        steps,
+        duration=60.0,
+        transcript=transcript,
+        activity=filmed([10.0, 20.0, 30.0, 40.0]),
+        on_screen=captions,
     ).steps
     assert [step.status for step in other] == ["unclear"] * 5
     assert [step.at for step in other] == [step.at for step in alone]
@@ -151,7 +201,8 @@ def test_pictures_cut_and_captioned_as_the_words_go_are_shown():
 
 
 def test_a_film_that_repeats_itself_keeps_all_its_steps():
-    # eight shots, each its own look, and words all the time: no look is a presenter's, however often it comes again
+    # eight shots, each its own look, and words all the time: no look is a presenter's, however
+    # often it comes again
     said = tuple(Sentence(text="press", span=Span(start, start + 15)) for start in (0.0, 16.0))
     steps = [Step(id=str(n), text="press", said=s.span, sources=(n,)) for n, s in enumerate(said)]
     looks = np.random.default_rng(0).random((8, 192)).astype(np.float32).repeat(4, axis=0)
@@ -160,20 +211,31 @@ def test_a_film_that_repeats_itself_keeps_all_its_steps():
         shift = [32.0 * n for n in range(times)]
         film = Activity(
             np.full(32 * times, 0.01, np.float32),
-            tuple(np.concatenate([cuts + s if not s else np.append(s, cuts + s) for s in shift]).tolist()),
+            tuple(
+                np.concatenate(
+                    [cuts + s if not s else np.append(s, cuts + s) for s in shift]
+                ).tolist()
+            ),
             1.0,
             np.tile(peaks, times),
             np.tile(looks, (times, 1)),
         )
         again = [
             step.model_copy(
-                update={"said": Span(step.said.start + s, step.said.end + s), "sources": (2 * n + int(step.id),)}
+                update={
+                    "said": Span(step.said.start + s, step.said.end + s),
+                    "sources": (2 * n + int(step.id),),
+                }
             )
             for n, s in enumerate(shift)
             for step in steps
         ]
         heard = tuple(
-            x.model_copy(update={"span": Span(x.span.start + s, x.span.end + s)}) for s in shift for x in said
+            x.model_copy(update={"span": Span(x.span.start + s, x.span.end + s)})
+            for s in shift
+            for x in said
         )
-        found = ground(again, duration=32.0 * times, transcript=Transcript(sentences=heard), activity=film).steps
+        found = ground(
+            again, duration=32.0 * times, transcript=Transcript(sentences=heard), activity=film
+        ).steps
         assert [step.status for step in found] == ["shown"] * 2 * times

@@ -27,7 +27,9 @@ def test_seconds_average_their_rows_and_miss_where_there_are_none():
 
 
 def test_vectors_of_another_width_are_refused():
-    with pytest.raises(ShapeError, match=r"step vectors must be \(K, 2\) for features of 'test', not \(1, 3\)"):
+    with pytest.raises(
+        ShapeError, match=r"step vectors must be \(K, 2\) for features of 'test', not \(1, 3\)"
+    ):
         evidence.similarity(features([[1.0, 0.0]]), np.ones((1, 3), np.float32), 1)
 
 
@@ -48,12 +50,18 @@ def test_missing_seconds_are_no_evidence():
 
 def test_smoothing_never_crosses_a_cut():
     rows = np.array([[0.0, 0.0, 9.0, 9.0]])
-    np.testing.assert_array_equal(evidence.smooth_within_shots(rows, [slice(0, 2), slice(2, 4)], 1), rows)
+    np.testing.assert_array_equal(
+        evidence.smooth_within_shots(rows, [slice(0, 2), slice(2, 4)], 1), rows
+    )
     np.testing.assert_allclose(evidence.smooth_within_shots(rows, [slice(0, 4)], 1), [[0, 3, 6, 9]])
 
 
 def test_shots_cover_every_second_once():
-    assert evidence.shot_slices((2.2, 2.4, 5.0, 9.9), 10) == [slice(0, 2), slice(2, 5), slice(5, 10)]
+    assert evidence.shot_slices((2.2, 2.4, 5.0, 9.9), 10) == [
+        slice(0, 2),
+        slice(2, 5),
+        slice(5, 10),
+    ]
     assert evidence.shot_slices((), 3) == [slice(0, 3)]
 
 

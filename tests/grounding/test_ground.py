@@ -18,7 +18,10 @@ NOISE = RNG.normal(size=(60, 32)).astype(np.float32)
 
 
 def spoken(*starts: float) -> list[Step]:
-    return [Step(id=str(n), text=f"step {n}", said=Span(start, start + 3)) for n, start in enumerate(starts, start=1)]
+    return [
+        Step(id=str(n), text=f"step {n}", said=Span(start, start + 3))
+        for n, start in enumerate(starts, start=1)
+    ]
 
 
 def pictures(centers: dict[int, int], strength: float = 2.0) -> FeatureSequence:
@@ -43,7 +46,10 @@ def test_pictures_find_a_step_that_is_shown_long_after_its_words():
     grounding = ground(steps, duration=60.0, features=seen, step_vectors=WORDS)
     assert grounding.report.likeness > 0
     assert grounding.report.moved == 1
-    assert [abs(step.at - center) <= 3.5 for step, center in zip(grounding.steps, [5, 14, 24, 55, 45], strict=True)]
+    assert [
+        abs(step.at - center) <= 3.5
+        for step, center in zip(grounding.steps, [5, 14, 24, 55, 45], strict=True)
+    ]
     assert abs(grounding.steps[3].at - 55) <= 3.5
 
 
@@ -52,7 +58,9 @@ def test_pictures_of_noise_change_almost_nothing():
     moved = 0
     for seed in range(10):
         noise = np.random.default_rng(seed).normal(size=(60, 32)).astype(np.float32)
-        seen = ground(steps, duration=60.0, features=FeatureSequence(noise, 1.0, "test"), step_vectors=WORDS)
+        seen = ground(
+            steps, duration=60.0, features=FeatureSequence(noise, 1.0, "test"), step_vectors=WORDS
+        )
         moved += seen.report.moved
     assert moved <= 5  # of 50 steps
 
@@ -60,32 +68,44 @@ def test_pictures_of_noise_change_almost_nothing():
 def test_pictures_that_all_look_alike_change_nothing():
     steps = spoken(3, 13, 23, 33, 43)
     flat = FeatureSequence(np.ones((60, 32), np.float32), 1.0, "test")
-    alone, seen = ground(steps, duration=60.0), ground(steps, duration=60.0, features=flat, step_vectors=WORDS)
+    alone, seen = (
+        ground(steps, duration=60.0),
+        ground(steps, duration=60.0, features=flat, step_vectors=WORDS),
+    )
     assert seen.steps == alone.steps
     assert "weigh nothing" in seen.report.note
 
 
 def test_motion_alone_moves_no_step_and_calls_none_only_said():
-    # Hands move in [20, 50) where four steps are said; the first is said at 5 s over a still picture. On real clips
-    # that says nothing of whether it is shown.
+    # Hands move in [20, 50) where four steps are said; the first is said at 5 s over a still
+    # picture. On real clips that says nothing of whether it is shown.
     motion = np.full(60, 0.002, np.float32)
     motion[20:50] = 0.05
     steps = spoken(5, 22, 29, 36, 43)
-    assert ground(steps, duration=60.0, activity=Activity(motion, (), 1.0)).steps == ground(steps, duration=60.0).steps
+    assert (
+        ground(steps, duration=60.0, activity=Activity(motion, (), 1.0)).steps
+        == ground(steps, duration=60.0).steps
+    )
 
 
 def test_where_no_presenter_comes_again_the_words_decide_the_place_exactly():
     scenes = ["talk", "hands", "hands", "hands", "hands", "hands"]
     steps = spoken(3.0, 9.0, 17.0, 33.0)
-    alone, seen = ground(steps, duration=48.0), ground(steps, duration=48.0, activity=edited(scenes, 8))
+    alone, seen = (
+        ground(steps, duration=48.0),
+        ground(steps, duration=48.0, activity=edited(scenes, 8)),
+    )
     assert [step.at for step in seen.steps] == [step.at for step in alone.steps]
-    belong = [b.score / a.score for a, b in zip(alone.steps, seen.steps, strict=True)]  # P(the pictures belong)
+    # P(the pictures belong)
+    belong = [b.score / a.score for a, b in zip(alone.steps, seen.steps, strict=True)]
     assert belong == pytest.approx([belong[0]] * 4)
 
 
 def test_spans_stop_at_cuts_and_at_the_end():
     grounding = ground(
-        spoken(10.0, 26.0), duration=28.4, activity=Activity(np.zeros(29, np.float32), cuts=(9.0, 14.0), rate=1.0)
+        spoken(10.0, 26.0),
+        duration=28.4,
+        activity=Activity(np.zeros(29, np.float32), cuts=(9.0, 14.0), rate=1.0),
     )
     assert grounding.steps[0].spans[0] == Span(9.0, 14.0)
     assert grounding.steps[1].spans[0].end == 28.4
@@ -98,8 +118,16 @@ def test_a_line_that_nobody_says_and_nothing_shows_is_not_found():
 
 def test_lines_without_any_speech_are_found_by_sight():
     lines = [Step(id=str(k), text=f"line {k}") for k in range(5)]
-    grounding = ground(lines, duration=60.0, features=pictures({0: 10, 2: 50}, 4.0), step_vectors=WORDS)
-    assert [step.status for step in grounding.steps] == ["shown", "not found", "shown", "not found", "not found"]
+    grounding = ground(
+        lines, duration=60.0, features=pictures({0: 10, 2: 50}, 4.0), step_vectors=WORDS
+    )
+    assert [step.status for step in grounding.steps] == [
+        "shown",
+        "not found",
+        "shown",
+        "not found",
+        "not found",
+    ]
     assert abs(grounding.steps[0].at - 10) <= 3.5
     assert abs(grounding.steps[2].at - 50) <= 3.5
 
@@ -119,12 +147,16 @@ def test_a_span_ends_before_the_second_at_which_another_step_is_likeliest():
     assert spans[1] == spans[2]  # nothing tells them apart
     assert all(step.at in span for step, span in zip(steps, spans, strict=True))
     assert not any(
-        step.at != other.at and other.at in span for step, span in zip(steps, spans, strict=True) for other in steps
+        step.at != other.at and other.at in span
+        for step, span in zip(steps, spans, strict=True)
+        for other in steps
     )
 
 
 def test_sentences_say_more_than_the_span_around_them():
-    heard = Transcript(sentences=tuple(Sentence(text="x", span=Span(t, t + 3)) for t in (5.0, 20.0, 50.0)))
+    heard = Transcript(
+        sentences=tuple(Sentence(text="x", span=Span(t, t + 3)) for t in (5.0, 20.0, 50.0))
+    )
     step = Step(id="1", text="x", said=Span(5.0, 53.0), sources=(0, 2))
     row = ground([step], duration=60.0, transcript=heard).alignment.scores[0]
     assert min(row[6], row[51]) > 2 * row[30]
@@ -133,7 +165,11 @@ def test_sentences_say_more_than_the_span_around_them():
 def test_the_alignment_is_the_chance_of_being_shown_each_second():
     grounding = ground(spoken(10.0), duration=30.0)
     scores = grounding.alignment.scores
-    assert (grounding.alignment.kind, scores.shape, grounding.alignment.rate) == ("probability", (1, 30), 1.0)
+    assert (grounding.alignment.kind, scores.shape, grounding.alignment.rate) == (
+        "probability",
+        (1, 30),
+        1.0,
+    )
     assert scores.max() <= grounding.steps[0].score
 
 
@@ -161,7 +197,9 @@ def test_wording_decides_where_nothing_else_does():
 
 
 def test_the_threshold_is_a_setting():
-    (step,) = ground(spoken(10.0), duration=60.0, settings=GroundSettings(shown_threshold=0.95)).steps
+    (step,) = ground(
+        spoken(10.0), duration=60.0, settings=GroundSettings(shown_threshold=0.95)
+    ).steps
     assert step.status == "said"
 
 
@@ -172,13 +210,17 @@ def test_vectors_that_do_not_match_the_steps_are_refused():
 
 def test_the_same_input_gives_the_same_bytes():
     seen = pictures({0: 5, 1: 14})
-    runs = [ground(spoken(3, 13, 23, 33, 43), duration=60.0, features=seen, step_vectors=WORDS) for _ in range(2)]
+    runs = [
+        ground(spoken(3, 13, 23, 33, 43), duration=60.0, features=seen, step_vectors=WORDS)
+        for _ in range(2)
+    ]
     assert runs[0].alignment.scores.tobytes() == runs[1].alignment.scores.tobytes()
     assert runs[0].steps == runs[1].steps
 
 
 def edited(scenes: list[str], seconds: int) -> Activity:
-    """Return shots of equal length: "hands" move a spot and each look their own, "talk" looks the same each time."""
+    """Return shots of equal length: "hands" move a spot and each look their own, "talk" looks the
+    same each time."""
     motion = np.full(seconds * len(scenes), 0.01, dtype=np.float32)
     peaks, looks = np.empty_like(motion), np.empty((len(motion), 192), dtype=np.float32)
     rng = np.random.default_rng(0)
@@ -186,15 +228,28 @@ def edited(scenes: list[str], seconds: int) -> Activity:
         part = slice(n * seconds, (n + 1) * seconds)
         peaks[part] = 0.4 if scene == "hands" else 0.1
         looks[part] = rng.random(192) if scene == "hands" else np.linspace(0, 1, 192)
-    return Activity(motion, tuple(float(n * seconds) for n in range(1, len(scenes))), 1.0, peaks=peaks, looks=looks)
+    return Activity(
+        motion,
+        tuple(float(n * seconds) for n in range(1, len(scenes))),
+        1.0,
+        peaks=peaks,
+        looks=looks,
+    )
 
 
 def filmed(picture: str, seconds: int = 30) -> Activity:
-    """Return what is measured of a film, 4 frames a second: noise, or one picture, black, grey or a photograph."""
+    """Return what is measured of a film, 4 frames a second: noise, or one picture, black, grey or a
+    photograph."""
     rng = np.random.default_rng(0)
-    still = {"black": 0, "grey": 128, "photograph": rng.integers(0, 256, (6, 8, 3)).repeat(30, 0).repeat(30, 1)}
+    still = {
+        "black": 0,
+        "grey": 128,
+        "photograph": rng.integers(0, 256, (6, 8, 3)).repeat(30, 0).repeat(30, 1),
+    }
     images = (
-        rng.integers(0, 256, (180, 240, 3)) if picture == "noise" else np.broadcast_to(still[picture], (180, 240, 3))
+        rng.integers(0, 256, (180, 240, 3))
+        if picture == "noise"
+        else np.broadcast_to(still[picture], (180, 240, 3))
         for _ in range(4 * seconds)
     )
     return measure_activity(Frame(n / 4, image.astype(np.uint8)) for n, image in enumerate(images))
@@ -214,11 +269,15 @@ class Line:
 
 @pytest.mark.parametrize(("written", "status"), [(30.0, "said"), (10.0, "unclear")])
 def test_slides_that_say_the_steps_do_not_show_them(written: float, status: str):
-    # six stills of 5 s, whose changes are too small for cuts: with text throughout slides, without it stop motion
+    # six stills of 5 s, whose changes are too small for cuts: with text throughout slides, without
+    # it stop motion
     film = edited(["hands"], 30)
     peaks = np.where(np.arange(30) % 5 == 0, 0.1, 0.001).astype(np.float32)
     slides = Activity(film.motion, (), 1.0, peaks=peaks, looks=film.looks)
-    lines = [Line(f"step {n}", Span(t, min(t + 5, written))) for n, t in enumerate(np.arange(0, written, 5))]
+    lines = [
+        Line(f"step {n}", Span(t, min(t + 5, written)))
+        for n, t in enumerate(np.arange(0, written, 5))
+    ]
     steps = ground(spoken(5.0, 15.0), duration=30.0, activity=slides, on_screen=lines).steps
     assert [step.status for step in steps] == [status] * 2
 

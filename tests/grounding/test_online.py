@@ -1,4 +1,5 @@
-"""What a video shows while it runs is told from what came so far, and at its end as `ground` tells it."""
+"""What a video shows while it runs is told from what came so far, and at its end as `ground` tells
+it."""
 
 from dataclasses import replace
 
@@ -22,12 +23,15 @@ STARTS, SHOWN = (3.0, 13.0, 23.0, 33.0, 43.0), (5, 14, 24, 55, 45)
 
 def steps(*starts: float) -> list[Step]:
     return [
-        Step(id=str(n), text=f"step {n}", said=Span(start, start + 3), sources=(n,)) for n, start in enumerate(starts)
+        Step(id=str(n), text=f"step {n}", said=Span(start, start + 3), sources=(n,))
+        for n, start in enumerate(starts)
     ]
 
 
 def transcript(*starts: float) -> Transcript:
-    return Transcript(sentences=tuple(Sentence(text="mix", span=Span(start, start + 3)) for start in starts))
+    return Transcript(
+        sentences=tuple(Sentence(text="mix", span=Span(start, start + 3)) for start in starts)
+    )
 
 
 def pictures(strength: float = 2.0, shown: tuple[int, ...] = SHOWN) -> Matrix:
@@ -45,14 +49,18 @@ def activity(seconds: int) -> Activity:
     return Activity(peaks[:seconds] / 4, cuts, 1.0, peaks[:seconds], looks[:seconds])
 
 
-def known_at(second: int, values: Matrix, said: tuple[float, ...] = STARTS, *, edited: bool = False) -> OnlineGrounder:
+def known_at(
+    second: int, values: Matrix, said: tuple[float, ...] = STARTS, *, edited: bool = False
+) -> OnlineGrounder:
     """Return a grounder that has heard and seen one video up to a second."""
     grounder = OnlineGrounder()
     for now in range(1, second + 1):
         heard = [start for start in said if start + 3 <= now]
         grounder.update_steps(steps(*heard), transcript(*heard), vectors=WORDS[: len(heard)])
         seen = FeatureSequence(values[:now], 1.0, "test")
-        grounder.update_pictures(float(now), features=seen, activity=activity(now) if edited else None)
+        grounder.update_pictures(
+            float(now), features=seen, activity=activity(now) if edited else None
+        )
     return grounder
 
 
@@ -86,11 +94,17 @@ def test_pictures_that_come_later_change_no_answer(now, lag, seed):
     answers = []
     for values in (pictures(), other):
         grounder = OnlineGrounder()
-        grounder.update_steps(steps(*heard), transcript(*heard), vectors=WORDS[: len(heard)], sentence_vectors=WORDS)
+        grounder.update_steps(
+            steps(*heard), transcript(*heard), vectors=WORDS[: len(heard)], sentence_vectors=WORDS
+        )
         looked = activity(60)
         looked.looks[now:] *= seed / 99
-        seen = replace(looked, cuts=tuple(cut for cut in looked.cuts if cut < now or values is other))
-        grounder.update_pictures(float(now), features=FeatureSequence(values, 1.0, "test"), activity=seen)
+        seen = replace(
+            looked, cuts=tuple(cut for cut in looked.cuts if cut < now or values is other)
+        )
+        grounder.update_pictures(
+            float(now), features=FeatureSequence(values, 1.0, "test"), activity=seen
+        )
         answers.append(numbers(grounder.smoothed(lag)))
     assert np.array_equal(*answers)
 
@@ -157,8 +171,14 @@ def test_a_recipe_is_followed_by_words_and_pictures():
     values[42:49] -= 4.0 * WORDS[3]
     grounder, followed = OnlineGrounder(usual=(0.0, 0.2)), {}
     for now in range(1, 51):
-        heard = [line.model_copy(update={"said": s.said}) for line, s in zip(lines, steps(*STARTS), strict=True)]
-        said = [line if h.said.end > now or line.id == "3" else h for line, h in zip(lines, heard, strict=True)]
+        heard = [
+            line.model_copy(update={"said": s.said})
+            for line, s in zip(lines, steps(*STARTS), strict=True)
+        ]
+        said = [
+            line if h.said.end > now or line.id == "3" else h
+            for line, h in zip(lines, heard, strict=True)
+        ]
         grounder.update_steps(said, vectors=WORDS)
         grounder.update_pictures(float(now), features=FeatureSequence(values, 1.0, "test"))
         followed[now] = grounder.follow()

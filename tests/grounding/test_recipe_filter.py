@@ -1,4 +1,5 @@
-"""Lines of a recipe are followed as they are shown: in order, skipped, repeated, out of order where that is usual."""
+"""Lines of a recipe are followed as they are shown: in order, skipped, repeated, out of order where
+that is usual."""
 
 import numpy as np
 import pytest

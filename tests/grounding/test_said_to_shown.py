@@ -12,11 +12,19 @@ SIMPLE = ShownPrior(1.0, 1.0, 2.0, 1.0, words=3.0, shown_median=8.0, shown_rate=
 
 def test_distance_is_zero_inside_and_signed_outside():
     t = np.array([1.0, 3.0, 4.5, 6.0, 8.0])
-    assert signed_distance(t, np.float64(3.0), np.float64(6.0)).tolist() == [-2.0, 0.0, 0.0, 0.0, 2.0]
+    assert signed_distance(t, np.float64(3.0), np.float64(6.0)).tolist() == [
+        -2.0,
+        0.0,
+        0.0,
+        0.0,
+        2.0,
+    ]
 
 
 def test_the_curve_falls_as_a_power_of_the_distance():
-    np.testing.assert_allclose(SIMPLE.density(np.array([0.0, -1.0, 2.0, -3.0])), [1, 1 / 2, 1 / 2, 1 / 4])
+    np.testing.assert_allclose(
+        SIMPLE.density(np.array([0.0, -1.0, 2.0, -3.0])), [1, 1 / 2, 1 / 2, 1 / 4]
+    )
 
 
 def test_a_sentence_gives_its_curve_normalised_over_the_video():
@@ -27,7 +35,10 @@ def test_a_sentence_gives_its_curve_normalised_over_the_video():
 
 def test_a_long_passage_averages_over_the_places_of_its_words():
     # 6 s hold two places of 3 s: starts at 1/4 and 3/4 of the 3 s to spare
-    expected = (SIMPLE.distribution([Span(10.75, 13.75)], 30) + SIMPLE.distribution([Span(12.25, 15.25)], 30)) / 2
+    expected = (
+        SIMPLE.distribution([Span(10.75, 13.75)], 30)
+        + SIMPLE.distribution([Span(12.25, 15.25)], 30)
+    ) / 2
     np.testing.assert_allclose(SIMPLE.distribution([Span(10.0, 16.0)], 30), expected)
 
 
@@ -41,8 +52,11 @@ def test_nothing_said_is_uniform():
     np.testing.assert_allclose(SIMPLE.distribution([], 4), [0.25] * 4)
 
 
-@pytest.mark.parametrize("said", [Span(0.0, 0.2), Span(50.0, 60.0), Span(0.0, 60.0), Span(59.9, 60.0)])
+@pytest.mark.parametrize(
+    "said", [Span(0.0, 0.2), Span(50.0, 60.0), Span(0.0, 60.0), Span(59.9, 60.0)]
+)
 def test_the_shipped_curve_is_a_distribution_with_heavy_tails(said: Span):
     p = load_prior().distribution([said], 60)
     assert p.sum() == pytest.approx(1.0)
-    assert p.min() > 1e-3  # a Gaussian of the data's spread (12 s) would give less than 1e-6 at 50 s
+    # a Gaussian of the data's spread (12 s) would give less than 1e-6 at 50 s
+    assert p.min() > 1e-3

@@ -45,7 +45,9 @@ def test_a_pair_out_of_order_counts_for_both_steps():
 
 
 def test_the_shot_that_starts_with_the_words_takes_the_mass_near_them():
-    units = ShotUnits([slice(0, 10), slice(10, 20), slice(20, 30)], np.array([0.0, 10.0, 20.0]), np.zeros(3))
+    units = ShotUnits(
+        [slice(0, 10), slice(10, 20), slice(20, 30)], np.array([0.0, 10.0, 20.0]), np.zeros(3)
+    )
     mass = np.array([[0.5, 0.4, 0.1]])
     out = move_to_starts(mass, [Span(9.0, 12.0)], units)
     assert out[0, 1] > 0.85  # starts 1 s after the first word, as shots do

@@ -1,4 +1,5 @@
-"""Where steps are said: the formulas of NaSVA section 3.1, by hand; a user's own lines find their sentences."""
+"""Where steps are said: the formulas of NaSVA section 3.1, by hand; a user's own lines find their
+sentences."""
 
 import numpy as np
 import pytest
@@ -65,12 +66,15 @@ def test_the_inclusive_rule_takes_whole_seconds_with_both_ends():
 
 def test_a_window_grows_while_the_score_is_at_least_the_share_of_the_peak():
     row = np.array([0.9, 0.0, 0.7, 1.0, 0.7, 0.69, 1.0], np.float32)
-    assert grow_window(row, 3, 0.7) == (2, 5)  # stops at the first second below, and does not jump over it
+    # stops at the first second below, and does not jump over it
+    assert grow_window(row, 3, 0.7) == (2, 5)
 
 
 def test_a_step_is_said_where_its_narration_is():
     likeness = np.array([[0.9, 0.1], [0.1, 0.9]], np.float32)
-    kept, dropped = coarse_spans([step("a"), step("b")], [sentence(0, 3.5), sentence(6, 9)], likeness, duration=9)
+    kept, dropped = coarse_spans(
+        [step("a"), step("b")], [sentence(0, 3.5), sentence(6, 9)], likeness, duration=9
+    )
     assert [s.said for s in kept] == [Span(0.0, 4.0), Span(6.0, 9.0)]
     assert [s.sources for s in kept] == [(0,), (1,)]
     assert not dropped
@@ -85,7 +89,9 @@ def test_neighbours_of_seven_tenths_of_the_peak_join_the_window():
 
 def test_the_earliest_of_equal_seconds_is_the_centre():
     likeness = np.zeros((1, 2), np.float32)
-    kept, _ = coarse_spans([step()], [sentence(5, 7), sentence(1, 3)], likeness, duration=8, settings=sharp())
+    kept, _ = coarse_spans(
+        [step()], [sentence(5, 7), sentence(1, 3)], likeness, duration=8, settings=sharp()
+    )
     assert kept[0].said == Span(1.0, 3.0)
 
 
@@ -93,9 +99,13 @@ def test_the_earliest_of_equal_seconds_is_the_centre():
 def test_a_step_below_the_floor_is_dropped_with_its_reason(floor: float, kept: int):
     heard = [sentence(i, i + 1) for i in range(4)]  # four equal narrations: 0.25 each
     likeness = np.zeros((1, 4), np.float32)
-    found, dropped = coarse_spans([step()], heard, likeness, duration=4, settings=sharp(floor=floor))
+    found, dropped = coarse_spans(
+        [step()], heard, likeness, duration=4, settings=sharp(floor=floor)
+    )
     assert len(found) == kept
-    assert [d.reason for d in dropped] == [] if kept else ["best alignment score 0.25 is below 0.26"]
+    assert (
+        [d.reason for d in dropped] == [] if kept else ["best alignment score 0.25 is below 0.26"]
+    )
 
 
 def test_no_narration_places_nothing():
@@ -111,7 +121,9 @@ def test_a_window_ends_with_the_video():
 
 def test_a_matrix_of_another_shape_is_refused():
     with pytest.raises(ShapeError, match=r"must be \(1, 2\), steps by sentences, not \(2, 1\)"):
-        coarse_scores([step()], [sentence(0, 1), sentence(1, 2)], np.zeros((2, 1), np.float32), duration=2)
+        coarse_scores(
+            [step()], [sentence(0, 1), sentence(1, 2)], np.zeros((2, 1), np.float32), duration=2
+        )
 
 
 HEARD = Transcript(

@@ -1,4 +1,5 @@
-"""A long video is grounded in windows: every step decided once, as its neighbourhood alone would decide it."""
+"""A long video is grounded in windows: every step decided once, as its neighbourhood alone would
+decide it."""
 
 import numpy as np
 import pytest
@@ -16,8 +17,12 @@ LENGTH = 400
 def said(count=20):
     """Return steps said every 20 s from second 5 on, and the transcript that says them."""
     spans = [Span(float(n * 20 + 5), float(n * 20 + 8)) for n in range(count)]
-    steps = [Step(id=str(n), text=f"step {n}", said=span, sources=(n,)) for n, span in enumerate(spans)]
-    return steps, Transcript(sentences=tuple(Sentence(text=f"step {n}", span=span) for n, span in enumerate(spans)))
+    steps = [
+        Step(id=str(n), text=f"step {n}", said=span, sources=(n,)) for n, span in enumerate(spans)
+    ]
+    return steps, Transcript(
+        sentences=tuple(Sentence(text=f"step {n}", span=span) for n, span in enumerate(spans))
+    )
 
 
 def test_a_short_video_is_one_window():
@@ -29,7 +34,12 @@ def test_a_short_video_is_one_window():
 def test_every_step_of_a_long_video_is_decided_once():
     steps, _ = said()
     parts = cut_into_windows(steps, float(LENGTH), SHORT)
-    assert [(part.context.start, part.context.end) for part in parts] == [(0, 140), (60, 240), (160, 340), (260, 400)]
+    assert [(part.context.start, part.context.end) for part in parts] == [
+        (0, 140),
+        (60, 240),
+        (160, 340),
+        (260, 400),
+    ]
     assert sorted(step for part in parts for step in part.decides) == list(range(20))
     assert all(part.decides <= set(part.steps) for part in parts)
 
@@ -49,7 +59,9 @@ def test_windows_place_a_step_where_its_neighbourhood_alone_does():
     assert [step.said for step in parted.steps] == [step.said for step in steps]
     assert parted.alignment.scores.shape == (20, LENGTH)
     best = parted.alignment.scores.argmax(axis=1)
-    assert [abs(int(row) - step.at) <= 1.5 for row, step in zip(best, parted.steps, strict=True)] == [True] * 20
+    assert [
+        abs(int(row) - step.at) <= 1.5 for row, step in zip(best, parted.steps, strict=True)
+    ] == [True] * 20
 
 
 def test_features_and_motion_of_a_window_are_its_own():
@@ -58,7 +70,8 @@ def test_features_and_motion_of_a_window_are_its_own():
     vectors = rng.normal(size=(20, 32)).astype(np.float32)
     values = rng.normal(size=(LENGTH, 32)).astype(np.float32)
     for n in range(20):
-        values[n * 20 + 10 : n * 20 + 17] += 2 * vectors[n]  # each shown five seconds after it is said
+        # each shown five seconds after it is said
+        values[n * 20 + 10 : n * 20 + 17] += 2 * vectors[n]
     seen = FeatureSequence(values, 1.0, "test")
     activity = Activity(np.full(LENGTH, 0.01, np.float32), cuts=(200.0,), rate=1.0)
     grounding = ground(
@@ -70,7 +83,11 @@ def test_features_and_motion_of_a_window_are_its_own():
         activity=activity,
         settings=SHORT,
     )
-    inside = [n * 20 + 10 <= step.at < n * 20 + 17 for n, step in enumerate(grounding.steps) if step.at is not None]
+    inside = [
+        n * 20 + 10 <= step.at < n * 20 + 17
+        for n, step in enumerate(grounding.steps)
+        if step.at is not None
+    ]
     assert sum(inside) >= 18
     assert grounding.report.likeness > 0
     assert grounding.report.note.startswith("4 windows")

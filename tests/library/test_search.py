@@ -1,4 +1,5 @@
-"""Search over a folder of records: the right moment is among the first, and the index follows the folder."""
+"""Search over a folder of records: the right moment is among the first, and the index follows the
+folder."""
 
 import json
 import os
@@ -18,19 +19,39 @@ DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "d
 
 
 def sink() -> Record:
-    told = ["welcome back to the channel", "unscrew the trap under the sink and let it drain", "wash your hands well"]
+    told = [
+        "welcome back to the channel",
+        "unscrew the trap under the sink and let it drain",
+        "wash your hands well",
+    ]
     heard = tuple(Sentence(text=text, span=Span(9 * n, 9 * n + 8)) for n, text in enumerate(told))
     return Record(
         id="sink",
         video=Video(id="sink", title="A blocked sink", duration=60.0),
         transcript=Transcript(sentences=heard),
         steps=(
-            Step(id="1", text="unscrew the trap", spans=(Span(12, 20),), at=15.5, said=Span(9, 13), sources=(1,),
-                 status="shown", score=0.9, seen=("for: its words stand on screen: CATCH THE WATER",)),
-            Step(id="2", text="let it drain", said=Span(13, 17), sources=(1,), status="said", score=0.3),
+            Step(
+                id="1",
+                text="unscrew the trap",
+                spans=(Span(12, 20),),
+                at=15.5,
+                said=Span(9, 13),
+                sources=(1,),
+                status="shown",
+                score=0.9,
+                seen=("for: its words stand on screen: CATCH THE WATER",),
+            ),
+            Step(
+                id="2",
+                text="let it drain",
+                said=Span(13, 17),
+                sources=(1,),
+                status="said",
+                score=0.3,
+            ),
             Step(id="3", text="call a plumber", status="not found"),
         ),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -66,18 +87,30 @@ def test_a_moment_is_found_by_its_words_and_by_its_meaning(index, query, text):
     assert text in [moment.text for moment in index.search(query)]
 
 
-@pytest.mark.parametrize("query", ["fabego", "ruzo mitaka", "neutrino mass", "quarterly tax return"])
+@pytest.mark.parametrize(
+    "query", ["fabego", "ruzo mitaka", "neutrino mass", "quarterly tax return"]
+)
 def test_made_words_and_other_things_are_answered_by_nothing(index, query):
     assert index.search(query) == []
 
 
 def test_an_answer_is_a_moment_with_its_verdict_and_a_link(index):
     (shown, *_) = index.search("unscrew the trap")
-    assert (shown.video, shown.title, shown.kind, shown.start, shown.end) == ("sink", "A blocked sink", "step", 12, 20)
-    assert (shown.status, shown.score, shown.file, shown.link) == ("shown", 0.9, "sink.json", None)  # it has no page
+    assert (shown.video, shown.title, shown.kind, shown.start, shown.end) == (
+        "sink",
+        "A blocked sink",
+        "step",
+        12,
+        20,
+    )
+    # it has no page
+    assert (shown.status, shown.score, shown.file, shown.link) == ("shown", 0.9, "sink.json", None)
     (said, *_) = index.search("drain it")
     assert (said.text, said.status, said.start) == ("let it drain", "said", 13)
-    assert (index.search("plumber")[0].start, index.search("plumber")[0].status) == (None, "not found")
+    assert (index.search("plumber")[0].start, index.search("plumber")[0].status) == (
+        None,
+        "not found",
+    )
     assert index.search("whisk the batter")[0].link == "demo.html#t=52"
     talk = index.search("welcome back to the channel")[0]
     assert (talk.kind, talk.status, talk.start) == ("sentence", None, 0)
@@ -117,7 +150,10 @@ def test_without_the_weights_words_alone_are_searched_and_meaning_is_added_later
 
 def test_a_damaged_index_or_one_of_another_version_is_made_anew(index, folder):
     index.close()
-    for damage in (lambda: (folder / INDEX).write_bytes(b"no database" * 100), lambda: _version(folder / INDEX, 99)):
+    for damage in (
+        lambda: (folder / INDEX).write_bytes(b"no database" * 100),
+        lambda: _version(folder / INDEX, 99),
+    ):
         damage()
         again = SearchIndex(folder)
         assert again.update().read == 3
@@ -131,7 +167,9 @@ def _version(path, number):
     database.close()
 
 
-@pytest.mark.parametrize("query", ['"', "a AND", "NEAR(", "x*", "-", "'; DROP TABLE file; --", "ü" * 5000, "a:" * 40])
+@pytest.mark.parametrize(
+    "query", ['"', "a AND", "NEAR(", "x*", "-", "'; DROP TABLE file; --", "ü" * 5000, "a:" * 40]
+)
 def test_a_query_is_words_never_syntax(index, query):
     if any(letter.isalnum() for letter in query):
         index.search(query)
@@ -141,7 +179,9 @@ def test_a_query_is_words_never_syntax(index, query):
     assert index.search("whisk")
 
 
-def test_a_folder_that_is_none_and_an_index_that_cannot_be_kept_are_one_line(tmp_path, monkeypatch, folder):
+def test_a_folder_that_is_none_and_an_index_that_cannot_be_kept_are_one_line(
+    tmp_path, monkeypatch, folder
+):
     with pytest.raises(StoreError, match="no folder"):
         SearchIndex(tmp_path / "gone")
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
@@ -158,11 +198,20 @@ def test_the_command_prints_moments_and_json(folder, stepline):
     assert "● 0:52 – 0:53     whisk the batter until it's smooth\n" in shown.stdout
     assert f"demo · {folder / 'demo.html#t=52'}" in shown.stdout
     assert "3 files read into" in shown.stderr
-    rows = json.loads(stepline("search", folder, "whisk the batter", "--json", "--most", "2").stdout)
+    rows = json.loads(
+        stepline("search", folder, "whisk the batter", "--json", "--most", "2").stdout
+    )
     assert len(rows) == 2
     assert rows[0] == {
-        "video": "demo", "title": read_record(DEMO).video.title or "demo", "kind": "step", "start": 52.0, "end": 53.0,
-        "text": "whisk the batter until it's smooth", "status": "shown", "score": pytest.approx(0.9, abs=0.05),
-        "file": "demo.json", "link": "demo.html#t=52",
-    }  # fmt: skip
+        "video": "demo",
+        "title": read_record(DEMO).video.title or "demo",
+        "kind": "step",
+        "start": 52.0,
+        "end": 53.0,
+        "text": "whisk the batter until it's smooth",
+        "status": "shown",
+        "score": pytest.approx(0.9, abs=0.05),
+        "file": "demo.json",
+        "link": "demo.html#t=52",
+    }
     assert stepline("search", folder, "--", "-").exit_code == 1

@@ -7,7 +7,8 @@ from small_video import draw_video
 
 @pytest.fixture(scope="session")
 def stream(tmp_path_factory):
-    """12 s of a transport stream, sound beside the pictures as a live server sends it; two key frames a second."""
+    """12 s of a transport stream, sound beside the pictures as a live server sends it; two key
+    frames a second."""
     folder = tmp_path_factory.mktemp("live")
     drawn = draw_video(folder / "s.mp4", seconds=12, gop=5)
     with av.open(str(drawn)) as given, av.open(str(folder / "s.ts"), "w") as out:

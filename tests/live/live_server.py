@@ -1,4 +1,5 @@
-"""Live servers: one that cuts the line again and again, as a page of `web_server`; RTSP; a playlist that grows."""
+"""Live servers: one that cuts the line again and again, as a page of `web_server`; RTSP; a playlist
+that grows."""
 
 import contextlib
 import socket
@@ -7,7 +8,8 @@ import threading
 
 
 def cut_stream(whole, pieces, *, lost=0):
-    """A page that sends a live stream piece by piece, one a connection, and cuts the line behind each.
+    """A page that sends a live stream piece by piece, one a connection, and cuts the line behind
+    each.
 
     lost: bytes that are sent to nobody between two pieces.
     """
@@ -30,9 +32,11 @@ def cut_stream(whole, pieces, *, lost=0):
 
 @contextlib.contextmanager
 def rtsp_server(whole, pieces):
-    """Yield the address of an RTSP server that sends a transport stream over its own connection, a piece each.
+    """Yield the address of an RTSP server that sends a transport stream over its own connection, a
+    piece each.
 
-    RFC 2326, RTP between the replies (section 10.12), packets of RFC 2250. It takes no more than `pieces` connections.
+    RFC 2326, RTP between the replies (section 10.12), packets of RFC 2250. It takes no more than
+    `pieces` connections.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     address = f"rtsp://127.0.0.1:{listener.getsockname()[1]}/live"
@@ -67,11 +71,18 @@ def _play(line, address, piece, number):
             if not text and not lines:
                 return
             lines.append(text)
-        verb, sequence = lines[0].split()[0], next(row for row in lines if row.lower().startswith("cseq"))
+        verb, sequence = (
+            lines[0].split()[0],
+            next(row for row in lines if row.lower().startswith("cseq")),
+        )
         body, more = "", ["Session: 1"]
         if verb == "DESCRIBE":
             body = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=live\r\nt=0 0\r\nm=video 0 RTP/AVP 33\r\na=control:track\r\n"
-            more = [f"Content-Base: {address}/", "Content-Type: application/sdp", f"Content-Length: {len(body)}"]
+            more = [
+                f"Content-Base: {address}/",
+                "Content-Type: application/sdp",
+                f"Content-Length: {len(body)}",
+            ]
         elif verb == "SETUP":
             more = ["Transport: RTP/AVP/TCP;unicast;interleaved=0-1", "Session: 1"]
         elif verb == "OPTIONS":
@@ -80,13 +91,16 @@ def _play(line, address, piece, number):
         if verb == "PLAY":
             for count, at in enumerate(range(0, len(piece), 7 * 188)):
                 data = piece[at : at + 7 * 188]
-                packet = struct.pack("!BBHII", 0x80, 33, count % 65536, count * 90, number + 1) + data
+                packet = (
+                    struct.pack("!BBHII", 0x80, 33, count % 65536, count * 90, number + 1) + data
+                )
                 line.sendall(struct.pack("!cBH", b"$", 0, len(packet)) + packet)
             return
 
 
 class GrowingPlaylist:
-    """A live HLS playlist as pages of `web_server`: two more segments each time that it is asked for, then its end.
+    """A live HLS playlist as pages of `web_server`: two more segments each time that it is asked
+    for, then its end.
 
     lost: numbers of segments that the server has lost.
     """
@@ -99,7 +113,13 @@ class GrowingPlaylist:
     def playlist(self, handler):
         self.count = min(len(self.segments), self.count + 2)
         rows = [f"#EXTINF:1.0,\n{n}.ts" for n in range(max(0, self.count - 6), self.count)]
-        head = ["#EXTM3U", "#EXT-X-VERSION:3", "#EXT-X-TARGETDURATION:1",
-                f"#EXT-X-MEDIA-SEQUENCE:{max(0, self.count - 6)}"]  # fmt: skip
+        head = [
+            "#EXTM3U",
+            "#EXT-X-VERSION:3",
+            "#EXT-X-TARGETDURATION:1",
+            f"#EXT-X-MEDIA-SEQUENCE:{max(0, self.count - 6)}",
+        ]
         end = ["#EXT-X-ENDLIST"] if self.ends and self.count == len(self.segments) else []
-        handler.answer("\n".join([*head, *rows, *end, ""]).encode(), "application/vnd.apple.mpegurl")
+        handler.answer(
+            "\n".join([*head, *rows, *end, ""]).encode(), "application/vnd.apple.mpegurl"
+        )

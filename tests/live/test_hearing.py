@@ -39,15 +39,19 @@ def plain(text):
     seed=st.integers(0, 10**6),
     unsure=st.floats(0.0, 0.9),
     jitter=st.floats(0.0, 0.12),
-    texts=st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9), min_size=1, max_size=7),
-)  # fmt: skip
+    texts=st.lists(
+        st.lists(st.sampled_from(WORDS), min_size=1, max_size=9), min_size=1, max_size=7
+    ),
+)
 def test_every_word_is_said_once_however_the_end_is_rewritten(seed, unsure, jitter, texts):
     text = " ".join(f"{' '.join(words)}." for words in texts)
     words = speak(text)
     found = hear(
-        LiveTranscriber(Hearer(words, unsure=unsure, seed=seed, jitter=jitter)), sound(words, words[-1].span.end + 2)
+        LiveTranscriber(Hearer(words, unsure=unsure, seed=seed, jitter=jitter)),
+        sound(words, words[-1].span.end + 2),
     )
-    # What two passes in a row make of the last second may be wrong in the same way; nothing is ever said twice.
+    # What two passes in a row make of the last second may be wrong in the same way; nothing is ever
+    # said twice.
     assert len(said(found)) <= len(plain(text))
     if unsure < 0.4:
         assert said(found) == plain(text)
@@ -83,22 +87,35 @@ def test_a_full_stop_that_the_next_pass_takes_back_ends_no_sentence():
         return hearing.WindowTranscript((*heard[:-1], stopped), "en", -0.2)
 
     found = hear(LiveTranscriber(read), sound(words, 4))
-    assert [sentence.text for _, heard in found for sentence in heard.sentences] == ["cut the onion in half."]
+    assert [sentence.text for _, heard in found for sentence in heard.sentences] == [
+        "cut the onion in half."
+    ]
 
 
 def test_a_word_on_which_passes_never_agree_holds_the_others_for_seconds_only():
-    words = speak("now cut the onion in half and put it into the pan and stir the pan with the oil and the salt")
+    words = speak(
+        "now cut the onion in half and put it into the pan and stir the pan with the oil and the salt"
+    )
 
     def read(window):
         heard = [word for word in words if window.start < word.span.end <= window.end]
         flips = [" onion", " union"][round(window.end) % 2]
         return hearing.WindowTranscript(
-            tuple(word.model_copy(update={"text": flips}) if word.text == " onion" else word for word in heard), "en"
+            tuple(
+                word.model_copy(update={"text": flips}) if word.text == " onion" else word
+                for word in heard
+            ),
+            "en",
         )
 
     found = hear(LiveTranscriber(read), sound(words, 10))
-    assert [word.replace("union", "onion") for word in said(found)] == [word.text.strip() for word in words]
-    assert max(second - word.span.end for second, heard in found for word in heard.words) <= hearing.SURE + 1.0
+    assert [word.replace("union", "onion") for word in said(found)] == [
+        word.text.strip() for word in words
+    ]
+    assert (
+        max(second - word.span.end for second, heard in found for word in heard.words)
+        <= hearing.SURE + 1.0
+    )
 
 
 def test_a_sentence_closes_when_two_passes_set_its_full_stop():
@@ -127,8 +144,13 @@ def test_a_hole_in_the_sound_ends_what_was_said_before_it():
     words = speak("Cut the onion.") + speak("Stir the soup.", start=30.5)
     blocks = [block for block in sound(words, 34) if block.start < 2 or block.start >= 30]
     found = hear(LiveTranscriber(Hearer(words, unsure=0.0)), blocks)
-    assert [sentence.text for _, heard in found for sentence in heard.sentences] == ["Cut the onion.", "Stir the soup."]
-    assert [s.span.start for _, heard in found for s in heard.sentences] == pytest.approx([0.5, 30.5], abs=0.1)
+    assert [sentence.text for _, heard in found for sentence in heard.sentences] == [
+        "Cut the onion.",
+        "Stir the soup.",
+    ]
+    assert [s.span.start for _, heard in found for s in heard.sentences] == pytest.approx(
+        [0.5, 30.5], abs=0.1
+    )
 
 
 def test_what_an_earlier_run_committed_is_not_said_again():
@@ -141,7 +163,10 @@ def test_what_an_earlier_run_committed_is_not_said_again():
 
 def test_a_sentence_that_is_hardly_voiced_is_not_believed():
     words = speak("Thank you.")
-    quiet = [word.model_copy(update={"span": Span(word.span.start + 0.7, word.span.end + 0.7)}) for word in words]
+    quiet = [
+        word.model_copy(update={"span": Span(word.span.start + 0.7, word.span.end + 0.7)})
+        for word in words
+    ]
     heard = LiveTranscriber(Hearer(quiet, unsure=0.0))
     found = hear(heard, sound(words, 8))
     assert [each.reason for _, more in found for each in more.dropped]
@@ -150,7 +175,9 @@ def test_a_sentence_that_is_hardly_voiced_is_not_believed():
 
 def test_repeated_words_are_told_from_words_read_again():
     def timed(text, start=0.0):
-        return [Word(text=w, span=Span(start + n, start + n + 0.9)) for n, w in enumerate(text.split())]
+        return [
+            Word(text=w, span=Span(start + n, start + n + 0.9)) for n, w in enumerate(text.split())
+        ]
 
     committed = timed("so very")
     assert count_repeated(timed("so very very hot"), committed) == 2

@@ -1,4 +1,5 @@
-"""A live run: what it tells, once each; how it goes on after a kill; its files; the record at its end."""
+"""A live run: what it tells, once each; how it goes on after a kill; its files; the record at its
+end."""
 
 import json
 import math
@@ -48,9 +49,16 @@ def session(tmp_path, monkeypatch):
     def make(words, *, backbone=None, settings=None, **options):
         told = []
         made = LiveSession(
-            "v", settings or StepsSettings(), LiveLog(tmp_path / "v.events.jsonl"), told.append, LiveOptions(**options),
-            backbone, read=Hearer(words, unsure=0.3), vtt=GrowingVtt(tmp_path / "v.vtt"), rows=tmp_path / "v.rows",
-        )  # fmt: skip
+            "v",
+            settings or StepsSettings(),
+            LiveLog(tmp_path / "v.events.jsonl"),
+            told.append,
+            LiveOptions(**options),
+            backbone,
+            read=Hearer(words, unsure=0.3),
+            vtt=GrowingVtt(tmp_path / "v.vtt"),
+            rows=tmp_path / "v.rows",
+        )
         made.sources = (Clock(),)
         return made, told
 
@@ -143,7 +151,10 @@ def test_a_killed_run_tells_nothing_twice(session):
         place = int(again.log.position)
         again.sources[0].now = again.sources[0].end = float(place)
         play(again, blocks[place:])
-        both = [(event.event, event.text, event.sentence and event.sentence.text) for event in before + after]
+        both = [
+            (event.event, event.text, event.sentence and event.sentence.text)
+            for event in before + after
+        ]
         assert both == expected, second
         assert [event.number for event in before + after] == list(range(len(both)))
 
@@ -153,7 +164,8 @@ def test_a_run_that_was_late_goes_on_where_it_had_heard_to(session):
     late, _ = session(words)
     blocks = sound(words, 16)
     for block in blocks[:6]:
-        late.sources[0].now, late.sources[0].end = 3 * block.start, block.start + 1  # the wall's clock is far ahead
+        # the wall's clock is far ahead
+        late.sources[0].now, late.sources[0].end = 3 * block.start, block.start + 1
         late.advance([block])
     again, _ = session(words)
     assert late.log.sentences[-1].span.end <= again.log.position <= 6.0
@@ -184,7 +196,10 @@ def test_a_step_is_revised_once_and_then_stays(session, monkeypatch):
     monkeypatch.setattr("stepline.live.session.write_steps", write)
     for _ in range(3):
         live._write()
-    assert [(event.event, event.text) for event in told] == [("step_said", "cut it"), ("revised", "cut it and stir")]
+    assert [(event.event, event.text) for event in told] == [
+        ("step_said", "cut it"),
+        ("revised", "cut it and stir"),
+    ]
     assert live.log.steps["1"].step.text == "cut it and stir"
 
 
@@ -192,7 +207,9 @@ def test_a_step_that_is_written_no_more_is_taken_back(session, monkeypatch, tmp_
     live, told = session([])
     live.log.add("heard", 1.0, sentence=Sentence(text="Cut it.", span=Span(0.0, 1.0)))
     steps = [(Step(id="1", text="cut it", said=Span(0.0, 1.0), sources=(0,)),), ()]
-    monkeypatch.setattr("stepline.live.session.write_steps", lambda *_: type("Written", (), {"steps": steps.pop(0)}))
+    monkeypatch.setattr(
+        "stepline.live.session.write_steps", lambda *_: type("Written", (), {"steps": steps.pop(0)})
+    )
     live._write()
     live._write()
     assert kinds(told) == ["step_said", "revised"]
@@ -203,7 +220,11 @@ def test_written_steps_find_those_told_before():
     def step(text, *sources):
         return Step(id="1", text=text, sources=sources)
 
-    known = [LiveStep(step=step("cut", 1)), LiveStep(step=step("stir", 1)), LiveStep(step=step("fry", 2))]
+    known = [
+        LiveStep(step=step("cut", 1)),
+        LiveStep(step=step("stir", 1)),
+        LiveStep(step=step("fry", 2)),
+    ]
     pairs = match_steps([step("stir", 1), step("cut the onion", 1), step("serve", 3)], known)
     assert [(a and a.text, b and b.step.text) for a, b in pairs] == [
         ("stir", "stir"),
@@ -214,8 +235,12 @@ def test_written_steps_find_those_told_before():
 
 
 def test_what_lies_far_back_is_forgotten_and_what_is_told_stays_the_same(session, monkeypatch):
-    near = load_settings(StepsSettings, None, ["nasva.ground.context=15.0", "nasva.ground.window=30.0"])
-    text = " ".join(f"Slice {count} lemons. Then pour the juice into bowl {count}." for count in range(2, 18))
+    near = load_settings(
+        StepsSettings, None, ["nasva.ground.context=15.0", "nasva.ground.window=30.0"]
+    )
+    text = " ".join(
+        f"Slice {count} lemons. Then pour the juice into bowl {count}." for count in range(2, 18)
+    )
     words, told = speak(text), {}
     seconds = int(words[-1].span.end) + 4
     for forgotten in (10, 10**6):
@@ -233,10 +258,14 @@ def test_what_lies_far_back_is_forgotten_and_what_is_told_stays_the_same(session
             assert nothing == []
         live.log.path.unlink()
         live.rows.unlink()
-    fields = [[(e.event, e.step, e.text, e.second, e.spans, e.status) for e in events] for events in told.values()]
+    fields = [
+        [(e.event, e.step, e.text, e.second, e.spans, e.status) for e in events]
+        for events in told.values()
+    ]
     assert [each[:3] for each in fields[0]] == [each[:3] for each in fields[1]]
     other = [pair for pair in zip(*fields, strict=True) if pair[0] != pair[1]]
-    assert len(other) <= 2  # whether words and pictures are of one film is judged by what is remembered
+    # whether words and pictures are of one film is judged by what is remembered
+    assert len(other) <= 2
     assert len({event.step for event in told[10] if event.event == "step_shown"}) > 8
 
 
@@ -244,7 +273,11 @@ def test_the_words_of_sentences_long_past_are_on_disk_alone(tmp_path):
     log = LiveLog(tmp_path / "v.events.jsonl")
     for second in range(60):
         words = tuple(speak("Cut it.", start=second + 0.1))
-        log.add("heard", second, sentence=Sentence(text="Cut it.", span=Span(second, second + 1), words=words))
+        log.add(
+            "heard",
+            second,
+            sentence=Sentence(text="Cut it.", span=Span(second, second + 1), words=words),
+        )
     assert [len(sentence.words) for sentence in log.sentences] == [0] * 10 + [2] * 50
     again = LiveLog(tmp_path / "v.events.jsonl")
     assert again.sentences == log.sentences
@@ -255,14 +288,22 @@ def test_the_words_of_sentences_long_past_are_on_disk_alone(tmp_path):
 def test_gaps_and_drifting_clocks_are_told(session):
     live, told = session([])
     live.advance([Gap(3.0, 2.5, "the connection ended"), Gap(9.0, 1.5, "drifts", "drift")])
-    assert [(event.event, event.at, event.seconds) for event in told] == [("gap", 3.0, 2.5), ("drift", 9.0, 1.5)]
+    assert [(event.event, event.at, event.seconds) for event in told] == [
+        ("gap", 3.0, 2.5),
+        ("drift", 9.0, 1.5),
+    ]
 
 
 def test_the_vtt_grows_and_is_whole_at_each_moment(tmp_path):
     path = tmp_path / "v.vtt"
     vtt, steps, seen = GrowingVtt(path), [], []
     for number, start in enumerate([5.0, 9.0, 20.0, 12.0], start=1):
-        step = Step(id=str(number), text=f"stir <{number}> --> now", spans=(Span(start, start + 2),), status="shown")
+        step = Step(
+            id=str(number),
+            text=f"stir <{number}> --> now",
+            spans=(Span(start, start + 2),),
+            status="shown",
+        )
         steps.append(LiveStep(step=step, ended=True))
         vtt.update("v", steps, ())
         seen.append(path.read_text())
@@ -277,11 +318,14 @@ def test_the_vtt_grows_and_is_whole_at_each_moment(tmp_path):
 def test_a_line_that_only_resembles_the_one_that_was_said_is_not_believed_said(session):
     words = speak("First slice the two lemons.")
     live, told = session(
-        words, texts=("Slice the lemons", "Pour the juice of the lemons into a glass", "Wash the lemons")
+        words,
+        texts=("Slice the lemons", "Pour the juice of the lemons into a glass", "Wash the lemons"),
     )
     live._tell_lines()
     play(live, sound(words, 5))
-    assert [event.step for event in told if event.event == "step_said" and event.said is not None] == ["1"]
+    assert [
+        event.step for event in told if event.event == "step_said" and event.said is not None
+    ] == ["1"]
 
 
 def test_recipe_lines_are_told_at_once_and_found_when_they_are_said(session):
@@ -308,7 +352,9 @@ class NumberedLines(Colours):
 
 
 def test_the_line_of_a_recipe_that_is_shown_is_told_with_the_next_and_the_skipped(session):
-    live, told = session([], texts=("line 0", "line 3", "line 1", "line 2"), backbone=NumberedLines())
+    live, told = session(
+        [], texts=("line 0", "line 3", "line 1", "line 2"), backbone=NumberedLines()
+    )
     live._tell_lines()
     play(live, sound([], 30), pictures(30, every=10))
     lines = [event for event in told if event.event == "line"]
@@ -376,9 +422,19 @@ def run(job, settings, words=(), **options):
     return told, files
 
 
-@pytest.mark.parametrize("texts", [(), ("Slice the lemons", "Grill the fish")], ids=["steps", "a recipe"])
-def test_a_file_runs_to_its_end_and_leaves_what_steps_leaves(small_video, tmp_path, plain_settings, texts):
-    job = LiveJob(str(small_video), tmp_path / "live", tmp_path / "end", 1000, options=LiveOptions(texts=texts))
+@pytest.mark.parametrize(
+    "texts", [(), ("Slice the lemons", "Grill the fish")], ids=["steps", "a recipe"]
+)
+def test_a_file_runs_to_its_end_and_leaves_what_steps_leaves(
+    small_video, tmp_path, plain_settings, texts
+):
+    job = LiveJob(
+        str(small_video),
+        tmp_path / "live",
+        tmp_path / "end",
+        1000,
+        options=LiveOptions(texts=texts),
+    )
     told, files = run(job, plain_settings)
     assert kinds(told)[0] == "started"
     assert kinds(told)[-1] == "finished"
@@ -405,7 +461,9 @@ def test_a_stream_that_is_cut_leaves_what_steps_leaves_of_what_came(stream, tmp_
     assert (tmp_path / "end" / own.name).read_bytes() == own.read_bytes()
 
 
-def test_a_finished_run_is_begun_anew_and_another_source_is_refused(small_video, tmp_path, plain_settings):
+def test_a_finished_run_is_begun_anew_and_another_source_is_refused(
+    small_video, tmp_path, plain_settings
+):
     job = LiveJob(str(small_video), tmp_path, speed=1000)
     first, _ = run(job, plain_settings)
     second, _ = run(job, plain_settings)
@@ -438,7 +496,11 @@ def test_with_pictures_too_the_record_at_the_end_is_that_of_steps(tmp_path):
     from stepline.cli.steps import DEMO
 
     run(LiveJob(str(DEMO), tmp_path / "live", tmp_path / "end", speed=1000), StepsSettings())
-    run_video(Request(DEMO, DEMO.stem), StepsSettings(), OutputOptions(tmp_path / "own", ("json", "vtt", "srt")))
+    run_video(
+        Request(DEMO, DEMO.stem),
+        StepsSettings(),
+        OutputOptions(tmp_path / "own", ("json", "vtt", "srt")),
+    )
     for suffix in ("json", "vtt", "srt"):
         name = f"{DEMO.stem}.{suffix}"
         assert (tmp_path / "end" / name).read_bytes() == (tmp_path / "own" / name).read_bytes()
@@ -448,16 +510,31 @@ def test_with_pictures_too_the_record_at_the_end_is_that_of_steps(tmp_path):
 def test_a_run_killed_in_the_middle_goes_on_within_ten_seconds(shared, tmp_path):
     from stepline.cli.steps import DEMO
 
-    command = [sys.executable, "-m", "stepline", "live", str(DEMO), "--out", str(tmp_path), "--backbone", "none"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as first:
+    command = [
+        sys.executable,
+        "-m",
+        "stepline",
+        "live",
+        str(DEMO),
+        "--out",
+        str(tmp_path),
+        "--backbone",
+        "none",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as first:
         for line in first.stdout:
             if json.loads(line)["event"] == "step_said":
                 os.kill(first.pid, signal.SIGKILL)
                 break
-    kept = (tmp_path / f"{DEMO.stem}.events.jsonl").read_text().split("\n")[:-1]  # what it had no time to tell, too
+    # what it had no time to tell, too
+    kept = (tmp_path / f"{DEMO.stem}.events.jsonl").read_text().split("\n")[:-1]
     told = [json.loads(line) for line in kept]
     faster = [*command, "--speed", "10"]
-    with subprocess.Popen(faster, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as second:
+    with subprocess.Popen(
+        faster, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as second:
         went_on = json.loads(second.stdout.readline())
         assert went_on["number"] == told[-1]["number"] + 1
         told += [went_on, *map(json.loads, second.stdout)]

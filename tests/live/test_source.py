@@ -76,7 +76,9 @@ def test_a_file_that_grows_is_followed_to_its_end(stream, tmp_path, monkeypatch)
         for part in range(4):
             time.sleep(0.2)
             with growing.open("ab") as file:
-                file.write(whole[len(whole) // 3 :][part * len(whole) // 6 : (part + 1) * len(whole) // 6])
+                file.write(
+                    whole[len(whole) // 3 :][part * len(whole) // 6 : (part + 1) * len(whole) // 6]
+                )
 
     thread = threading.Thread(target=grow)
     thread.start()
@@ -91,7 +93,10 @@ def test_a_stream_that_is_cut_ten_times_goes_on(stream, tmp_path):
     with serve() as server:
         server.pages["/live.ts"] = page
         source = LiveSource(
-            parse_sources(f"{server.url}/live.ts")[0], pictures=PICTURES, links=PATIENT, recording=recording
+            parse_sources(f"{server.url}/live.ts")[0],
+            pictures=PICTURES,
+            links=PATIENT,
+            recording=recording,
         )
         frames, blocks, gaps = read(source)
     recording.close()
@@ -105,7 +110,9 @@ def test_a_stream_that_is_cut_ten_times_goes_on(stream, tmp_path):
     assert "tries brought nothing" in source.reason
     joined = tmp_path / "joined.mkv"
     join_recordings(recording.parts, joined)
-    kept = [item for item in MediaReader(joined, frame_rate=3.0, sound=True) if isinstance(item, Frame)]
+    kept = [
+        item for item in MediaReader(joined, frame_rate=3.0, sound=True) if isinstance(item, Frame)
+    ]
     assert kept[-1].time >= 10
 
 
@@ -116,14 +123,19 @@ def test_an_rtsp_stream_that_is_cut_ten_times_goes_on(stream):
     assert len(gaps) == 10
     times = [frame.time for frame in frames]
     assert times == sorted(set(times))
-    assert sum(len(block.samples) for block in blocks) / 16_000 >= 7  # what decoders lose at each cut is told as gaps
+    # what decoders lose at each cut is told as gaps
+    assert sum(len(block.samples) for block in blocks) / 16_000 >= 7
     assert source.end == pytest.approx(12, abs=2.0)
 
 
 def segments(stream, folder):
     """A second of the stream each, with key frames at their beginnings."""
     with av.open(str(stream)) as given:
-        named = {"hls_time": "1", "hls_list_size": "0", "hls_segment_filename": str(folder / "%03d.ts")}
+        named = {
+            "hls_time": "1",
+            "hls_list_size": "0",
+            "hls_segment_filename": str(folder / "%03d.ts"),
+        }
         with av.open(str(folder / "all.m3u8"), "w", format="hls", options=named) as out:
             streams = {each.index: out.add_stream_from_template(each) for each in given.streams}
             for packet in given.demux():
@@ -138,7 +150,9 @@ def test_a_playlist_that_grows_is_followed_and_what_it_has_lost_is_a_gap(stream,
     with serve() as server:
         server.pages |= playlist.pages
         patient = PATIENT.model_copy(update={"seconds": 20.0})
-        source = LiveSource(parse_sources(f"{server.url}/live.m3u8")[0], pictures=PICTURES, links=patient)
+        source = LiveSource(
+            parse_sources(f"{server.url}/live.m3u8")[0], pictures=PICTURES, links=patient
+        )
         frames, blocks, gaps = read(source)
     assert [gap.seconds for gap in gaps if gap.seconds] == [pytest.approx(6.0, abs=0.5)]
     assert [frame.time for frame in frames] == sorted({frame.time for frame in frames})
@@ -217,7 +231,9 @@ def test_what_is_no_source_is_refused(name):
 
 
 def test_an_address_leads_to_no_file_of_this_machine(small_video):
-    playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:16\n#EXTINF:16,\nfile://{small_video}\n#EXT-X-ENDLIST\n"
+    playlist = (
+        f"#EXTM3U\n#EXT-X-TARGETDURATION:16\n#EXTINF:16,\nfile://{small_video}\n#EXT-X-ENDLIST\n"
+    )
     with serve() as server:
         server.pages["/live.m3u8"] = playlist.encode()
         source = LiveSource(parse_sources(f"{server.url}/live.m3u8")[0], links=PATIENT)
@@ -232,19 +248,36 @@ def test_an_address_that_you_name_may_be_private_but_leads_to_no_other_private_o
     with serve() as server:
         elsewhere = server.url.replace("127.0.0.1", "localhost")
         head = "#EXTM3U\n#EXT-X-TARGETDURATION:12\n#EXTINF:12,\n"
-        server.pages |= {"/s.ts": stream.read_bytes(), "/here": f"{server.url}/s.ts", "/there": f"{elsewhere}/s.ts",
-                         "/v.m3u8": f"{head}{elsewhere}/s.ts\n#EXT-X-ENDLIST\n".encode()}  # fmt: skip
+        server.pages |= {
+            "/s.ts": stream.read_bytes(),
+            "/here": f"{server.url}/s.ts",
+            "/there": f"{elsewhere}/s.ts",
+            "/v.m3u8": f"{head}{elsewhere}/s.ts\n#EXT-X-ENDLIST\n".encode(),
+        }
         frames, _, _ = read(
-            LiveSource(parse_sources(f"{server.url}/here")[0], pictures=PICTURES, links=PATIENT, speed=1000)
+            LiveSource(
+                parse_sources(f"{server.url}/here")[0], pictures=PICTURES, links=PATIENT, speed=1000
+            )
         )
         assert frames
         for name in ("there", "v.m3u8"):
-            with pytest.raises(MediaError, match=r"leads elsewhere.*private address.*links.private=true") as caught:
-                read(LiveSource(parse_sources(f"{server.url}/{name}")[0], pictures=PICTURES, links=PATIENT))
+            with pytest.raises(
+                MediaError, match=r"leads elsewhere.*private address.*links.private=true"
+            ) as caught:
+                read(
+                    LiveSource(
+                        parse_sources(f"{server.url}/{name}")[0], pictures=PICTURES, links=PATIENT
+                    )
+                )
             assert "\n" not in str(caught.value)
         allowed = PATIENT.model_copy(update={"private": True})
         frames, _, _ = read(
-            LiveSource(parse_sources(f"{server.url}/there")[0], pictures=PICTURES, links=allowed, speed=1000)
+            LiveSource(
+                parse_sources(f"{server.url}/there")[0],
+                pictures=PICTURES,
+                links=allowed,
+                speed=1000,
+            )
         )
         assert frames
 
@@ -260,7 +293,8 @@ def test_no_variable_of_the_environment_leads_past_the_rule(stream, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    "asked", [b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"CONNECT localhost:22 HTTP/1.1\r\n\r\n"]
+    "asked",
+    [b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"CONNECT localhost:22 HTTP/1.1\r\n\r\n"],
 )
 def test_the_proxy_serves_no_page_and_no_other_host(asked):
     with (
@@ -274,7 +308,8 @@ def test_the_proxy_serves_no_page_and_no_other_host(asked):
 def test_a_camera_says_how_it_is_read_where_pyav_reads_none(monkeypatch):
     monkeypatch.setattr(av, "formats_available", {"mpegts"})
     with pytest.raises(
-        MediaError, match=r"reads no v4l2.*ffmpeg -f v4l2 -i /dev/video0 -f mpegts udp://127.0.0.1:5000"
+        MediaError,
+        match=r"reads no v4l2.*ffmpeg -f v4l2 -i /dev/video0 -f mpegts udp://127.0.0.1:5000",
     ):
         list(LiveSource(parse_sources("camera")[0], links=PATIENT))
 
@@ -284,5 +319,7 @@ def test_a_playlist_of_segments_is_read_to_its_end(stream):
     with serve() as server:
         head = "#EXTM3U\n#EXT-X-TARGETDURATION:12\n#EXTINF:12,\n"
         server.pages |= {"/v.m3u8": f"{head}a.ts\n#EXT-X-ENDLIST\n".encode(), "/a.ts": whole}
-        _, blocks, _ = read(LiveSource(parse_sources(f"{server.url}/v.m3u8")[0], links=PATIENT, speed=1000))
+        _, blocks, _ = read(
+            LiveSource(parse_sources(f"{server.url}/v.m3u8")[0], links=PATIENT, speed=1000)
+        )
     assert blocks[-1].start >= 10

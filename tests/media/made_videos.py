@@ -19,7 +19,9 @@ def grey(index: int) -> int:
 
 def tone(seconds: float, rate: int = 44_100, hertz: float = 440.0) -> np.ndarray:
     """A sine of amplitude 0.5, (1, N) float32."""
-    return (0.5 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * rate)) / rate)).astype(np.float32)[None]
+    return (0.5 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * rate)) / rate)).astype(
+        np.float32
+    )[None]
 
 
 def make_video(
@@ -35,7 +37,8 @@ def make_video(
     last: float = 0.1,
     **options: str,
 ) -> Path:
-    """Write picture k, of grey(k), at times[k], and each sound (start, samples) in one sound track."""
+    """Write picture k, of grey(k), at times[k], and each sound (start, samples) in one sound
+    track."""
     sounds = list(sounds)
     with av.open(str(path), "w", options=options) as out:
         picture = _picture_stream(out, codec, size, rotation) if times else None
@@ -61,7 +64,10 @@ def _picture_stream(out, codec, size, rotation):
 
 def _encode_pictures(stream, times, size, last):
     packets = []
-    ends = {round(a * TICKS): round(b * TICKS) for a, b in zip(times, [*times[1:], times[-1] + last], strict=True)}
+    ends = {
+        round(a * TICKS): round(b * TICKS)
+        for a, b in zip(times, [*times[1:], times[-1] + last], strict=True)
+    }
     for index, time in enumerate(times):
         image = np.full((size[1], size[0], 3), grey(index), np.uint8)
         image[: size[1] // 4, : size[0] // 4] = (255, 0, 0)  # a red corner shows which way is up

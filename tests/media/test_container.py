@@ -13,7 +13,16 @@ from PIL import Image
 
 from stepline import device
 from stepline.errors import MediaError, SteplineError
-from stepline.media import MediaReader, MediaSettings, container, cut_clip, frames_at, probe, read_frames, read_sound
+from stepline.media import (
+    MediaReader,
+    MediaSettings,
+    container,
+    cut_clip,
+    frames_at,
+    probe,
+    read_frames,
+    read_sound,
+)
 from stepline.media.container import Damage, StreamClock
 from stepline.records import Span
 
@@ -26,8 +35,12 @@ def test_second_zero_is_the_start_of_the_container() -> None:
     assert clock.time_of(1650, MILLI, 0.1) == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("name", ["late.mkv", "late.webm", "late.nut", "late.ts", "late.flv", "late.mp4", "late.mov"])
-def test_a_stream_that_starts_at_90000_s_is_as_long_as_what_is_in_it(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["late.mkv", "late.webm", "late.nut", "late.ts", "late.flv", "late.mp4", "late.mov"]
+)
+def test_a_stream_that_starts_at_90000_s_is_as_long_as_what_is_in_it(
+    tmp_path: Path, name: str
+) -> None:
     import av
     import numpy as np
 
@@ -35,7 +48,9 @@ def test_a_stream_that_starts_at_90000_s_is_as_long_as_what_is_in_it(tmp_path: P
         stream = out.add_stream("libvpx" if name.endswith("webm") else "libx264", rate=5)
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
         for index in range(14 * 5):
-            frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), index, np.uint8), format="rgb24")
+            frame = av.VideoFrame.from_ndarray(
+                np.full((48, 64, 3), index, np.uint8), format="rgb24"
+            )
             frame.pts, frame.time_base = 90_000 * 5 + index, Fraction(1, 5)
             out.mux(stream.encode(frame))
         out.mux(stream.encode(None))
@@ -78,7 +93,9 @@ def test_a_stamp_far_past_the_end_is_not_believed() -> None:
         (58.4, None, ()),
     ],
 )
-def test_a_file_that_ends_early_is_told(end: float, duration: float | None, expected: tuple[str, ...]) -> None:
+def test_a_file_that_ends_early_is_told(
+    end: float, duration: float | None, expected: tuple[str, ...]
+) -> None:
     assert Damage().warnings(end, duration) == expected
 
 
@@ -105,18 +122,32 @@ def picture(kind: str) -> bytes:
         ("text.mp4", b"hello " * 1000, "not a video that can be read"),
         ("zeros.mp4", bytes(100_000), "not a video that can be read"),
         ("cues.srt", b"1\n00:00:01,000 --> 00:00:02,000\nhi\n", "not opened; convert"),
-        ("list.m3u8", PLAYLIST.format(address="a.ts").encode(), "a playlist, picture or other format"),
-        ("list.txt", b"ffconcat version 1.0\nfile 'a.mp4'\n", "a playlist, picture or other format"),
+        (
+            "list.m3u8",
+            PLAYLIST.format(address="a.ts").encode(),
+            "a playlist, picture or other format",
+        ),
+        (
+            "list.txt",
+            b"ffconcat version 1.0\nfile 'a.mp4'\n",
+            "a playlist, picture or other format",
+        ),
         ("a.sdp", SDP.encode(), "a playlist, picture or other format"),
         ("png.mp4", picture("PNG"), "a playlist, picture or other format"),
         ("jpeg.mp4", picture("JPEG"), "a playlist, picture or other format"),
         ("gif.mp4", picture("GIF"), "a playlist, picture or other format"),
     ],
 )
-def test_what_is_no_video_is_refused_in_one_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_what_is_no_video_is_refused_in_one_line(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    for reads in (probe, lambda p: list(MediaReader(p, frame_rate=1.0, sound=True)), lambda p: frames_at(p, [0.0])):
+    for reads in (
+        probe,
+        lambda p: list(MediaReader(p, frame_rate=1.0, sound=True)),
+        lambda p: frames_at(p, [0.0]),
+    ):
         with pytest.raises(MediaError, match=message) as caught:
             reads(path)
         assert "\n" not in str(caught.value)
@@ -156,7 +187,9 @@ def test_a_playlist_calls_nobody(tmp_path: Path) -> None:
             server.accept()
 
 
-@pytest.mark.parametrize("name", ["100% %d.mp4", "a:b?c#d.mp4", "ünï‑码.mp4", "-rf.mp4", "a'\"b.mp4"])
+@pytest.mark.parametrize(
+    "name", ["100% %d.mp4", "a:b?c#d.mp4", "ünï‑码.mp4", "-rf.mp4", "a'\"b.mp4"]
+)
 def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
     plain = make_video(tmp_path / "plain.mp4", times=[k / 10 for k in range(10)])
     path = plain.rename(tmp_path / name)
@@ -169,7 +202,9 @@ def test_an_index_without_data_is_refused(tmp_path: Path) -> None:
     path = make_video(tmp_path / "a.mp4", times=[k / 10 for k in range(10)], movflags="faststart")
     data = path.read_bytes()
     path.write_bytes(data[: data.index(b"mdat") + 4])
-    with pytest.raises(MediaError, match=r"nothing in it can be decoded|not a video that can be read"):
+    with pytest.raises(
+        MediaError, match=r"nothing in it can be decoded|not a video that can be read"
+    ):
         probe(path)
 
 
@@ -178,13 +213,18 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     folder = tmp_path_factory.mktemp("originals")
     times = [k / 10 for k in range(10)]
     return [
-        make_video(folder / f"a.{suffix}", times=times, codec="libx264", sounds=[(0.0, tone(1.0))]).read_bytes()
+        make_video(
+            folder / f"a.{suffix}", times=times, codec="libx264", sounds=[(0.0, tone(1.0))]
+        ).read_bytes()
         for suffix in ("mp4", "mkv", "ts")
     ]
 
 
 @settings(
-    max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=120,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     which=st.integers(0, 2),
@@ -215,7 +255,9 @@ def test_damage_is_an_error_in_one_line_or_a_readable_part(
 def told(caplog):
     """What was said of the decoder, of which each reason is told once in a process."""
     container._tell_software.cache_clear()
-    yield lambda: [record.getMessage() for record in caplog.records if "media.decoder" in record.getMessage()]
+    yield lambda: [
+        record.getMessage() for record in caplog.records if "media.decoder" in record.getMessage()
+    ]
     container._tell_software.cache_clear()
     device.set_device()
 
@@ -239,7 +281,9 @@ def test_without_a_decoder_on_the_gpu_software_gives_the_same_pictures_and_says_
     assert place == "cuda:1" or "the device cpu" in line
 
 
-def test_a_gpus_decoder_is_asked_for_many_pictures_alone_and_what_it_cannot_take_is_told(tmp_path, monkeypatch, told):
+def test_a_gpus_decoder_is_asked_for_many_pictures_alone_and_what_it_cannot_take_is_told(
+    tmp_path, monkeypatch, told
+):
     path = make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2], sounds=[(0.0, tone(0.3))])
     asked, plain = [], av.open
 

@@ -38,13 +38,21 @@ def onset(path: Path) -> float:
 def test_a_clip_holds_exactly_the_frames_of_its_span(video: Path, tmp_path: Path) -> None:
     cut_clip(video, Span(3.0, 8.0), tmp_path / "b.mp4")
     assert probe(tmp_path / "b.mp4").duration == pytest.approx(5.0, abs=0.03)
-    assert [index_of(frame.image) for frame in read_frames(tmp_path / "b.mp4", 10.0)] == [k % 20 for k in range(30, 80)]
+    assert [index_of(frame.image) for frame in read_frames(tmp_path / "b.mp4", 10.0)] == [
+        k % 20 for k in range(30, 80)
+    ]
 
 
 def test_a_clip_has_the_same_bytes_whatever_the_memory_of_its_process_holds(tmp_path: Path) -> None:
-    """x264's macroblock tree reads memory that it has not set; glibc fills what it gives out with a chosen byte."""
+    """x264's macroblock tree reads memory that it has not set; glibc fills what it gives out with a
+    chosen byte."""
     path = tmp_path / "a.mkv"
-    blocks = np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8).repeat(8, axis=0).repeat(8, axis=1)
+    blocks = (
+        np.random.default_rng(0)
+        .integers(0, 255, (30, 40, 3), np.uint8)
+        .repeat(8, axis=0)
+        .repeat(8, axis=1)
+    )
     with av.open(str(path), "w") as out:
         stream = out.add_stream("libx264", rate=25, options={"crf": "12", "bf": "3"})
         stream.width, stream.height, stream.pix_fmt = 320, 240, "yuv420p"
@@ -63,7 +71,9 @@ cut_clip(sys.argv[1], Span(0.0, 3.2), Path(sys.argv[2]), MediaSettings(threads=i
     for fill, threads in ((0, 1), (85, 1), (170, 1), (0, 2)):
         clip = tmp_path / f"{fill}-{threads}.mp4"
         memory = {**os.environ, "MALLOC_PERTURB_": str(fill)}
-        subprocess.run([sys.executable, "-c", code, path, clip, str(threads)], check=True, env=memory)
+        subprocess.run(
+            [sys.executable, "-c", code, path, clip, str(threads)], check=True, env=memory
+        )
     assert len({clip.read_bytes() for clip in tmp_path.glob("*.mp4")}) == 1
 
 
@@ -88,13 +98,17 @@ def test_a_span_past_the_end_stops_at_the_end(video: Path, tmp_path: Path) -> No
 
 
 def test_a_span_after_the_end_is_an_error_and_leaves_nothing(video: Path, tmp_path: Path) -> None:
-    with pytest.raises(MediaError, match=r"nothing to cut between 50 and 60 s; the video, .* ends before"):
+    with pytest.raises(
+        MediaError, match=r"nothing to cut between 50 and 60 s; the video, .* ends before"
+    ):
         cut_clip(video, Span(50.0, 60.0), tmp_path / "b.mp4")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_sound_before_the_first_picture_is_kept(tmp_path: Path) -> None:
-    late = make_video(tmp_path / "a.mkv", times=[2 + k / 10 for k in range(20)], sounds=[(0.0, beep(1.5, 4.0))])
+    late = make_video(
+        tmp_path / "a.mkv", times=[2 + k / 10 for k in range(20)], sounds=[(0.0, beep(1.5, 4.0))]
+    )
     cut_clip(late, Span(1.0, 3.0), tmp_path / "b.mp4")
     assert probe(tmp_path / "b.mp4").duration == pytest.approx(2.0, abs=0.05)
     assert onset(tmp_path / "b.mp4") == pytest.approx(0.5, abs=0.03)
@@ -105,16 +119,28 @@ def test_sound_before_the_first_picture_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_rotated_video_is_cut_upright(tmp_path: Path) -> None:
-    cut_clip(make_video(tmp_path / "a.mp4", times=TIMES[:20], rotation=90), Span(0.5, 1.0), tmp_path / "b.mp4")
+    cut_clip(
+        make_video(tmp_path / "a.mp4", times=TIMES[:20], rotation=90),
+        Span(0.5, 1.0),
+        tmp_path / "b.mp4",
+    )
     info = probe(tmp_path / "b.mp4")
     assert (info.width, info.height, info.rotation) == (48, 64, 0)
     assert next(read_frames(tmp_path / "b.mp4", 10.0)).image[-4, 3, 0] > 180
 
 
 def test_odd_sizes_and_missing_streams_are_cut_too(tmp_path: Path) -> None:
-    cut_clip(make_video(tmp_path / "a.mkv", times=TIMES[:20], size=(63, 47)), Span(0.5, 1.0), tmp_path / "b.mp4")
+    cut_clip(
+        make_video(tmp_path / "a.mkv", times=TIMES[:20], size=(63, 47)),
+        Span(0.5, 1.0),
+        tmp_path / "b.mp4",
+    )
     assert not probe(tmp_path / "b.mp4").has_sound
-    cut_clip(make_video(tmp_path / "c.m4a", sounds=[(0.0, tone(3.0))]), Span(0.5, 1.0), tmp_path / "d.mp4")
+    cut_clip(
+        make_video(tmp_path / "c.m4a", sounds=[(0.0, tone(3.0))]),
+        Span(0.5, 1.0),
+        tmp_path / "d.mp4",
+    )
     assert probe(tmp_path / "d.mp4").duration == pytest.approx(0.5, abs=0.05)
 
 
@@ -131,7 +157,8 @@ def test_a_folder_that_cannot_be_written_is_told(video: Path, tmp_path: Path) ->
 
 
 def test_spans_are_joined_in_the_order_given_and_stay_in_step(video: Path, tmp_path: Path) -> None:
-    # The tone starts at 6.4 s with picture 64: 1.5 s of another part before it, then 0.4 s into the second span.
+    # The tone starts at 6.4 s with picture 64: 1.5 s of another part before it, then 0.4 s into the
+    # second span.
     join_clips(video, [Span(1.0, 2.5), Span(6.0, 7.0), Span(3.0, 3.5)], tmp_path / "b.mp4")
     assert probe(tmp_path / "b.mp4").duration == pytest.approx(3.0, abs=0.05)
     shown = [index_of(frame.image) for frame in read_frames(tmp_path / "b.mp4", 10.0)]
@@ -140,13 +167,16 @@ def test_spans_are_joined_in_the_order_given_and_stay_in_step(video: Path, tmp_p
 
 
 def test_many_spans_do_not_drift(video: Path, tmp_path: Path) -> None:
-    before = [Span(k / 3, k / 3 + 1 / 7) for k in range(15)]  # lengths that no sample or tick rate divides
+    # lengths that no sample or tick rate divides
+    before = [Span(k / 3, k / 3 + 1 / 7) for k in range(15)]
     join_clips(video, [*before, Span(6.0, 7.0)], tmp_path / "b.mp4")
     assert onset(tmp_path / "b.mp4") == pytest.approx(15 / 7 + 0.4, abs=0.03)
 
 
 def test_a_span_that_lacks_sound_keeps_the_next_in_step(tmp_path: Path) -> None:
-    half = make_video(tmp_path / "a.mp4", times=TIMES, codec="libx264", sounds=[(4.0, beep(2.4, 6.0))])
+    half = make_video(
+        tmp_path / "a.mp4", times=TIMES, codec="libx264", sounds=[(4.0, beep(2.4, 6.0))]
+    )
     join_clips(half, [Span(0.0, 2.0), Span(6.0, 7.0)], tmp_path / "b.mp4")  # no sound before 4 s
     assert onset(tmp_path / "b.mp4") == pytest.approx(2.0 + 0.4, abs=0.03)
 

@@ -1,4 +1,5 @@
-"""Videos by their address, from a server on this machine: files, pages by yt-dlp, limits, what breaks off."""
+"""Videos by their address, from a server on this machine: files, pages by yt-dlp, limits, what
+breaks off."""
 
 import time
 
@@ -12,7 +13,8 @@ from stepline.media.links import fetch_link, find_links, forget_link
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.sources import is_link
 
-OURS = LinkSettings(private=True, pause=0.001, seconds=5.0, attempts=3)  # the tests' own server is on this machine
+# the tests' own server is on this machine
+OURS = LinkSettings(private=True, pause=0.001, seconds=5.0, attempts=3)
 PAGE = """<html><head><title>Whisking, explained</title></head>
 <body><video src="/whisk.mp4"><track kind="subtitles" srclang="en" src="/whisk.vtt"></video></body></html>"""
 
@@ -37,9 +39,10 @@ def error_of(url, folder, settings=OURS, **options):
 
 
 def test_an_address_is_told_from_a_path():
-    assert [is_link(name) for name in ("https://a.example/v.mp4", "HTTP://a/", "v.mp4", "http:/a", "a https://b")] == [
-        True, True, False, False, False,
-    ]  # fmt: skip
+    assert [
+        is_link(name)
+        for name in ("https://a.example/v.mp4", "HTTP://a/", "v.mp4", "http:/a", "a https://b")
+    ] == [True, True, False, False, False]
 
 
 def test_a_file_is_fetched_once_and_known_again(server, tmp_path):
@@ -47,7 +50,11 @@ def test_a_file_is_fetched_once_and_known_again(server, tmp_path):
     (video,) = fetch(f"{server.url}/whisk.mp4", tmp_path)
     assert video.path.name == "whisk.mp4"
     assert video.path.read_bytes() == server.video
-    assert (video.origin.url, video.page, video.captions) == (f"{server.url}/whisk.mp4", False, None)
+    assert (video.origin.url, video.page, video.captions) == (
+        f"{server.url}/whisk.mp4",
+        False,
+        None,
+    )
     server.asked.clear()
     assert fetch(f"{server.url}/whisk.mp4", tmp_path) == [video]
     assert server.asked == []
@@ -57,7 +64,9 @@ def test_a_file_is_fetched_once_and_known_again(server, tmp_path):
 
 def test_a_download_that_breaks_off_goes_on_where_it_was(server, tmp_path):
     cuts = iter([None, 1000, 3000])  # the first answer tells only what it is
-    server.pages["/whisk.mp4"] = lambda request: request.answer(server.video, breaks_at=next(cuts, None))
+    server.pages["/whisk.mp4"] = lambda request: request.answer(
+        server.video, breaks_at=next(cuts, None)
+    )
     (video,) = fetch(f"{server.url}/whisk.mp4", tmp_path)
     assert video.path.read_bytes() == server.video
     assert server.ranges == ["bytes=1000-", "bytes=4000-"]
@@ -95,9 +104,13 @@ MANIFEST = """<MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static" mediaPres
 
 @pytest.fixture
 def apart(server, small_video, tmp_path):
-    """The server, with a page that gives the picture and the sound of the small video as two files."""
+    """The server, with a page that gives the picture and the sound of the small video as two
+    files."""
     for kind, name in (("video", "p.mp4"), ("audio", "s.m4a")):
-        with av.open(str(small_video)) as whole, av.open(str(tmp_path / name), "w", format="mp4") as part:
+        with (
+            av.open(str(small_video)) as whole,
+            av.open(str(tmp_path / name), "w", format="mp4") as part,
+        ):
             (stream,) = getattr(whole.streams, kind)
             track = part.add_stream_from_template(stream)
             for packet in whole.demux(stream):
@@ -105,7 +118,9 @@ def apart(server, small_video, tmp_path):
                     packet.stream = track
                     part.mux(packet)
         server.pages[f"/{name}"] = (tmp_path / name).read_bytes()
-    server.pages["/whisk.mpd"] = lambda request: request.answer(MANIFEST.encode(), kind="application/dash+xml")
+    server.pages["/whisk.mpd"] = lambda request: request.answer(
+        MANIFEST.encode(), kind="application/dash+xml"
+    )
     return server
 
 
@@ -116,7 +131,10 @@ def test_picture_and_sound_that_come_apart_are_joined_as_they_are(apart, small_v
     assert "/huge.mp4" not in apart.asked
     for kind in ("video", "audio"):
         with av.open(str(small_video)) as one, av.open(str(video.path)) as other:
-            packets = [[bytes(packet) for packet in file.demux(getattr(file.streams, kind))] for file in (one, other)]
+            packets = [
+                [bytes(packet) for packet in file.demux(getattr(file.streams, kind))]
+                for file in (one, other)
+            ]
         assert packets[0] == packets[1]
     info = probe(video.path)
     assert (info.has_picture, info.has_sound) == (True, True)
@@ -128,20 +146,26 @@ def test_picture_and_sound_that_come_apart_are_joined_as_they_are(apart, small_v
 
 def test_a_picture_without_sound_is_a_video_too(apart, tmp_path):
     silent = MANIFEST[: MANIFEST.index('<AdaptationSet mimeType="audio')] + "</Period></MPD>"
-    apart.pages["/whisk.mpd"] = lambda request: request.answer(silent.encode(), kind="application/dash+xml")
+    apart.pages["/whisk.mpd"] = lambda request: request.answer(
+        silent.encode(), kind="application/dash+xml"
+    )
     (video,) = fetch(f"{apart.url}/whisk.mpd", tmp_path / "downloads")
     assert video.path.read_bytes() == apart.pages["/p.mp4"]
 
 
 def test_a_track_that_is_not_what_its_page_says_is_told_in_one_line(apart, tmp_path):
     apart.pages["/s.m4a"] = apart.pages["/p.mp4"]
-    assert "holds no sound, as its site says it does" in error_of(f"{apart.url}/whisk.mpd", tmp_path / "downloads")
+    assert "holds no sound, as its site says it does" in error_of(
+        f"{apart.url}/whisk.mpd", tmp_path / "downloads"
+    )
 
 
 def test_a_private_address_is_refused_before_anything_is_sent(server, tmp_path):
     public = OURS.model_copy(update={"private": False})
     said = error_of(f"{server.url}/whisk.mp4?key=secret", tmp_path, public)
-    assert said.endswith("whisk.mp4: 127.0.0.1 is a private address; where you trust it, --set links.private=true")
+    assert said.endswith(
+        "whisk.mp4: 127.0.0.1 is a private address; where you trust it, --set links.private=true"
+    )
     assert "secret" not in said
     assert server.asked == []
 
@@ -174,15 +198,25 @@ def test_a_redirect_to_a_private_address_is_refused(server, tmp_path, monkeypatc
         ("/round.mp4", {}, "infinite loop"),
         ("/file.mp4", {}, "cannot be fetched"),
     ],
-)  # fmt: skip
-def test_a_server_that_is_slow_broken_or_hostile_ends_in_one_line(server, tmp_path, path, limits, reason):
+)
+def test_a_server_that_is_slow_broken_or_hostile_ends_in_one_line(
+    server, tmp_path, path, limits, reason
+):
     server.pages |= {
-        "/huge.mp4": huge, "/endless.mp4": endless, "/dripping.mp4": dripping, "/silent.mp4": silent,
-        "/hugepage": PAGE.replace("/whisk.mp4", "/huge.mp4"), "/round.mp4": "/round.mp4", "/file.mp4": "file:///etc/passwd",
-        "/busy.mp4": lambda request: request.send_error(503), "/denied.mp4": lambda request: request.send_error(403),
-    }  # fmt: skip
+        "/huge.mp4": huge,
+        "/endless.mp4": endless,
+        "/dripping.mp4": dripping,
+        "/silent.mp4": silent,
+        "/hugepage": PAGE.replace("/whisk.mp4", "/huge.mp4"),
+        "/round.mp4": "/round.mp4",
+        "/file.mp4": "file:///etc/passwd",
+        "/busy.mp4": lambda request: request.send_error(503),
+        "/denied.mp4": lambda request: request.send_error(403),
+    }
     assert reason in error_of(server.url + path, tmp_path, OURS.model_copy(update=limits))
-    assert not [file for file in tmp_path.rglob("*") if file.is_file() and not file.name.startswith(".")]
+    assert not [
+        file for file in tmp_path.rglob("*") if file.is_file() and not file.name.startswith(".")
+    ]
 
 
 def huge(request):
@@ -236,7 +270,9 @@ def test_a_page_without_a_video_says_so(server, tmp_path):
 
 def test_a_page_with_two_videos_is_a_playlist(server, tmp_path):
     server.pages["/other.mp4"] = server.video + b"0000"
-    server.pages["/two"] = '<title>Two</title><video src="/whisk.mp4"></video><video src="/other.mp4"></video>'
+    server.pages["/two"] = (
+        '<title>Two</title><video src="/whisk.mp4"></video><video src="/other.mp4"></video>'
+    )
     server.pages["/two"] = f"<html>{server.pages['/two']}</html>"
     videos = fetch(f"{server.url}/two", tmp_path)
     assert [video.path.read_bytes() for video in videos] == [server.video, server.video + b"0000"]
@@ -245,7 +281,8 @@ def test_a_page_with_two_videos_is_a_playlist(server, tmp_path):
 
 def test_without_the_extra_a_page_says_what_to_install(server, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "yt_dlp", None)
-    assert "a page, which needs yt_dlp, which is not installed; pip install 'stepline[links]'" in error_of(
-        f"{server.url}/page", tmp_path
+    assert (
+        "a page, which needs yt_dlp, which is not installed; pip install 'stepline[links]'"
+        in error_of(f"{server.url}/page", tmp_path)
     )
     assert fetch(f"{server.url}/whisk.mp4", tmp_path)

@@ -37,7 +37,9 @@ def test_a_cover_picture_is_no_picture(tmp_path: Path) -> None:
         cover = out.add_stream("mjpeg", rate=1)
         cover.width, cover.height, cover.pix_fmt = 64, 48, "yuvj420p"
         cover.disposition = av.stream.Disposition.attached_pic
-        black = av.VideoFrame.from_ndarray(np.zeros((48, 64, 3), np.uint8)).reformat(format="yuvj420p")
+        black = av.VideoFrame.from_ndarray(np.zeros((48, 64, 3), np.uint8)).reformat(
+            format="yuvj420p"
+        )
         for packet in cover.encode(black):
             out.mux(packet)
         frame = av.AudioFrame.from_ndarray(tone(1.0), "fltp", "mono")
@@ -49,7 +51,9 @@ def test_a_cover_picture_is_no_picture(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_stated_duration_is_measured(tmp_path: Path) -> None:
-    info = probe(make_video(tmp_path / "a.h264", times=[k / 25 for k in range(50)], codec="libx264"))
+    info = probe(
+        make_video(tmp_path / "a.h264", times=[k / 25 for k in range(50)], codec="libx264")
+    )
     assert info.duration == pytest.approx(2.0)
 
 
@@ -59,10 +63,13 @@ def test_a_file_without_a_stated_duration_is_measured(tmp_path: Path) -> None:
         ("silent_cake.mp4", 10.0, (320, 426), False),
         ("pancake_flip.mkv", 10.4, (426, 240), True),
         ("quilt_clip_zh.mp4", 7.5, (720, 1280), True),
-        ("mixing_bowl_hosts.mp4", 12.0, (427, 240), True),  # stored 320x240 with pixels 4/3 as wide as high
+        # stored 320x240 with pixels 4/3 as wide as high
+        ("mixing_bowl_hosts.mp4", 12.0, (427, 240), True),
     ],
 )
-def test_real_clips(clips: Path, name: str, duration: float, size: tuple[int, int], sound: bool) -> None:
+def test_real_clips(
+    clips: Path, name: str, duration: float, size: tuple[int, int], sound: bool
+) -> None:
     info = probe(clips / name)
     assert info.duration == pytest.approx(duration, abs=0.1)
     assert ((info.width, info.height), info.has_sound) == (size, sound)
@@ -77,7 +84,9 @@ def test_real_clips(clips: Path, name: str, duration: float, size: tuple[int, in
         ({"max_bytes": 100}, "are more than media.max_bytes = 100"),
     ],
 )
-def test_limits_are_kept_and_named(tmp_path: Path, settings: dict[str, float], message: str) -> None:
+def test_limits_are_kept_and_named(
+    tmp_path: Path, settings: dict[str, float], message: str
+) -> None:
     path = make_video(tmp_path / "a.mp4", times=TIMES, sounds=[(0.0, tone(1.0))])
     with pytest.raises(MediaError, match=message):
         probe(path, MediaSettings(**settings))  # type: ignore[arg-type]

@@ -6,13 +6,27 @@ import pytest
 from made_videos import index_of, make_video, tone
 
 from stepline.errors import MediaError
-from stepline.media import AudioBlock, Frame, MediaReader, MediaSettings, frames_at, read_frames, read_sound
+from stepline.media import (
+    AudioBlock,
+    Frame,
+    MediaReader,
+    MediaSettings,
+    frames_at,
+    read_frames,
+    read_sound,
+)
 
 
-def read(path: Path, rate: float = 10.0, **settings: object) -> tuple[list[Frame], list[AudioBlock], MediaReader]:
+def read(
+    path: Path, rate: float = 10.0, **settings: object
+) -> tuple[list[Frame], list[AudioBlock], MediaReader]:
     reader = MediaReader(path, frame_rate=rate, sound=True, settings=MediaSettings(**settings))  # type: ignore[arg-type]
     items = list(reader)
-    return [i for i in items if isinstance(i, Frame)], [i for i in items if isinstance(i, AudioBlock)], reader
+    return (
+        [i for i in items if isinstance(i, Frame)],
+        [i for i in items if isinstance(i, AudioBlock)],
+        reader,
+    )
 
 
 def onset(blocks: list[AudioBlock]) -> float:
@@ -35,7 +49,8 @@ def test_each_frame_is_the_one_on_screen_at_its_time(tmp_path: Path, suffix: str
 
 
 def test_an_avi_without_presentation_times_is_read_by_its_decoding_times(tmp_path: Path) -> None:
-    path = make_video(tmp_path / "a.avi", times=[k / 10 for k in range(10)])  # MPEG-4 without B-frames, as most are
+    # MPEG-4 without B-frames, as most are
+    path = make_video(tmp_path / "a.avi", times=[k / 10 for k in range(10)])
     assert [index_of(frame.image) for frame in read_frames(path, 10.0)][:9] == list(range(9))
 
 
@@ -66,7 +81,10 @@ def test_a_hole_in_the_sound_becomes_silence(tmp_path: Path) -> None:
     blocks = list(read_sound(path))
     assert [block.start for block in blocks] == pytest.approx([0.0, 1.0, 2.0, 3.0], abs=0.03)
     line = np.concatenate([block.samples for block in blocks])
-    heard = [float(np.abs(line[int(s * 16_000) : int((s + 0.3) * 16_000)]).max()) > 0.1 for s in (0.5, 1.5, 2.4, 3.3)]
+    heard = [
+        float(np.abs(line[int(s * 16_000) : int((s + 0.3) * 16_000)]).max()) > 0.1
+        for s in (0.5, 1.5, 2.4, 3.3)
+    ]
     assert heard == [True, False, False, True]
 
 
@@ -83,11 +101,14 @@ def test_sound_is_mono_float_at_16_khz(tmp_path: Path) -> None:
 
 def test_a_rotated_video_is_set_upright(tmp_path: Path) -> None:
     plain = next(read_frames(make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2]), 10.0)).image
-    turned = next(read_frames(make_video(tmp_path / "b.mp4", times=[0, 0.1, 0.2], rotation=90), 10.0)).image
+    turned = next(
+        read_frames(make_video(tmp_path / "b.mp4", times=[0, 0.1, 0.2], rotation=90), 10.0)
+    ).image
     assert plain.shape == (48, 64, 3)
     assert turned.shape == (64, 48, 3)
     assert plain[3, 3, 0] > 200
-    assert turned[-4, 3, 0] > 200  # as the ffmpeg program shows it: the red corner goes to the bottom left
+    # as the ffmpeg program shows it: the red corner goes to the bottom left
+    assert turned[-4, 3, 0] > 200
 
 
 def test_frame_size_is_the_shorter_side(tmp_path: Path) -> None:
@@ -126,30 +147,50 @@ def test_of_two_sound_tracks_the_default_one_is_heard(tmp_path: Path) -> None:
         quiet, loud = (out.add_stream("pcm_s16le", rate=16_000, layout="mono") for _ in range(2))
         quiet.disposition, loud.disposition = 0, 1
         for stream, level in ((quiet, 0.0), (loud, 0.5)):
-            frame = av.AudioFrame.from_ndarray(np.full((1, 16_000), level * 32_767, np.int16), "s16", "mono")
+            frame = av.AudioFrame.from_ndarray(
+                np.full((1, 16_000), level * 32_767, np.int16), "s16", "mono"
+            )
             frame.sample_rate = 16_000
             out.mux(stream.encode(frame))
-    assert float(np.concatenate([block.samples for block in read_sound(path)]).mean()) == pytest.approx(0.5, abs=0.01)
+    assert float(
+        np.concatenate([block.samples for block in read_sound(path)]).mean()
+    ) == pytest.approx(0.5, abs=0.01)
 
 
 def test_skipping_frames_moves_no_picture_by_more_than_a_few_frames(clips: Path) -> None:
     path = clips / "cpr_silent.mp4"
     every = list(
-        MediaReader(path, frame_rate=1.0, frame_size=64, sound=False, settings=MediaSettings(skip_nonref=False))
+        MediaReader(
+            path,
+            frame_rate=1.0,
+            frame_size=64,
+            sound=False,
+            settings=MediaSettings(skip_nonref=False),
+        )
     )
-    some = list(MediaReader(path, frame_rate=1.0, frame_size=64, sound=False, settings=MediaSettings(skip_nonref=True)))
+    some = list(
+        MediaReader(
+            path,
+            frame_rate=1.0,
+            frame_size=64,
+            sound=False,
+            settings=MediaSettings(skip_nonref=True),
+        )
+    )
     assert len(every) == len(some) == 20
     for one, other in zip(every, some, strict=True):
         assert np.abs(one.image.astype(int) - other.image).mean() < 6
 
 
 def test_a_truncated_file_gives_its_readable_part(clips: Path) -> None:
-    reader = MediaReader(clips / "howto100m_money_clip_truncated.mp4", frame_rate=1.0, frame_size=32, sound=True)
+    reader = MediaReader(
+        clips / "howto100m_money_clip_truncated.mp4", frame_rate=1.0, frame_size=32, sound=True
+    )
     items = list(reader)
     assert sum(isinstance(item, Frame) for item in items) == 58
-    assert sum(len(item.samples) for item in items if isinstance(item, AudioBlock)) / 16_000 == pytest.approx(
-        58.3, abs=0.1
-    )
+    assert sum(
+        len(item.samples) for item in items if isinstance(item, AudioBlock)
+    ) / 16_000 == pytest.approx(58.3, abs=0.1)
     assert reader.warnings[0] == "only the first 58 s of 421 s can be read"
     assert reader.end == pytest.approx(58.4, abs=0.1)
 
@@ -171,11 +212,15 @@ def test_the_same_file_gives_the_same_bytes(clips: Path) -> None:
 
 
 def test_a_reader_can_be_read_again(tmp_path: Path) -> None:
-    reader = MediaReader(make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2]), frame_rate=10.0, sound=True)
+    reader = MediaReader(
+        make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2]), frame_rate=10.0, sound=True
+    )
     assert len(list(reader)) == len(list(reader)) == 3
 
 
-@pytest.mark.parametrize(("rate", "size"), [(0.0, None), (-1.0, None), (float("nan"), None), (1.0, 0)])
+@pytest.mark.parametrize(
+    ("rate", "size"), [(0.0, None), (-1.0, None), (float("nan"), None), (1.0, 0)]
+)
 def test_a_rate_or_size_that_cannot_be_is_refused(rate: float, size: int | None) -> None:
     with pytest.raises(MediaError, match="frame_"):
         MediaReader("a.mp4", frame_rate=rate, frame_size=size, sound=False)
@@ -186,28 +231,33 @@ TIMES = [k / 10 for k in range(200)]  # 20 s, longer than a leap is worth
 
 @pytest.fixture(scope="module")
 def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_video(tmp_path_factory.mktemp("stills") / "a.mp4", times=TIMES, codec="libx264", g="10")
+    return make_video(
+        tmp_path_factory.mktemp("stills") / "a.mp4", times=TIMES, codec="libx264", g="10"
+    )
 
 
 def test_each_second_gives_the_frame_on_screen_in_the_order_asked_for(video: Path) -> None:
     found = frames_at(video, [15.05, 0.0, 7.25, 7.29, 19.95])
-    assert [frame and index_of(frame.image) for frame in found] == [150 % 20, 0, 72 % 20, 72 % 20, 199 % 20]
+    assert [frame and index_of(frame.image) for frame in found] == [
+        150 % 20,
+        0,
+        72 % 20,
+        72 % 20,
+        199 % 20,
+    ]
     assert [frame and frame.time for frame in found] == [15.05, 0.0, 7.25, 7.29, 19.95]
 
 
 def test_seconds_without_a_picture_give_none(video: Path) -> None:
-    assert [frame is None for frame in frames_at(video, [-1.0, 20.5, 21.5, 500.0, float("nan")])] == [
-        True,
-        False,
-        True,
-        True,
-        True,
-    ]
+    assert [
+        frame is None for frame in frames_at(video, [-1.0, 20.5, 21.5, 500.0, float("nan")])
+    ] == [True, False, True, True, True]
 
 
 def test_they_are_the_frames_that_the_reader_gives(clips: Path) -> None:
     path = clips / "making_water.mp4"
-    read = {frame.time: frame.image for frame in read_frames(path, 0.25)}  # of 30 frames/s: some are left out
+    # of 30 frames/s: some are left out
+    read = {frame.time: frame.image for frame in read_frames(path, 0.25)}
     every = {frame.time: frame.image for frame in read_frames(path, 10.0)}
     for still in frames_at(path, [2.05, 17.05, 30.05]):
         assert still is not None
@@ -222,7 +272,10 @@ def test_width_is_kept(video: Path) -> None:
 
 
 def test_sound_alone_has_no_pictures(tmp_path: Path) -> None:
-    assert frames_at(make_video(tmp_path / "a.m4a", sounds=[(0.0, tone(1.0))]), [0.0, 0.5]) == [None, None]
+    assert frames_at(make_video(tmp_path / "a.m4a", sounds=[(0.0, tone(1.0))]), [0.0, 0.5]) == [
+        None,
+        None,
+    ]
 
 
 def test_no_times_give_no_pictures(video: Path) -> None:
@@ -237,10 +290,17 @@ def test_a_file_without_time_stamps_is_read_from_its_start(tmp_path: Path) -> No
 
 
 def test_a_file_whose_sound_comes_first_gives_the_same_pictures(tmp_path: Path) -> None:
-    usual = make_video(tmp_path / "v.mp4", times=[k / 5 for k in range(20)], sounds=[(0.0, tone(4.0))], codec="libx264")
+    usual = make_video(
+        tmp_path / "v.mp4",
+        times=[k / 5 for k in range(20)],
+        sounds=[(0.0, tone(4.0))],
+        codec="libx264",
+    )
     turned = tmp_path / "turned.mp4"
     with av.open(str(usual)) as given, av.open(str(turned), "w") as out:
-        streams = {each.index: out.add_stream_from_template(each) for each in reversed(given.streams)}
+        streams = {
+            each.index: out.add_stream_from_template(each) for each in reversed(given.streams)
+        }
         for packet in given.demux():
             if packet.dts is not None:
                 packet.stream = streams[packet.stream.index]

@@ -30,7 +30,9 @@ def network(**changes):
 
 
 def video(rows, seed=0):
-    return FeatureSequence(np.random.default_rng(seed).normal(size=(rows, WIDTH)).astype(np.float32), 1.0, "drawn")
+    return FeatureSequence(
+        np.random.default_rng(seed).normal(size=(rows, WIDTH)).astype(np.float32), 1.0, "drawn"
+    )
 
 
 def vectors(texts, seed=1):
@@ -64,7 +66,8 @@ def test_every_row_lies_in_a_window(rows):
 
 def test_scores_of_windows_are_averaged_and_their_padding_changes_nothing():
     aligner, features, texts = network(), video(29), vectors(4)
-    fit = score_texts(aligner, features, texts, settings=SMALL)  # windows 0-16, 8-24, 16-29: the last is padded
+    # windows 0-16, 8-24, 16-29: the last is padded
+    fit = score_texts(aligner, features, texts, settings=SMALL)
     alone = [
         align(aligner, FeatureSequence(features.values[a:b], 1.0, "drawn"), "abcd", texts).scores
         for a, b in ((0, 16), (8, 24), (16, 29))
@@ -80,7 +83,11 @@ def test_scores_of_windows_are_averaged_and_their_padding_changes_nothing():
 def test_the_network_never_sees_more_rows_than_a_window_holds(monkeypatch):
     aligner, seen = network(), []
     forward = Aligner.forward
-    monkeypatch.setattr(Aligner, "forward", lambda self, batch: seen.append(batch.video.shape) or forward(self, batch))
+    monkeypatch.setattr(
+        Aligner,
+        "forward",
+        lambda self, batch: seen.append(batch.video.shape) or forward(self, batch),
+    )
     for rows in (100, 1000):
         score_texts(aligner, video(rows), vectors(2), settings=SMALL)
         assert {shape[1] for shape in seen} <= {16, 12, 13, 14, 15}
@@ -103,7 +110,9 @@ def test_only_narrations_know_their_places():
     turned = texts[::-1].copy()
     steps, other = (align(aligner, features, "abcd", some).scores for some in (texts, turned))
     np.testing.assert_allclose(steps, other[::-1], atol=1e-5)
-    told, other = (align(aligner, features, "abcd", some, mode="narration").scores for some in (texts, turned))
+    told, other = (
+        align(aligner, features, "abcd", some, mode="narration").scores for some in (texts, turned)
+    )
     assert np.abs(told - other[::-1]).max() > 1e-3
 
 
@@ -120,10 +129,20 @@ def test_no_text_gives_no_row():
 @pytest.mark.parametrize(
     ("features", "texts", "said", "reason"),
     [
-        (FeatureSequence(np.ones((9, 5), np.float32), 1.0, "other"), vectors(2), None, "video features have width 5"),
+        (
+            FeatureSequence(np.ones((9, 5), np.float32), 1.0, "other"),
+            vectors(2),
+            None,
+            "video features have width 5",
+        ),
         (video(9), np.ones((2, 5), np.float32), None, "text features have width 5"),
         (video(9), np.full((2, WIDTH), np.nan, np.float32), None, "text features hold NaN"),
-        (FeatureSequence(np.ones((0, WIDTH), np.float32), 1.0, "other"), vectors(2), None, "no feature row"),
+        (
+            FeatureSequence(np.ones((0, WIDTH), np.float32), 1.0, "other"),
+            vectors(2),
+            None,
+            "no feature row",
+        ),
         (video(9), vectors(2)[0], None, "text vectors must be"),
         (video(9), vectors(2), [Span(0.0, 1.0)], "1 times for 2 texts"),
     ],
@@ -153,7 +172,9 @@ def test_windows_keep_their_texts_and_rows_in_bf16():
     said = [Span(second, second + 2.0) for second in (5.0, 40.0, 60.0, 95.0)]
     settings = SMALL.model_copy(update={"mode": "narration"})
     exact = score_texts(aligner, features, texts, said=said, settings=settings)
-    fast = score_texts(aligner, features, texts, said=said, settings=settings.model_copy(update={"bf16": True}))
+    fast = score_texts(
+        aligner, features, texts, said=said, settings=settings.model_copy(update={"bf16": True})
+    )
     assert (exact.scores == NOWHERE).any()
     assert np.array_equal(fast.scores == NOWHERE, exact.scores == NOWHERE)
 
@@ -209,7 +230,9 @@ def test_order_settles_what_the_pictures_leave_open():
 
 def test_with_nothing_seen_the_order_takes_nothing_from_shown():
     shown = np.array([0.3, 0.8, 0.6, 0.5])
-    found = posterior(np.zeros((4, 30), np.float32), shown, PLAIN.model_copy(update={"order": "given"}))
+    found = posterior(
+        np.zeros((4, 30), np.float32), shown, PLAIN.model_copy(update={"order": "given"})
+    )
     np.testing.assert_allclose(found.shown, shown, atol=1e-6)
 
 
@@ -239,7 +262,9 @@ def test_when_it_is_said_settles_what_looks_alike():
     prior = np.full((1, 20), 0.02)
     prior[0, 14] = prior[0, 15] = 0.3
     assert posterior(scores, np.array([0.5]), prior=prior).best.tolist() == [15]
-    assert posterior(scores, np.array([0.5]), AlignerSettings(speech=0.0), prior=prior).best.tolist() == [3]
+    assert posterior(
+        scores, np.array([0.5]), AlignerSettings(speech=0.0), prior=prior
+    ).best.tolist() == [3]
 
 
 def test_texts_in_no_order_may_stand_in_any():
@@ -247,7 +272,9 @@ def test_texts_in_no_order_may_stand_in_any():
     scores = chance.uniform(-0.5, 0.5, (5, 40)).astype(np.float32)
     shown = chance.uniform(0.2, 0.9, 5)
     turn = [3, 0, 4, 1, 2]
-    np.testing.assert_allclose(posterior(scores[turn], shown[turn]).at, posterior(scores, shown).at[turn], atol=1e-12)
+    np.testing.assert_allclose(
+        posterior(scores[turn], shown[turn]).at, posterior(scores, shown).at[turn], atol=1e-12
+    )
 
 
 def test_chances_stay_chances():
@@ -298,7 +325,13 @@ def test_order_costs_nothing_between_texts_that_are_both_said():
     free, ordered = (posterior(scores, shown, how, prior=prior).at for how in (alone, given))
     assert free[0, 4] - ordered[0, 4] < 0.1 < free[2, 0] - ordered[2, 0]  # nobody says the third
     prior[2] = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
-    np.testing.assert_allclose(*(posterior(scores, shown, how, prior=prior).at for how in (alone, given)), atol=1e-9)
-    before = np.full((3, 3), 0.5) + 0.4 * np.triu(np.ones((3, 3)), 1) - 0.4 * np.tril(np.ones((3, 3)), -1)
+    np.testing.assert_allclose(
+        *(posterior(scores, shown, how, prior=prior).at for how in (alone, given)), atol=1e-9
+    )
+    before = (
+        np.full((3, 3), 0.5)
+        + 0.4 * np.triu(np.ones((3, 3)), 1)
+        - 0.4 * np.tril(np.ones((3, 3)), -1)
+    )
     believed = posterior(scores, shown, alone, prior=prior, before=before).at
     np.testing.assert_allclose(believed, posterior(scores, shown, alone, prior=prior).at, atol=1e-9)

@@ -1,4 +1,5 @@
-"""A small network, trained in the simulated world, answers its benchmarks from files, and the answers are scored."""
+"""A small network, trained in the simulated world, answers its benchmarks from files, and the
+answers are scored."""
 
 import csv
 import json
@@ -13,7 +14,13 @@ from research.simulate.texts import texts as worded
 from stepline.errors import DatasetError, ModelError, StoreError
 from stepline.features import FeatureWriter, RowTexts
 from stepline.grounding.speech import narration_labels
-from stepline.nasva.benchmarks import BenchmarkInputs, StoredFeatures, TextVectors, benchmark_questions, write_answers
+from stepline.nasva.benchmarks import (
+    BenchmarkInputs,
+    StoredFeatures,
+    TextVectors,
+    benchmark_questions,
+    write_answers,
+)
 from stepline.nasva.checkpoint import FeatureSpace, load_aligner, write_aligner
 from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerNetworkSettings, AlignerSettings
@@ -24,7 +31,14 @@ from stepline.training.settings import TrainSettings
 
 SETTINGS = AlignerSettings()
 WORLD = EASY.model_copy(update={"videos": 120, "held_out": 0.25})
-SIZES = {"video_width": 128, "text_width": 128, "width": 64, "heads": 4, "encoder_layers": 1, "decoder_layers": 1}
+SIZES = {
+    "video_width": 128,
+    "text_width": 128,
+    "width": 64,
+    "heads": 4,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +57,12 @@ def world(simulation, tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(simulation, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
-    samples = [labelled(one, style) for one in simulation.videos if one.subset == "train"
-               for style in ("narration", "step")]  # fmt: skip
+    samples = [
+        labelled(one, style)
+        for one in simulation.videos
+        if one.subset == "train"
+        for style in ("narration", "step")
+    ]
     network = train_aligner(
         [one for one in samples if len(one.text)],
         folder / "run",
@@ -56,35 +74,69 @@ def trained(simulation, tmp_path_factory):
 
 
 def labelled(one, style):
-    features, spans = one.features().values, [Span(float(a), float(b)) for a, b in one.lines(style).times]
+    features, spans = (
+        one.features().values,
+        [Span(float(a), float(b)) for a, b in one.lines(style).times],
+    )
     shown = narration_labels(spans, len(features), "covering").astype(bool)
     return Sample(f"{one.id} {style}", features, one.vectors(style), shown, ordered=True)
 
 
 def write_crosstask(simulation, folder):
-    """The recipes of the held-out videos as CrossTask has them: a task is a title with its lines, in their order."""
+    """The recipes of the held-out videos as CrossTask has them: a task is a title with its lines,
+    in their order."""
     (folder / "annotations").mkdir(parents=True)
     held = [one for one in simulation.videos if one.subset != "train"]
     tasks = {one.task.number: worded(one.recipe) for one in held}
-    blocks = [f"{n}\ntask {n}\nurl\n{len(lines)}\n{','.join(lines)}\n" for n, lines in sorted(tasks.items())]
+    blocks = [
+        f"{n}\ntask {n}\nurl\n{len(lines)}\n{','.join(lines)}\n"
+        for n, lines in sorted(tasks.items())
+    ]
     (folder / "tasks_primary.txt").write_text("\n".join(blocks))
     (folder / "videos.csv").write_text("".join(f"{one.task.number},{one.id},url\n" for one in held))
     for one in held:
-        rows = [(k + 1, *span) for k, step in enumerate(one.recipe.step) for span in one.timeline.of(int(step))]
+        rows = [
+            (k + 1, *span)
+            for k, step in enumerate(one.recipe.step)
+            for span in one.timeline.of(int(step))
+        ]
         with (folder / "annotations" / f"{one.task.number}_{one.id}.csv").open("w") as file:
             csv.writer(file).writerows(rows)
 
 
 def answered(stepline, world, trained, benchmark, reference, out, *more):
     style = "narration" if benchmark == "htm-align" else "recipe"
-    given = ("--features", world / "features" / "usual", "--texts", world / "texts" / "usual" / style)
+    given = (
+        "--features",
+        world / "features" / "usual",
+        "--texts",
+        world / "texts" / "usual" / style,
+    )
     return stepline(
-        "predict", benchmark, "--aligner", trained, *given, "--reference", world / reference, "--out", out, *more
+        "predict",
+        benchmark,
+        "--aligner",
+        trained,
+        *given,
+        "--reference",
+        world / reference,
+        "--out",
+        out,
+        *more,
     )
 
 
 def score(stepline, benchmark, predictions, reference, *more):
-    result = stepline("evaluate", benchmark, "--predictions", predictions, "--reference", reference, "--json", *more)
+    result = stepline(
+        "evaluate",
+        benchmark,
+        "--predictions",
+        predictions,
+        "--reference",
+        reference,
+        "--json",
+        *more,
+    )
     assert result.exit_code == 0, result.output
     return {name: metric["value"] for name, metric in json.loads(result.stdout)["metrics"].items()}
 
@@ -93,7 +145,9 @@ def held_out(simulation):
     return [one for one in simulation.videos if one.subset != "train"]
 
 
-def test_htm_align_is_answered_as_its_evaluator_reads_it(stepline, simulation, world, trained, tmp_path):
+def test_htm_align_is_answered_as_its_evaluator_reads_it(
+    stepline, simulation, world, trained, tmp_path
+):
     out = tmp_path / "out.json"
     assert answered(stepline, world, trained, "htm-align", "htm_align.json", out).exit_code == 0
     tree = json.loads(out.read_text())
@@ -111,18 +165,33 @@ def test_htm_align_is_answered_as_its_evaluator_reads_it(stepline, simulation, w
     assert score(stepline, "htm-align", out, world / "htm_align.json")["ROC-AUC alignable"] > 0.6
 
 
-def test_ht_step_is_answered_in_seconds_and_in_segments(stepline, simulation, world, trained, tmp_path):
+def test_ht_step_is_answered_in_seconds_and_in_segments(
+    stepline, simulation, world, trained, tmp_path
+):
     scores = {}
     for name in ("out.json", "out.csv"):
-        given = (stepline, world, trained, "ht-step", "ht-step", tmp_path / name, "--subset", "val_seen")
+        given = (
+            stepline,
+            world,
+            trained,
+            "ht-step",
+            "ht-step",
+            tmp_path / name,
+            "--subset",
+            "val_seen",
+        )
         assert answered(*given).exit_code == 0
-        scores[name] = score(stepline, "ht-step", tmp_path / name, world / "ht-step", "--subset", "val_seen")
+        scores[name] = score(
+            stepline, "ht-step", tmp_path / name, world / "ht-step", "--subset", "val_seen"
+        )
     tree = json.loads((tmp_path / "out.json").read_text())
     assert all(isinstance(second, int) for seconds in tree.values() for second in seconds)
     hits = []
     for one in held_out(simulation):
         for step, second in zip(one.recipe.step, tree[one.id], strict=True):
-            if windows := [one.timeline.windows[row] for row in np.flatnonzero(one.timeline.steps == step)]:
+            if windows := [
+                one.timeline.windows[row] for row in np.flatnonzero(one.timeline.steps == step)
+            ]:
                 hits.append(any(start <= second <= end for start, end in windows))
     assert scores["out.json"]["R@1"] == pytest.approx(np.mean(hits))
     assert scores["out.json"]["R@1"] > 0.45
@@ -134,13 +203,26 @@ def test_crosstask_gains_by_its_order(stepline, world, trained, tmp_path):
     found = []
     for order in ("none", "given"):
         out = tmp_path / f"{order}.json"
-        assert answered(stepline, world, trained, "crosstask", "crosstask", out, "--order", order).exit_code == 0
-        found.append(score(stepline, "crosstask", out, world / "crosstask", "--convention", "each-all")["average R@1"])
+        assert (
+            answered(
+                stepline, world, trained, "crosstask", "crosstask", out, "--order", order
+            ).exit_code
+            == 0
+        )
+        found.append(
+            score(stepline, "crosstask", out, world / "crosstask", "--convention", "each-all")[
+                "average R@1"
+            ]
+        )
     assert found[0] > 0.5
-    assert json.loads((tmp_path / "none.json").read_text()) != json.loads((tmp_path / "given.json").read_text())
+    assert json.loads((tmp_path / "none.json").read_text()) != json.loads(
+        (tmp_path / "given.json").read_text()
+    )
 
 
-def test_missing_and_broken_videos_are_named_and_listed(stepline, simulation, world, trained, tmp_path):
+def test_missing_and_broken_videos_are_named_and_listed(
+    stepline, simulation, world, trained, tmp_path
+):
     ids = [one.id for one in held_out(simulation)]
     features = tmp_path / "features"
     features.mkdir()
@@ -148,8 +230,20 @@ def test_missing_and_broken_videos_are_named_and_listed(stepline, simulation, wo
         torch.save(torch.from_numpy(one.features().values), features / f"{one.id}.pth.tar")
     np.save(features / f"{ids[0]}.npy", np.full((70, 128), np.nan, np.float32))
     texts = world / "texts" / "usual" / "narration"
-    job = ("predict", "htm-align", "--aligner", trained, "--features", features, "--texts", texts,
-           "--reference", world / "htm_align.json", "--out", tmp_path / "out.json")  # fmt: skip
+    job = (
+        "predict",
+        "htm-align",
+        "--aligner",
+        trained,
+        "--features",
+        features,
+        "--texts",
+        texts,
+        "--reference",
+        world / "htm_align.json",
+        "--out",
+        tmp_path / "out.json",
+    )
     result = stepline(*job)
     assert result.exit_code == 1
     assert f"2 of {len(ids)} videos are not in" in result.stderr
@@ -159,8 +253,15 @@ def test_missing_and_broken_videos_are_named_and_listed(stepline, simulation, wo
     assert "no features for video" in listed[ids[1]]
     assert sorted(json.loads((tmp_path / "out.json").read_text())) == sorted(ids[2:])
     assert stepline(*job, "--allow-missing").exit_code == 0
-    missing = stepline("evaluate", "htm-align", "--predictions", tmp_path / "out.json", "--json",
-                       "--reference", world / "htm_align.json").stdout  # fmt: skip
+    missing = stepline(
+        "evaluate",
+        "htm-align",
+        "--predictions",
+        tmp_path / "out.json",
+        "--json",
+        "--reference",
+        world / "htm_align.json",
+    ).stdout
     assert json.loads(missing)["missing"] == ids[:2]
 
 
@@ -169,9 +270,14 @@ def test_stores_stand_for_folders_of_files(simulation, world, trained, tmp_path)
     loaded = load_aligner(trained)
     with FeatureWriter(tmp_path / "videos") as writer:
         writer.add(one.id, one.features().values, rate=1.0, backbone="world-usual")
-    asked = [each for each in benchmark_questions("htm-align", world / "htm_align.json").asked if each.id == one.id]
+    asked = [
+        each
+        for each in benchmark_questions("htm-align", world / "htm_align.json").asked
+        if each.id == one.id
+    ]
     files = BenchmarkInputs(
-        StoredFeatures(world / "features" / "usual"), TextVectors(world / "texts" / "usual" / "narration", loaded)
+        StoredFeatures(world / "features" / "usual"),
+        TextVectors(world / "texts" / "usual" / "narration", loaded),
     )
     store = BenchmarkInputs(StoredFeatures(tmp_path / "videos"), files.vectors)
     for name, given in (("files", files), ("store", store)):
@@ -184,14 +290,26 @@ def test_a_calibration_is_fitted_stored_and_used(stepline, world, trained, tmp_p
     file.write_bytes((trained / "aligner.safetensors").read_bytes())
     texts = world / "texts" / "usual" / "recipe"
     job = ("--aligner", file, "--features", world / "features" / "usual", "--texts", texts)
-    result = stepline("calibrate", "ht-step", *job, "--reference", world / "ht-step", "--subset", "train", "--json")
+    result = stepline(
+        "calibrate",
+        "ht-step",
+        *job,
+        "--reference",
+        world / "ht-step",
+        "--subset",
+        "train",
+        "--json",
+    )
     assert result.exit_code == 0, result.output
     quality = json.loads(result.stdout)
     assert quality["error_after"] < 0.5 * quality["error_before"]
     assert quality["area_after"] > quality["area_before"]
     assert set(load_aligner(file).calibration.modes) == {"step"}
     out = tmp_path / "after.csv"
-    assert answered(stepline, world, file, "ht-step", "ht-step", out, "--subset", "val_seen").exit_code == 0
+    assert (
+        answered(stepline, world, file, "ht-step", "ht-step", out, "--subset", "val_seen").exit_code
+        == 0
+    )
     scores = [float(row["score"]) for row in csv.DictReader(out.read_text().splitlines())]
     assert 0.35 < np.mean(scores) < 0.65  # half of an article's lines are shown
 
@@ -203,13 +321,28 @@ def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
     (tmp_path / "none.json").write_text("{}")
     usual = world / "features" / "usual"
     for aligner, features, told, reason in (
-        (narrow, usual, reference, "its texts are vectors 12 wide of an encoder that it does not name"),
+        (
+            narrow,
+            usual,
+            reference,
+            "its texts are vectors 12 wide of an encoder that it does not name",
+        ),
         (trained, tmp_path / "absent", reference, "no such folder of features"),
         (trained, usual, reference, "vectors 128 wide of 'world'; give --texts"),
         (tmp_path / "absent", usual, reference, "no such file"),
     ):
-        result = stepline("predict", "htm-align", "--aligner", aligner, "--features", features,
-                          "--reference", told, "--out", tmp_path / "out.json")  # fmt: skip
+        result = stepline(
+            "predict",
+            "htm-align",
+            "--aligner",
+            aligner,
+            "--features",
+            features,
+            "--reference",
+            told,
+            "--out",
+            tmp_path / "out.json",
+        )
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
         assert reason in result.stderr
     loaded = load_aligner(trained)
@@ -235,7 +368,13 @@ def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
         )
     with FeatureWriter(tmp_path / "others") as writer:
         lines = RowTexts(asked[0].texts)
-        writer.add(asked[0].video, np.ones((len(lines.texts), 128), np.float32), rate=1.0, backbone="clip", texts=lines)
+        writer.add(
+            asked[0].video,
+            np.ones((len(lines.texts), 128), np.float32),
+            rate=1.0,
+            backbone="clip",
+            texts=lines,
+        )
     given = BenchmarkInputs(StoredFeatures(usual), TextVectors(tmp_path / "others", loaded))
     with pytest.raises(DatasetError, match="trained on texts of 'world', given are 'clip'"):
         write_answers("htm-align", asked[:1], loaded, given, tmp_path / "o", SETTINGS)

@@ -54,12 +54,16 @@ def test_a_folder_gives_its_best_network_else_the_final_one(tmp_path):
 
 def test_a_run_that_is_not_finished_has_no_network_yet(tmp_path):
     (tmp_path / "last.safetensors").write_bytes(b"")
-    with pytest.raises(ModelError, match="the run is not finished; run `stepline train nasva` again to end it"):
+    with pytest.raises(
+        ModelError, match="the run is not finished; run `stepline train nasva` again to end it"
+    ):
         find_aligner(tmp_path)
 
 
 def test_a_folder_without_a_network_is_named(tmp_path):
-    with pytest.raises(ModelError, match=r"holds none of best\.safetensors, aligner\.safetensors; give"):
+    with pytest.raises(
+        ModelError, match=r"holds none of best\.safetensors, aligner\.safetensors; give"
+    ):
         find_aligner(tmp_path)
 
 
@@ -76,7 +80,8 @@ def parity(shared):
 
 
 def run(folder, size, mode):
-    """Return the imported network, the official inputs as a batch, and what the released code gave for them."""
+    """Return the imported network, the official inputs as a batch, and what the released code gave
+    for them."""
     prefix, checkpoint = CASES[size]
     settings, weights = import_official(folder / checkpoint)
     model = Aligner(settings).eval()
@@ -95,7 +100,8 @@ def test_it_does_what_the_released_code_does(parity, monkeypatch, size, mode, pa
     monkeypatch.setattr(rows, "PACKING_PAYS", {"left out": 0, "kept": 1}[padding])
     model, data, arrays, expected = run(parity, size, mode)
     aligned = model(data)
-    compared = np.ones(arrays[f"{mode}_cosine"].shape, bool)  # what stands on padding is compared where it is made
+    # what stands on padding is compared where it is made
+    compared = np.ones(arrays[f"{mode}_cosine"].shape, bool)
     if padding == "left out":
         compared = ~(data.text_pad[:, :, None] | data.video_pad[:, None]).numpy()
     with torch.no_grad():
@@ -103,7 +109,10 @@ def test_it_does_what_the_released_code_does(parity, monkeypatch, size, mode, pa
         layers = aligned.layers(len(aligned.text)).numpy() / 0.07
         assert np.abs(layers - arrays[f"{mode}_layers_same_video"])[:, compared].max() < 2e-5
         best = aligned.scores.masked_fill(data.video_pad[:, None], -1).argmax(dim=2)
-    assert best[~data.text_pad].tolist() == arrays[f"{mode}_pred_time"][~data.text_pad.numpy()].tolist()
+    assert (
+        best[~data.text_pad].tolist()
+        == arrays[f"{mode}_pred_time"][~data.text_pad.numpy()].tolist()
+    )
     loss = grounding_loss(aligned, data, AlignerLossSettings(form="release")).mean
     assert loss.item() == pytest.approx(expected["loss"], abs=2e-5)
     loss.backward()
@@ -137,7 +146,12 @@ def test_dead_heads_are_left_out_by_name_and_the_rest_kept(parity, tmp_path, cap
     settings, weights = import_official(parity / CASES["tiny"][1])
     assert "alignable_head.weight" in caplog.text
     assert "timestamp_head.0.layers.2.bias" in caplog.text
-    assert (settings.width, settings.projection, settings.encoder_layers, settings.feature_scale) == (32, 16, 2, "none")
+    assert (
+        settings.width,
+        settings.projection,
+        settings.encoder_layers,
+        settings.feature_scale,
+    ) == (32, 16, 2, "none")
     write_weights(settings, weights, tmp_path / "nasva.safetensors")
     again = read_aligner(tmp_path / "nasva.safetensors")
     assert again.settings == settings
@@ -161,10 +175,15 @@ CHANGES = {
     ),
     "nan": (lambda state: state["v_sim_proj.bias"].fill_(float("nan")), "video_out.bias holds NaN"),
     "layer": (
-        lambda state: [state.pop(key) for key in list(state) if key.startswith("decoder.layers.0.")],
+        lambda state: [
+            state.pop(key) for key in list(state) if key.startswith("decoder.layers.0.")
+        ],
         "not NaSVA's released network",
     ),
-    "positions": (lambda state: state["visual_pos_enc.pe"].mul_(2), "other positions than the fixed ones"),
+    "positions": (
+        lambda state: state["visual_pos_enc.pe"].mul_(2),
+        "other positions than the fixed ones",
+    ),
     "empty": (lambda state: state.clear(), "not NaSVA's released network"),
 }
 

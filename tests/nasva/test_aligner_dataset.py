@@ -1,4 +1,5 @@
-"""Records, features and text vectors become samples; what does not fit is left out with its reason."""
+"""Records, features and text vectors become samples; what does not fit is left out with its
+reason."""
 
 import numpy as np
 import pytest
@@ -39,14 +40,18 @@ def vectors(count, seed=0, width=WIDTH):
 
 def told(video="a", *spans, duration=None, kind="step"):
     places = tuple((Span(*span),) if span else () for span in spans)
-    return LabelledTexts(video, kind, tuple(f"text {number}" for number in range(len(spans))), places, duration)
+    return LabelledTexts(
+        video, kind, tuple(f"text {number}" for number in range(len(spans))), places, duration
+    )
 
 
 def gather(tmp_path, *each, counts, texts=None, settings=None, excluded=frozenset()):
     features = store(tmp_path / "features", **counts)
     lengths = texts or {one.video: len(one.texts) for one in each if one.texts}
     said = store(tmp_path / "texts", **lengths)
-    return gather_samples(each, features, {"step": said, "narration": said}, settings, excluded=excluded)
+    return gather_samples(
+        each, features, {"step": said, "narration": said}, settings, excluded=excluded
+    )
 
 
 def test_a_sample_is_the_video_its_vectors_and_its_labels(tmp_path):
@@ -62,7 +67,9 @@ def test_a_sample_is_the_video_its_vectors_and_its_labels(tmp_path):
 
 def test_texts_without_a_label_can_be_left_out(tmp_path):
     settings = AlignerDataSettings(unlabelled="drop")
-    (sample,) = gather(tmp_path, told("a", None, (1, 3), (99, 100), (5, 6)), counts={"a": 8}, settings=settings)
+    (sample,) = gather(
+        tmp_path, told("a", None, (1, 3), (99, 100), (5, 6)), counts={"a": 8}, settings=settings
+    )
     assert_allclose(sample.text, vectors(4)[[1, 3]], atol=2e-3)
     assert [np.flatnonzero(row).tolist() for row in sample.positive] == [[1, 2], [5]]
 
@@ -89,7 +96,9 @@ def test_whatever_does_not_fit_is_told_and_nothing_takes_its_place(tmp_path):
         told("good", (5, 6)),
         told("test", (0, 2)),
     ]
-    counts = dict.fromkeys(("good", "speechless", "unlabelled", "long", "near", "mute", "others", "test"), 8)
+    counts = dict.fromkeys(
+        ("good", "speechless", "unlabelled", "long", "near", "mute", "others", "test"), 8
+    )
     texts = {"good": 2, "missing": 1, "unlabelled": 2, "long": 1, "near": 1, "others": 3, "test": 1}
     made = gather(tmp_path, *given, counts=counts, texts=texts, excluded=frozenset({"test"}))
     assert [sample.id for sample in made] == ["good (step)", "near (step)"]
@@ -109,7 +118,8 @@ def test_whatever_does_not_fit_is_told_and_nothing_takes_its_place(tmp_path):
 
 def test_features_of_another_width_are_left_out(tmp_path):
     features = store(tmp_path / "video", a=8)
-    with FeatureWriter(tmp_path / "wide") as writer:  # as somebody who copies shards together gets it
+    # as somebody who copies shards together gets it
+    with FeatureWriter(tmp_path / "wide") as writer:
         writer.add("b", vectors(8, width=WIDTH + 1), rate=1.0, backbone="clip")
     for path in (tmp_path / "wide").glob("shard-00000.*"):
         path.rename(tmp_path / "video" / path.name.replace("00000", "00001"))
@@ -125,17 +135,23 @@ def test_stored_texts_must_be_those_that_are_told(tmp_path):
     features = store(tmp_path / "video", a=8, b=8)
     with FeatureWriter(tmp_path / "texts") as writer:
         for number, id in enumerate("ab"):
-            lines = RowTexts(("text 0", "left out", "text 1") if id == "a" else ("something", "else", "text 0"))
+            lines = RowTexts(
+                ("text 0", "left out", "text 1") if id == "a" else ("something", "else", "text 0")
+            )
             writer.add(id, vectors(3, number), rate=1.0, backbone="clip", texts=lines)
     said = FeatureStore(tmp_path / "texts")
-    made = gather_samples([told("a", (0, 2), (3, 4)), told("b", (0, 2), (3, 4))], features, {"step": said})
+    made = gather_samples(
+        [told("a", (0, 2), (3, 4)), told("b", (0, 2), (3, 4))], features, {"step": said}
+    )
     assert_allclose(made[0].text, vectors(3)[[0, 2]], atol=2e-3)
     assert [(each.id, each.reason) for each in made.omitted] == [("b", reasons.OTHER_TEXTS)]
 
 
 def test_nothing_left_is_an_error_that_says_why(tmp_path):
     made = gather(tmp_path, told("missing", (0, 2)), counts={"a": 8})
-    with pytest.raises(ShapeError, match="no sample is left of 1: 1 x there are no features of its video"):
+    with pytest.raises(
+        ShapeError, match="no sample is left of 1: 1 x there are no features of its video"
+    ):
         made.widths()
 
 
@@ -152,7 +168,10 @@ def test_a_video_is_held_out_with_all_its_texts(tmp_path):
 
 
 def record(id="v"):
-    sentences = (Sentence(text="Hello.", span=Span(0, 2)), Sentence(text="Cut it.", span=Span(2, 5)))
+    sentences = (
+        Sentence(text="Hello.", span=Span(0, 2)),
+        Sentence(text="Cut it.", span=Span(2, 5)),
+    )
     steps = (
         Step(id="1", text="cut", said=Span(2, 5), spans=(Span(3, 6), Span(8, 9))),
         Step(id="2", text="mix", said=Span(4, 5)),
@@ -184,8 +203,13 @@ def test_records_are_read_from_parquet_json_and_folders(tmp_path):
     for id in "ab":
         write_record(record(id), tmp_path / "each" / f"{id}.json")
     for source in ("all.parquet", "each"):
-        assert [each.video for each in read_labelled_texts(str(tmp_path / source), "step")] == ["a", "b"]
-    assert [each.video for each in read_labelled_texts(str(tmp_path / "each" / "a.json"), "narration")] == ["a"]
+        assert [each.video for each in read_labelled_texts(str(tmp_path / source), "step")] == [
+            "a",
+            "b",
+        ]
+    assert [
+        each.video for each in read_labelled_texts(str(tmp_path / "each" / "a.json"), "narration")
+    ] == ["a"]
     with pytest.raises(DatasetError, match="no records to train on"):
         list(read_labelled_texts(str(tmp_path / "nothing"), "step"))
 
@@ -199,7 +223,8 @@ def world(tmp_path_factory):
 
 
 def test_the_released_formats_become_samples(tmp_path, world):
-    """As NaSVA's authors train: one folder of video features, one of dicts a kind of text, no other annotation."""
+    """As NaSVA's authors train: one folder of video features, one of dicts a kind of text, no other
+    annotation."""
     simulation, folder = world
     backbone = simulation.world.settings.backbone
     import_features(folder / "features" / backbone, tmp_path / "video", backbone=backbone)
@@ -207,7 +232,11 @@ def test_the_released_formats_become_samples(tmp_path, world):
         import_features(folder / "texts" / backbone / style, tmp_path / style)
     features = FeatureStore(tmp_path / "video")
     vectors = {kind: FeatureStore(tmp_path / kind) for kind in ("narration", "step")}
-    told = [each for kind in ("narration", "step") for each in read_labelled_texts(str(tmp_path / kind), kind)]
+    told = [
+        each
+        for kind in ("narration", "step")
+        for each in read_labelled_texts(str(tmp_path / kind), kind)
+    ]
     made = gather_samples(told, features, vectors)
     assert (len(made), made.omitted) == (12, ())
     by_name = {sample.id: sample for sample in made}
@@ -225,9 +254,9 @@ def test_a_dataset_is_read_by_its_name(tmp_path, world):
     assert {each.video for each in from_reader} == {sample.id for sample in simulation.videos}
     truth = list(read_labelled_texts(f"ht-step:{folder / 'ht-step'}", "step"))
     assert any(len(spans) > 0 for each in truth for spans in each.spans)
-    assert [each.kind for each in read_labelled_texts(f"howto100m:{folder / 'whisperx'}", "narration")] == [
-        "narration"
-    ] * 6
+    assert [
+        each.kind for each in read_labelled_texts(f"howto100m:{folder / 'whisperx'}", "narration")
+    ] == ["narration"] * 6
 
 
 def test_vectors_are_made_once(tmp_path):
@@ -288,7 +317,9 @@ def test_a_text_shown_twice_has_both_and_one_shown_nowhere_has_none():
 
 
 def test_a_sample_needs_spans_for_every_text():
-    made = labelled_sample("v", features(), np.ones((1, 3), np.float32), [[Span(0.0, 2.0)]], ordered=True)
+    made = labelled_sample(
+        "v", features(), np.ones((1, 3), np.float32), [[Span(0.0, 2.0)]], ordered=True
+    )
     assert made.positive.sum() == 2
     with pytest.raises(ShapeError, match="v: 2 text vectors need as many lists of spans, not 1"):
         labelled_sample("v", features(), np.ones((2, 3), np.float32), [[]], ordered=True)

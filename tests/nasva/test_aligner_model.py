@@ -38,7 +38,11 @@ def train(model, data, steps, rate, *, autocast=False):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_padding_never_changes_a_score(form):
-    model, short, long = fresh(form=form), sample(1, seconds=14, texts=3, ordered=True), sample(2, seconds=31, texts=6)
+    model, short, long = (
+        fresh(form=form),
+        sample(1, seconds=14, texts=3, ordered=True),
+        sample(2, seconds=31, texts=6),
+    )
     with torch.inference_mode():
         alone = model(collate([short])).scores[0]
         padded = model(collate([short, long])).scores[0, :3, :14]
@@ -48,7 +52,9 @@ def test_padding_never_changes_a_score(form):
 def test_what_stands_in_the_padding_never_matters():
     model, data = fresh(), batch()
     noisy = replace(
-        data, video=data.video + 50 * data.video_pad[..., None], text=data.text - 50 * data.text_pad[..., None]
+        data,
+        video=data.video + 50 * data.video_pad[..., None],
+        text=data.text - 50 * data.text_pad[..., None],
     )
     with torch.inference_mode():
         there, here = model(noisy).scores[1, :3, :14], model(data).scores[1, :3, :14]
@@ -59,7 +65,9 @@ def test_what_stands_in_the_padding_never_matters():
 def test_the_order_of_texts_matters_only_where_they_are_in_order(form):
     model, given = fresh(form=form), sample(3)
     torch.nn.init.normal_(model.text_place.weight)
-    turned = Sample("turned", given.video, given.text[::-1].copy(), given.positive[::-1].copy(), ordered=False)
+    turned = Sample(
+        "turned", given.video, given.text[::-1].copy(), given.positive[::-1].copy(), ordered=False
+    )
     with torch.inference_mode():
         steps = [model(collate([one])).scores[0] for one in (given, turned)]
         told = [model(collate([replace(one, ordered=True)])).scores[0] for one in (given, turned)]
@@ -105,14 +113,17 @@ def test_it_learns_under_bf16_with_scores_kept_in_float32():
     aligned = model.eval()(data)
     with torch.autocast("cpu", torch.bfloat16):
         assert model(data).text.dtype == torch.float32
-        assert torch.equal(aligned.layers(2), model(data).layers(2)) is False  # autocast does reach the network
+        # autocast does reach the network
+        assert torch.equal(aligned.layers(2), model(data).layers(2)) is False
         scores = aligned.scores
         losses = [
-            grounding_loss(aligned, data, AlignerLossSettings(form=form)).mean.item() for form in ("paper", "release")
+            grounding_loss(aligned, data, AlignerLossSettings(form=form)).mean.item()
+            for form in ("paper", "release")
         ]
     assert torch.equal(scores, aligned.scores)
     assert losses == [
-        grounding_loss(aligned, data, AlignerLossSettings(form=form)).mean.item() for form in ("paper", "release")
+        grounding_loss(aligned, data, AlignerLossSettings(form=form)).mean.item()
+        for form in ("paper", "release")
     ]
 
 
@@ -145,7 +156,8 @@ def test_each_decoder_layer_gives_a_matrix_of_cosines():
 def test_the_default_has_the_released_size():
     with torch.device("meta"):
         model = Aligner(AlignerNetworkSettings())
-    assert sum(weight.numel() for weight in model.parameters()) == 9_421_827 - 514 - 49_537  # less its unused heads
+    # less its unused heads
+    assert sum(weight.numel() for weight in model.parameters()) == 9_421_827 - 514 - 49_537
 
 
 def test_every_weight_is_used_and_gets_a_gradient():
@@ -174,7 +186,9 @@ def test_settings_that_no_network_can_have_are_refused():
 
 def test_no_texts_or_only_padding_give_finite_scores():
     model = fresh()
-    nothing = Sample("n", sample().video, np.zeros((0, 12), np.float32), np.zeros((0, 20), bool), ordered=True)
+    nothing = Sample(
+        "n", sample().video, np.zeros((0, 12), np.float32), np.zeros((0, 20), bool), ordered=True
+    )
     assert model(collate([nothing])).scores.shape == (1, 0, 20)
     assert bool(model(collate([nothing, sample()])).scores.isfinite().all())
 
@@ -206,7 +220,11 @@ def test_little_padding_is_masked(monkeypatch):
     monkeypatch.setattr(rows, "PACKING_PAYS", 1)
     layout = PackedRows.of(PAD, never_none=True)
     assert layout.even
-    assert layout.key_keep[:, 0, 0].tolist() == [[True, True, False], [True, False, False], [True, True, True]]
+    assert layout.key_keep[:, 0, 0].tolist() == [
+        [True, True, False],
+        [True, False, False],
+        [True, True, True],
+    ]
     assert layout.unpack(layout.pack(torch.ones(3, 3, 1))).sum() == 9
 
 
@@ -220,7 +238,10 @@ def test_gradients_reach_what_was_left_in():
 @pytest.mark.parametrize(("seconds", "texts"), [(14, 6), (27, 2), (14, 2), (27, 6)])
 def test_scores_are_the_same_whichever_padding_is_left_out(monkeypatch, seconds, texts):
     torch.manual_seed(0)
-    data, model = batch(sample(1, seconds=28, texts=6), sample(2, seconds=seconds, texts=texts)), Aligner(tiny()).eval()
+    data, model = (
+        batch(sample(1, seconds=28, texts=6), sample(2, seconds=seconds, texts=texts)),
+        Aligner(tiny()).eval(),
+    )
     found = []
     for least in (0.1, 1):
         monkeypatch.setattr(rows, "PACKING_PAYS", least)

@@ -1,6 +1,8 @@
-"""`stepline train nasva`, from stores on disk to networks: it learns, resumes bit for bit, and names what is wrong.
+"""`stepline train nasva`, from stores on disk to networks: it learns, resumes bit for bit, and
+names what is wrong.
 
-Two processes train the real network as one does, by the command's own path, also when killed and resumed.
+Two processes train the real network as one does, by the command's own path, also when killed and
+resumed.
 """
 
 import json
@@ -40,7 +42,9 @@ QUICK = TrainSettings(epochs=12, batch=3, learning_rate=3e-3, save_every=5)
 def test_training_places_texts_and_resumes_bit_for_bit(tmp_path):
     network = tiny(dropout=0.1, attention_dropout=0.1, alignability=True)
     losses = []
-    whole = train_aligner(SAMPLES, tmp_path / "whole", model=network, settings=QUICK, report=losses.append)
+    whole = train_aligner(
+        SAMPLES, tmp_path / "whole", model=network, settings=QUICK, report=losses.append
+    )
     assert losses[-1].loss < 0.6 * losses[0].loss
 
     def stop(progress):
@@ -84,7 +88,11 @@ def stores(tmp_path_factory):
 
 def recall(network, stores):
     """R@1 of a network on what it was trained on."""
-    told = [each for kind in ("narration", "step") for each in read_labelled_texts(str(stores / kind), kind)]
+    told = [
+        each
+        for kind in ("narration", "step")
+        for each in read_labelled_texts(str(stores / kind), kind)
+    ]
     vectors = {kind: FeatureStore(stores / kind) for kind in ("narration", "step")}
     batch = collate(list(gather_samples(told, FeatureStore(stores / "video"), vectors)))
     with torch.no_grad():
@@ -102,7 +110,8 @@ def test_it_overfits_one_batch(tmp_path, stepline):
     drop = ("--set", "model.dropout=0.0", "--set", "loss.shuffled=0.0")
     made = stepline(*command(stores, tmp_path / "run", *settings, options=drop))
     assert made.exit_code == 0, made.stderr
-    assert log(tmp_path / "run")[-1]["loss"] < 0.01  # nothing is left to gain: 0 is where all weight is on the labels
+    # nothing is left to gain: 0 is where all weight is on the labels
+    assert log(tmp_path / "run")[-1]["loss"] < 0.01
     assert recall(read_aligner(tmp_path / "run" / "aligner.safetensors"), stores) == 1.0
 
 
@@ -121,7 +130,9 @@ def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
     held = ("--set", "data.held_out=0.3", "--tensorboard", "--json")
     made = stepline(*command(stores, tmp_path, *QUICK_RUN, options=held))
     told = json.loads(made.stdout)
-    assert told["files"] == [str(tmp_path / name) for name in ("aligner.safetensors", "best.safetensors")]
+    assert told["files"] == [
+        str(tmp_path / name) for name in ("aligner.safetensors", "best.safetensors")
+    ]
     run = json.loads((tmp_path / "run.json").read_text())
     assert run["settings"]["model"]["video_width"] == WIDTH
     assert run["versions"]["torch"] == torch.__version__
@@ -163,11 +174,15 @@ def kill(child):
 
 def test_a_run_killed_during_a_checkpoint_ends_with_the_same_bits(tmp_path, stores, stepline):
     settings = ("epochs=16", "batch=3", "learning_rate=1e-3", "save_every=1")  # 96 steps
-    arguments = command(stores, tmp_path / "killed", *settings, options=("--set", "model.attention_dropout=0.1"))
+    arguments = command(
+        stores, tmp_path / "killed", *settings, options=("--set", "model.attention_dropout=0.1")
+    )
     child = started(arguments)
     folder = tmp_path / "killed"
     begun = folder / CHECKPOINT
-    wait_until(lambda: begun.exists() and log(folder)[10:] and list(folder.glob(".last*.partial*")), child)
+    wait_until(
+        lambda: begun.exists() and log(folder)[10:] and list(folder.glob(".last*.partial*")), child
+    )
     kill(child)
     assert load_file(begun)  # whole: the one before, or the new one
     assert len(log(folder)) < 96  # it was killed on its way
@@ -175,7 +190,9 @@ def test_a_run_killed_during_a_checkpoint_ends_with_the_same_bits(tmp_path, stor
     assert made.exit_code == 0, made.stderr
     assert not list(folder.glob(".*partial*"))
     assert [line["step"] for line in log(folder)] == list(range(1, 97))
-    whole = command(stores, tmp_path / "whole", *settings, options=("--set", "model.attention_dropout=0.1"))
+    whole = command(
+        stores, tmp_path / "whole", *settings, options=("--set", "model.attention_dropout=0.1")
+    )
     assert stepline(*whole).exit_code == 0
     for name in (CHECKPOINT, LOG, "aligner.safetensors"):
         assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
@@ -183,7 +200,8 @@ def test_a_run_killed_during_a_checkpoint_ends_with_the_same_bits(tmp_path, stor
 
 @pytest.mark.slow
 def test_a_checkpoint_is_at_most_its_interval_behind(tmp_path, stores):
-    """Steps of which the log knows and the checkpoint does not are taken again: fewer than save_every."""
+    """Steps of which the log knows and the checkpoint does not are taken again: fewer than
+    save_every."""
     folder = tmp_path / "run"
     child = started(command(stores, folder, "epochs=400", "batch=3", "save_every=7"))
     wait_until(lambda: (folder / CHECKPOINT).exists(), child)
@@ -192,8 +210,11 @@ def test_a_checkpoint_is_at_most_its_interval_behind(tmp_path, stores):
     with safe_open(folder / CHECKPOINT, framework="pt") as file:
         step = json.loads(file.metadata()["stepline"])["step"]
     assert step % 7 == 0
-    lines = [line for line in (folder / LOG).read_text().splitlines(keepends=True) if line.endswith("\n")]
-    assert step <= len(lines) <= step + 7  # killed between the log's 7 lines and the checkpoint: they are taken again
+    lines = [
+        line for line in (folder / LOG).read_text().splitlines(keepends=True) if line.endswith("\n")
+    ]
+    # killed between the log's 7 lines and the checkpoint: they are taken again
+    assert step <= len(lines) <= step + 7
 
 
 def test_another_run_in_the_folder_is_refused(tmp_path, stores, stepline):
@@ -214,9 +235,16 @@ def test_another_run_in_the_folder_is_refused(tmp_path, stores, stepline):
 def test_training_goes_on_from_a_network(tmp_path, stores, stepline):
     assert stepline(*command(stores, tmp_path / "first", *QUICK_RUN)).exit_code == 0
     first = tmp_path / "first" / "aligner.safetensors"
-    assert stepline(*command(stores, tmp_path / "second", *QUICK_RUN, options=("--start", first))).exit_code == 0
+    assert (
+        stepline(
+            *command(stores, tmp_path / "second", *QUICK_RUN, options=("--start", first))
+        ).exit_code
+        == 0
+    )
     assert log(tmp_path / "second")[0]["loss"] < log(tmp_path / "first")[0]["loss"]
-    other = stepline(*command(stores, tmp_path / "third", options=("--start", first, "--set", "model.width=64")))
+    other = stepline(
+        *command(stores, tmp_path / "third", options=("--start", first, "--set", "model.width=64"))
+    )
     assert "model.width=64" in other.stderr
     assert "leave it out, or leave --start out" in other.stderr
 
@@ -230,12 +258,29 @@ def test_the_authors_weights_are_trained_on(tmp_path, shared, stepline):
     settings, weights = import_official(path)
     with_widths(tmp_path / "video", settings.video_width)
     with_widths(tmp_path / "step", settings.text_width, texts=True)
-    made = stepline("train", "nasva", "--features", tmp_path / "video", "--steps", tmp_path / "step", "--start", path,
-                    "--out", tmp_path / "run", "--set", "train.epochs=1", "--set", "train.learning_rate=1e-9",
-                    "--set", "train.device=cpu")  # fmt: skip
+    made = stepline(
+        "train",
+        "nasva",
+        "--features",
+        tmp_path / "video",
+        "--steps",
+        tmp_path / "step",
+        "--start",
+        path,
+        "--out",
+        tmp_path / "run",
+        "--set",
+        "train.epochs=1",
+        "--set",
+        "train.learning_rate=1e-9",
+        "--set",
+        "train.device=cpu",
+    )
     assert made.exit_code == 0, made.stderr
     trained = load_file(tmp_path / "run" / "aligner.safetensors")
-    torch.testing.assert_close(trained, {name: weights[name] for name in trained}, atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        trained, {name: weights[name] for name in trained}, atol=1e-6, rtol=0
+    )
 
 
 def with_widths(folder, width, *, texts=False):
@@ -243,9 +288,17 @@ def with_widths(folder, width, *, texts=False):
 
     with FeatureWriter(folder) as writer:
         for number in range(3):
-            values = np.random.default_rng(number).normal(size=(4 if texts else 20, width)).astype(np.float32)
+            values = (
+                np.random.default_rng(number)
+                .normal(size=(4 if texts else 20, width))
+                .astype(np.float32)
+            )
             starts = tuple(4.0 * k for k in range(4))
-            lines = RowTexts(("a", "b", "c", "d"), starts, tuple(start + 2 for start in starts)) if texts else None
+            lines = (
+                RowTexts(("a", "b", "c", "d"), starts, tuple(start + 2 for start in starts))
+                if texts
+                else None
+            )
             writer.add(f"v{number}", values, rate=1.0, backbone="drawn", texts=lines)
 
 
@@ -265,9 +318,11 @@ def test_a_wrong_checkpoint_is_named(tmp_path, stores, stepline, kind):
     made = stepline(*command(stores, tmp_path / "run", options=("--start", path)))
     assert made.exit_code == 1
     expected = {
-        "noise": "cannot be read as weights", "another": "not NaSVA's released network",
-        "text": "not a grounding network of Stepline", "narrow": "give the features that it was trained on",
-    }  # fmt: skip
+        "noise": "cannot be read as weights",
+        "another": "not NaSVA's released network",
+        "text": "not a grounding network of Stepline",
+        "narrow": "give the features that it was trained on",
+    }
     assert expected[kind] in made.stderr
     assert made.stderr.count("\n") == 1
     assert not (tmp_path / "run" / "aligner.safetensors").exists()
@@ -301,13 +356,17 @@ def test_what_is_left_out_is_told_and_listed(tmp_path, stores, stepline):
     assert "6 samples of 3 videos" in made.stderr
     assert "left out 8: there are no features of its video" in made.stderr
     assert "left out 2: it is excluded" in made.stderr
-    omitted = [json.loads(line) for line in (tmp_path / "run" / "omitted.jsonl").read_text().splitlines()]
+    omitted = [
+        json.loads(line) for line in (tmp_path / "run" / "omitted.jsonl").read_text().splitlines()
+    ]
     assert len(omitted) == 10
 
 
 def test_a_list_that_excludes_nothing_is_warned_of(tmp_path, stores, stepline):
     (tmp_path / "test.txt").write_text("elsewhere\tht-step\n")
-    made = stepline(*command(stores, tmp_path / "run", *QUICK_RUN, options=("--exclude", tmp_path / "test.txt")))
+    made = stepline(
+        *command(stores, tmp_path / "run", *QUICK_RUN, options=("--exclude", tmp_path / "test.txt"))
+    )
     assert "warning: no video of the sources is in the lists of --exclude" in made.stderr
     assert "is excluded" not in made.stderr
 
@@ -320,11 +379,15 @@ def other_videos(folder):
 
 def test_no_sample_left_and_no_store_are_errors(tmp_path, stores, stepline):
     arguments = command(stores, tmp_path / "run", *QUICK_RUN)
-    arguments[arguments.index("--features") + 1] = str(stores / "step")  # features of texts, by mistake
+    # features of texts, by mistake
+    arguments[arguments.index("--features") + 1] = str(stores / "step")
     mistaken = stepline(*arguments)
     assert "holds features of texts, not of videos" in mistaken.stderr
     arguments[arguments.index("--features") + 1] = str(other_videos(tmp_path / "other"))
-    assert "no sample is left of 16: 16 x there are no features of its video" in stepline(*arguments).stderr
+    assert (
+        "no sample is left of 16: 16 x there are no features of its video"
+        in stepline(*arguments).stderr
+    )
     arguments[arguments.index("--features") + 1] = str(tmp_path / "nothing")
     missing = stepline(*arguments)
     assert missing.exit_code == 1
@@ -338,7 +401,8 @@ pytest.importorskip("accelerate", reason="several processes need the extra `trai
 SETTINGS = ("batch=3", "learning_rate=1e-3", "save_every=4")
 STILL = ("--set", "model.dropout=0.0")  # each process draws its own dropout, so equality needs none
 LOSSES = 1e-5
-WEIGHTS = 1e-4  # measured: 1.0e-5, in biases of keys, whose gradient is rounding alone and which AdamW enlarges
+# measured: 1.0e-5, in biases of keys, whose gradient is rounding alone and which AdamW enlarges
+WEIGHTS = 1e-4
 
 
 def free_port():
@@ -353,8 +417,14 @@ def run(arguments):
 
 
 def one_of_two(rank, port, arguments):
-    """What torchrun would start: train, be stopped between checkpoints, and take the run up again."""
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    """What torchrun would start: train, be stopped between checkpoints, and take the run up
+    again."""
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+    }
     os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     torch.set_num_threads(1)
     import stepline.training.loop as loop
@@ -381,12 +451,16 @@ def compare(one, two):
     found, expected = log(two), log(one)
     assert [line["step"] for line in found] == list(range(1, 25))
     assert len(expected) == 24
-    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], abs=LOSSES)
+    assert [line["loss"] for line in found] == pytest.approx(
+        [line["loss"] for line in expected], abs=LOSSES
+    )
     scores = [[line["score"] for line in lines if "score" in line] for lines in (found, expected)]
     assert scores[0] == pytest.approx(scores[1], abs=LOSSES)
     weights = [load_file(folder / CHECKPOINT) for folder in (two, one)]
     names = [name for name in weights[1] if name.startswith("model.")]
-    torch.testing.assert_close(*({name: each[name] for name in names} for each in weights), atol=WEIGHTS, rtol=0)
+    torch.testing.assert_close(
+        *({name: each[name] for name in names} for each in weights), atol=WEIGHTS, rtol=0
+    )
 
 
 @pytest.fixture
@@ -397,18 +471,32 @@ def fresh_stores(tmp_path):
 def test_two_processes_train_as_one_also_when_stopped_and_resumed(tmp_path, fresh_stores, stepline):
     held = (*STILL, "--set", "data.held_out=0.3", "--set", "data.held_out_score=loss")
     settings = ("epochs=6", *SETTINGS)  # 12 samples are left: 24 steps
-    assert stepline(*command(fresh_stores, tmp_path / "one", *settings, options=held)).exit_code == 0
+    assert (
+        stepline(*command(fresh_stores, tmp_path / "one", *settings, options=held)).exit_code == 0
+    )
     arguments = command(fresh_stores, tmp_path / "two", *settings, options=held)
     torch.multiprocessing.spawn(one_of_two, (free_port(), arguments), nprocs=2)
     compare(tmp_path / "one", tmp_path / "two")
 
 
 @pytest.mark.slow
-def test_torchrun_killed_in_mid_epoch_and_started_again_ends_as_one_process(tmp_path, fresh_stores, stepline):
-    settings = ("epochs=4", *SETTINGS)  # 16 samples: 24 steps; of the last batch of an epoch, one process has nothing
-    assert stepline(*command(fresh_stores, tmp_path / "one", *settings, options=STILL)).exit_code == 0
+def test_torchrun_killed_in_mid_epoch_and_started_again_ends_as_one_process(
+    tmp_path, fresh_stores, stepline
+):
+    # 16 samples: 24 steps; of the last batch of an epoch, one process has nothing
+    settings = ("epochs=4", *SETTINGS)
+    assert (
+        stepline(*command(fresh_stores, tmp_path / "one", *settings, options=STILL)).exit_code == 0
+    )
     arguments = command(fresh_stores, tmp_path / "two", *settings, options=STILL)
-    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()))
+    launcher = (
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        str(free_port()),
+    )
     child = started(arguments, *launcher)
     checkpoint = tmp_path / "two" / CHECKPOINT
     wait_until(checkpoint.exists, child)

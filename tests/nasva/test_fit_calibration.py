@@ -17,7 +17,12 @@ from stepline.nasva.calibration import (
     write_calibration,
 )
 from stepline.nasva.checkpoint import LoadedAligner
-from stepline.nasva.fit_calibration import calibrate_by_foreign_texts, cross_validate, shown_fraction, shown_probability
+from stepline.nasva.fit_calibration import (
+    calibrate_by_foreign_texts,
+    cross_validate,
+    shown_fraction,
+    shown_probability,
+)
 from stepline.nasva.model import Aligner
 
 
@@ -31,14 +36,18 @@ def test_evidence_is_what_a_row_looks_like():
 
 
 def test_evidence_of_one_text_in_one_row_is_finite():
-    assert np.isfinite(calibration_features(TextScores(np.full((1, 1), 0.2, np.float32), None, 1.0))).all()
+    assert np.isfinite(
+        calibration_features(TextScores(np.full((1, 1), 0.2, np.float32), None, 1.0))
+    ).all()
     assert calibration_features(TextScores(np.zeros((0, 7), np.float32), None, 1.0)).shape == (0, 6)
 
 
 def test_without_a_fit_the_head_or_the_best_cosine_stands_in():
     scores = np.array([[0.4, -0.2], [-0.3, -0.1]], np.float32)
     np.testing.assert_allclose(uncalibrated_probability(TextScores(scores, None, 1.0)), [0.4, 0.0])
-    np.testing.assert_allclose(uncalibrated_probability(TextScores(scores, np.zeros(2, np.float32), 1.0)), [0.5, 0.5])
+    np.testing.assert_allclose(
+        uncalibrated_probability(TextScores(scores, np.zeros(2, np.float32), 1.0)), [0.5, 0.5]
+    )
 
 
 def test_a_calibration_belongs_to_one_network(tmp_path):
@@ -51,7 +60,9 @@ def test_a_calibration_belongs_to_one_network(tmp_path):
         read_calibration(path, "def")
 
 
-@pytest.mark.parametrize("change", [{"evidence": ["best"]}, {"modes": {"step": {"mean": [1.0]}}}, {"modes": None}])
+@pytest.mark.parametrize(
+    "change", [{"evidence": ["best"]}, {"modes": {"step": {"mean": [1.0]}}}, {"modes": None}]
+)
 def test_a_damaged_calibration_is_named(tmp_path, change):
     path = tmp_path / "aligner.shown.json"
     write_calibration(Calibration("abc", {"step": fit_logistic(*drawn())}), path)
@@ -62,7 +73,9 @@ def test_a_damaged_calibration_is_named(tmp_path, change):
 
 def look(shown, absent):
     """A video of texts that are shown, which rise by 1 in one row, and of texts that are not."""
-    scores = np.random.default_rng(shown).normal(scale=0.1, size=(shown + absent, 30)).astype(np.float32)
+    scores = (
+        np.random.default_rng(shown).normal(scale=0.1, size=(shown + absent, 30)).astype(np.float32)
+    )
     scores[:shown, 3] += 1.0
     return TextScores(scores, None, 1.0), np.arange(shown + absent) < shown
 
@@ -70,7 +83,10 @@ def look(shown, absent):
 def test_each_half_of_the_videos_needs_twenty_texts_of_each_kind():
     assert cross_validate([look(10, 12)] * 4).videos == 4  # 20 shown and 24 not in each half
     videos = [look(10, 12), look(10, 9), look(10, 12), look(10, 10)]  # 19 not in the second half
-    with pytest.raises(DatasetError, match=r"20 texts shown and 19 not in a half of the videos; each half.* needs 20"):
+    with pytest.raises(
+        DatasetError,
+        match=r"20 texts shown and 19 not in a half of the videos; each half.* needs 20",
+    ):
         cross_validate(videos)
 
 
@@ -78,7 +94,8 @@ NETWORK = LoadedAligner(cast(Aligner, None), Path("aligner.safetensors"), "abc",
 
 
 def fit(shown: list[bool], rng: np.random.Generator) -> TextScores:
-    """Scores of texts over 30 rows: noise, and where a text is shown a peak that is high enough half of the times."""
+    """Scores of texts over 30 rows: noise, and where a text is shown a peak that is high enough
+    half of the times."""
     scores = rng.normal(0.0, 0.1, (len(shown), 30)).astype(np.float32)
     for row, peak in zip(scores, shown, strict=True):
         if peak:
@@ -86,7 +103,9 @@ def fit(shown: list[bool], rng: np.random.Generator) -> TextScores:
     return TextScores(np.clip(scores, -1, 1), None, 1.0)
 
 
-def made(videos: int, share: float, seed: int) -> tuple[list[tuple[TextScores, TextScores]], list[bool]]:
+def made(
+    videos: int, share: float, seed: int
+) -> tuple[list[tuple[TextScores, TextScores]], list[bool]]:
     rng = np.random.default_rng(seed)
     truth = [[bool(rng.random() < share) for _ in range(5)] for _ in range(videos)]
     fits = []

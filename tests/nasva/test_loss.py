@@ -18,7 +18,9 @@ from stepline.training.loop import Loss
 
 FORMS = ["paper", "release"]
 HALF = torch.tensor([[0.0], [1.0], [0.0], [1.0]])
-NEVER = Sample("never", sample().video, np.zeros((0, 12), np.float32), np.zeros((0, 20), bool), ordered=True)
+NEVER = Sample(
+    "never", sample().video, np.zeros((0, 12), np.float32), np.zeros((0, 20), bool), ordered=True
+)
 
 
 def settings(form, **changes):
@@ -31,7 +33,9 @@ def loss_and_gradients(data, form, model=None):
     model = model or Aligner(tiny())
     loss = grounding_loss(model(data), data, settings(form)).mean
     loss.backward()
-    return loss.item(), torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None])
+    return loss.item(), torch.cat(
+        [weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]
+    )
 
 
 def past_the_end():
@@ -45,7 +49,9 @@ UNLABELLED = {
     "no label": collate([sample(1, labelled=False), sample(2, seconds=9, labelled=False)]),
     "no text": collate([NEVER]),
     "label past the end": past_the_end(),
-    "label in padding": replace(batch(), positive=batch().video_pad[:, None] | batch().text_pad[..., None]),
+    "label in padding": replace(
+        batch(), positive=batch().video_pad[:, None] | batch().text_pad[..., None]
+    ),
 }
 
 
@@ -60,9 +66,13 @@ def test_nothing_to_learn_gives_exactly_no_loss_and_no_gradient(case, form):
 PARTLY = {
     "one video without texts": collate([NEVER, sample(1)]),
     "one video without labels": collate([sample(2, labelled=False), sample(1)]),
-    "one text without a label": collate([replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [1]] > 0)]),
+    "one text without a label": collate(
+        [replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [1]] > 0)]
+    ),
     "a video all padding": replace(batch(), video_pad=torch.tensor([[False] * 20, [True] * 20])),
-    "rows of zeros": replace(batch(), video=batch().video * (torch.arange(20) > 8)[:, None], text=batch().text * HALF),
+    "rows of zeros": replace(
+        batch(), video=batch().video * (torch.arange(20) > 8)[:, None], text=batch().text * HALF
+    ),
 }
 
 
@@ -72,7 +82,8 @@ def test_a_corner_of_the_batch_never_makes_the_rest_infinite(case, form):
     loss, gradients = loss_and_gradients(PARTLY[case], form)
     assert 0 < loss < 40
     assert bool(gradients.isfinite().all())
-    assert 0 < gradients.abs().max() < 1e5  # LayerNorm of a row of zeros multiplies by 316; F.normalize by 1e12
+    # LayerNorm of a row of zeros multiplies by 316; F.normalize by 1e12
+    assert 0 < gradients.abs().max() < 1e5
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -87,7 +98,9 @@ def test_a_vector_of_no_length_passes_no_gradient(form):
 
 def test_a_label_on_padding_counts_for_nothing():
     data = batch()
-    smeared = replace(data, positive=data.positive | data.video_pad[:, None] | data.text_pad[..., None])
+    smeared = replace(
+        data, positive=data.positive | data.video_pad[:, None] | data.text_pad[..., None]
+    )
     for form in FORMS:
         assert loss_and_gradients(smeared, form)[0] == loss_and_gradients(data, form)[0]
 
@@ -114,9 +127,19 @@ def test_more_padding_changes_nothing_but_the_rows_that_release_counts(form):
 
 def hand_made():
     """One text, two seconds at cosine 0.6 and 0.8; the first is shown."""
-    aligned = AlignerOutput(torch.tensor([[[[1.0, 0.0]]]]), torch.tensor([[[0.6, 0.8], [0.8, -0.6]]]), None)
+    aligned = AlignerOutput(
+        torch.tensor([[[[1.0, 0.0]]]]), torch.tensor([[[0.6, 0.8], [0.8, -0.6]]]), None
+    )
     no = torch.zeros(1, 2, dtype=torch.bool)
-    data = Batch(("v",), aligned.video, no, aligned.text[0], no[:, :1], torch.tensor([[[True, False]]]), no[:, 0])
+    data = Batch(
+        ("v",),
+        aligned.video,
+        no,
+        aligned.text[0],
+        no[:, :1],
+        torch.tensor([[[True, False]]]),
+        no[:, 0],
+    )
     return aligned, data
 
 
@@ -152,9 +175,13 @@ def test_the_official_case_gives_the_official_loss(shared):
 
     case = json.loads((shared / "metric_cases" / "nasva_loss.json").read_text())
     cosines = torch.tensor(case["sim(before/0.07) rows=B*S cols=B*T"])  # (6, 8)
-    video = torch.linalg.qr(torch.randn(8, 8))[0]  # (8, 8), unit rows, so that text = cosines @ video
+    # (8, 8), unit rows, so that text = cosines @ video
+    video = torch.linalg.qr(torch.randn(8, 8))[0]
     aligned = AlignerOutput((cosines @ video).view(1, 2, 3, 8), video.view(2, 4, 8), None)
-    masks = {name: torch.tensor(case[name]) for name in ("visual_padding_mask", "text_padding_mask", "time_mask")}
+    masks = {
+        name: torch.tensor(case[name])
+        for name in ("visual_padding_mask", "text_padding_mask", "time_mask")
+    }
     data = Batch(
         ("a", "b"),
         aligned.video,
@@ -164,10 +191,16 @@ def test_the_official_case_gives_the_official_loss(shared):
         masks["time_mask"],
         torch.zeros(2, dtype=torch.bool),
     )
-    official = case["loss_official_code(batch-wide negatives, mean over B*S incl. null/padded rows)"]
-    assert grounding_loss(aligned, data, settings("release")).mean.item() == pytest.approx(official, abs=2e-5)
+    official = case[
+        "loss_official_code(batch-wide negatives, mean over B*S incl. null/padded rows)"
+    ]
+    assert grounding_loss(aligned, data, settings("release")).mean.item() == pytest.approx(
+        official, abs=2e-5
+    )
     own = case["mean_over_valid(paper eq)"]
-    assert grounding_loss(aligned, data, settings("paper")).mean.item() == pytest.approx(own, abs=2e-5)
+    assert grounding_loss(aligned, data, settings("paper")).mean.item() == pytest.approx(
+        own, abs=2e-5
+    )
 
 
 def test_sums_of_two_processes_make_the_mean_of_one():
@@ -180,14 +213,20 @@ def test_sums_of_two_processes_make_the_mean_of_one():
 
 
 def test_kept_labels_are_the_alignable_texts():
-    data = collate([replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [1]] > 0), sample(2, texts=2)])
+    data = collate(
+        [
+            replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [1]] > 0),
+            sample(2, texts=2),
+        ]
+    )
     alignable, known = labelled_texts(data)
     assert alignable.tolist() == [[True, False, True, True], [True, True, False, False]]
     assert known.tolist() == [[True] * 4, [True, True, False, False]]
 
 
 def test_agreement_asks_both_layers():
-    """Best scores .9 .8 .2 .1 in the first layer, .9 .1 .8 .2 in the last: the first text is in, the last one out."""
+    """Best scores .9 .8 .2 .1 in the first layer, .9 .1 .8 .2 in the last: the first text is in,
+    the last one out."""
     best = torch.tensor([[0.9, 0.8, 0.2, 0.1], [0.9, 0.1, 0.8, 0.2]])
     text = torch.stack((best, (1 - best.square()).sqrt()), dim=2)[:, None]  # (2, 1, 4, 2)
     aligned = AlignerOutput(text, torch.tensor([[[1.0, 0.0]]]), None)
@@ -202,7 +241,12 @@ def test_agreement_asks_both_layers():
 def test_the_alignability_head_learns_from_its_targets(name):
     torch.manual_seed(0)
     model = Aligner(tiny(alignability=True))
-    data = collate([replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [0]] > 0), sample(2, texts=2)])
+    data = collate(
+        [
+            replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [0]] > 0),
+            sample(2, texts=2),
+        ]
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     first = None
     for _ in range(40):
@@ -224,13 +268,18 @@ def test_without_the_head_its_loss_is_refused():
 def test_rivals_block_by_block_equal_the_whole_matrix(monkeypatch):
     monkeypatch.setattr(layers, "LOG_SUM_EXP_BLOCK", 3)
     torch.manual_seed(0)
-    text, video = torch.randn(2, 2, 4, 5, requires_grad=True), torch.randn(2, 6, 5, requires_grad=True)
+    text, video = (
+        torch.randn(2, 2, 4, 5, requires_grad=True),
+        torch.randn(2, 6, 5, requires_grad=True),
+    )
     pad = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])
     found = loss_module._log_sum_exp_over_batch(text, video, pad)  # (2, 2, 4)
     logits = torch.einsum("lbkd,csd->lbkcs", text, video).masked_fill(pad, -1e4)
     expected = logits.flatten(3).logsumexp(dim=3)
     assert_close(found, expected)
     weights = torch.randn(2, 2, 4)
-    gradients = (torch.autograd.grad((out * weights).sum(), (text, video)) for out in (found, expected))
+    gradients = (
+        torch.autograd.grad((out * weights).sum(), (text, video)) for out in (found, expected)
+    )
     for ours, theirs in zip(*gradients, strict=True):
         assert_close(ours, theirs)

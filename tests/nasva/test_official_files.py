@@ -1,4 +1,5 @@
-"""Files as their authors release them: a .pth of NaSVA's wherever a grounding network is taken, benchmarks whole."""
+"""Files as their authors release them: a .pth of NaSVA's wherever a grounding network is taken,
+benchmarks whole."""
 
 import json
 
@@ -9,11 +10,23 @@ from aligner_samples import WIDTH, released_layout, tiny
 
 from stepline.curate.stage import Recipe, VideoContext, VideoItem
 from stepline.curate.stages import per_video
-from stepline.curate.stages.intermediate import CoarseSteps, GroundedSteps, pack_features, to_bytes, unpack
+from stepline.curate.stages.intermediate import (
+    CoarseSteps,
+    GroundedSteps,
+    pack_features,
+    to_bytes,
+    unpack,
+)
 from stepline.datasets.htstep import read_queries
 from stepline.errors import ModelError
 from stepline.nasva.benchmarks import benchmark_questions
-from stepline.nasva.checkpoint import FeatureSpace, load_aligner, read_aligner, read_space, write_aligner
+from stepline.nasva.checkpoint import (
+    FeatureSpace,
+    load_aligner,
+    read_aligner,
+    read_space,
+    write_aligner,
+)
 from stepline.nasva.model import Aligner
 from stepline.pipeline.understand import VisualFeatures
 from stepline.records import FeatureSequence, Step, Transcript
@@ -27,7 +40,8 @@ RELEASED = {"heads": 8, "feature_scale": "none", "attention_dropout": 0.1, "drop
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """The same network as released.pth and ours.safetensors, features, text vectors, and an HTM-Align of 20 videos."""
+    """The same network as released.pth and ours.safetensors, features, text vectors, and an
+    HTM-Align of 20 videos."""
     folder = tmp_path_factory.mktemp("released")
     torch.manual_seed(3)
     network = Aligner(tiny(**RELEASED)).eval()
@@ -42,9 +56,19 @@ def files(tmp_path_factory):
         rows, vectors = rng.normal(size=(30, WIDTH)), rng.normal(size=(len(LINES), WIDTH))
         torch.save(torch.tensor(rows, dtype=torch.float32), folder / "features" / f"{id}.pth.tar")
         starts = [4.0 * k for k in range(len(LINES))]
-        told = {"vid": id, "text": list(LINES), "start": starts, "end": [start + 3 for start in starts]}
-        torch.save(told | {"features": torch.tensor(vectors, dtype=torch.float32)}, folder / "texts" / f"{id}.pth")
-    truth = {id: [[k % 2, 5.0 * k, 5.0 * k + 4, line] for k, line in enumerate(LINES)] for id in VIDEOS}
+        told = {
+            "vid": id,
+            "text": list(LINES),
+            "start": starts,
+            "end": [start + 3 for start in starts],
+        }
+        torch.save(
+            told | {"features": torch.tensor(vectors, dtype=torch.float32)},
+            folder / "texts" / f"{id}.pth",
+        )
+    truth = {
+        id: [[k % 2, 5.0 * k, 5.0 * k + 4, line] for k, line in enumerate(LINES)] for id in VIDEOS
+    }
     (folder / "htm_align.json").write_text(json.dumps(truth))
     (folder / "lines.txt").write_text("\n".join(LINES))
     return folder
@@ -59,30 +83,60 @@ def test_every_reader_takes_it(files, tmp_path):
     loaded, ours = both(files, load_aligner)
     assert loaded.aligner.settings == ours.aligner.settings == tiny(**RELEASED)
     assert not loaded.aligner.training
-    assert loaded.space == read_space(files / "released.pth") == FeatureSpace("unknown", "unknown", 1.0)
-    torch.testing.assert_close(loaded.aligner.state_dict(), ours.aligner.state_dict(), atol=0, rtol=0)
+    assert (
+        loaded.space
+        == read_space(files / "released.pth")
+        == FeatureSpace("unknown", "unknown", 1.0)
+    )
+    torch.testing.assert_close(
+        loaded.aligner.state_dict(), ours.aligner.state_dict(), atol=0, rtol=0
+    )
     (tmp_path / "epoch-12").write_bytes((files / "released.pth").read_bytes())  # whatever its name
     assert read_aligner(tmp_path / "epoch-12").settings == ours.aligner.settings
 
 
 def test_predict_takes_it(stepline, files, tmp_path):
     def run(path):
-        given = ("--features", files / "features", "--texts", files / "texts", "--reference", files / "htm_align.json")
-        result = stepline("predict", "htm-align", "--aligner", path, *given, "--out", tmp_path / "out.json")
+        given = (
+            "--features",
+            files / "features",
+            "--texts",
+            files / "texts",
+            "--reference",
+            files / "htm_align.json",
+        )
+        result = stepline(
+            "predict", "htm-align", "--aligner", path, *given, "--out", tmp_path / "out.json"
+        )
         assert result.exit_code == 0, result.output
         return json.loads((tmp_path / "out.json").read_text())
 
     released, ours = both(files, run)
     assert released == ours
-    bare = stepline("predict", "htm-align", "--aligner", files / "released.pth", "--features", files / "features",
-                    "--reference", files / "htm_align.json", "--out", tmp_path / "out.json")  # fmt: skip
-    assert "its texts are vectors 12 wide of an encoder that it does not name; give --texts" in bare.stderr
+    bare = stepline(
+        "predict",
+        "htm-align",
+        "--aligner",
+        files / "released.pth",
+        "--features",
+        files / "features",
+        "--reference",
+        files / "htm_align.json",
+        "--out",
+        tmp_path / "out.json",
+    )
+    assert (
+        "its texts are vectors 12 wide of an encoder that it does not name; give --texts"
+        in bare.stderr
+    )
 
 
 def test_ground_takes_it(stepline, files):
     def run(path):
         given = ("--texts", files / "lines.txt", "--text-features", files / "texts" / "one.pth")
-        result = stepline("ground", files / "features" / "one.pth.tar", *given, "--aligner", path, "--json")
+        result = stepline(
+            "ground", files / "features" / "one.pth.tar", *given, "--aligner", path, "--json"
+        )
         assert result.exit_code == 0, result.output
         return from_json(result.stdout).steps
 
@@ -93,9 +147,25 @@ def test_ground_takes_it(stepline, files):
 
 def test_steps_takes_it_for_ready_features(stepline, files, small_video, captions_file, tmp_path):
     def run(path, *more):
-        given = ("--captions", captions_file, "--texts", files / "lines.txt", "--format", "json", "--out", tmp_path)
-        ready = (f"vision.path={files / 'features' / 'one.pth.tar'}", f"vision.texts={files / 'texts' / 'one.pth'}")
-        settings = [word for one in ("vision.backbone=precomputed", *ready, *more) for word in ("--set", one)]
+        given = (
+            "--captions",
+            captions_file,
+            "--texts",
+            files / "lines.txt",
+            "--format",
+            "json",
+            "--out",
+            tmp_path,
+        )
+        ready = (
+            f"vision.path={files / 'features' / 'one.pth.tar'}",
+            f"vision.texts={files / 'texts' / 'one.pth'}",
+        )
+        settings = [
+            word
+            for one in ("vision.backbone=precomputed", *ready, *more)
+            for word in ("--set", one)
+        ]
         return stepline("steps", small_video, *given, "--aligner", path, *settings)
 
     def steps(path):
@@ -112,7 +182,14 @@ def test_steps_takes_it_for_ready_features(stepline, files, small_video, caption
 def test_calibrate_takes_it_and_stores_the_fit_beside_it(stepline, files, tmp_path):
     path = tmp_path / "released.pth"
     path.write_bytes((files / "released.pth").read_bytes())
-    given = ("--features", files / "features", "--texts", files / "texts", "--reference", files / "htm_align.json")
+    given = (
+        "--features",
+        files / "features",
+        "--texts",
+        files / "texts",
+        "--reference",
+        files / "htm_align.json",
+    )
     result = stepline("calibrate", "htm-align", "--aligner", path, *given)
     assert result.exit_code == 0, result.output
     calibration = load_aligner(path).calibration
@@ -122,40 +199,71 @@ def test_calibrate_takes_it_and_stores_the_fit_beside_it(stepline, files, tmp_pa
 
 def test_a_curated_dataset_is_grounded_by_it(files):
     def run(path):
-        vision = ["vision.backbone=precomputed", "vision.unit=false", f"vision.path={files / 'features'}"]
+        vision = [
+            "vision.backbone=precomputed",
+            "vision.unit=false",
+            f"vision.path={files / 'features'}",
+        ]
         vision.append(f"vision.texts={files / 'texts' / 'one.pth'}")
-        recipe = load_settings(Recipe, None, [f"steps.{one}" for one in (*vision, f"nasva.aligner.path={path}")])
+        recipe = load_settings(
+            Recipe, None, [f"steps.{one}" for one in (*vision, f"nasva.aligner.path={path}")]
+        )
         steps = tuple(Step(id=str(k), text=line) for k, line in enumerate(LINES))
         rows = torch.load(files / "features" / "one.pth.tar", weights_only=True).numpy()
         features = FeatureSequence(rows, 1.0, "precomputed")
         coarse = CoarseSteps(duration=30.0, transcript=Transcript(), steps=steps)
-        cells = {"coarse": to_bytes(coarse), "encode": pack_features(VisualFeatures(features, end=30.0))}
-        return unpack(GroundedSteps, per_video.ground(VideoContext(VideoItem("one"), recipe, results=cells)))[0].steps
+        cells = {
+            "coarse": to_bytes(coarse),
+            "encode": pack_features(VisualFeatures(features, end=30.0)),
+        }
+        return unpack(
+            GroundedSteps, per_video.ground(VideoContext(VideoItem("one"), recipe, results=cells))
+        )[0].steps
 
     released, ours = both(files, run)
     assert released == ours
 
 
 def test_a_rate_that_it_does_not_take_is_refused(stepline, files):
-    given = ("--texts", files / "lines.txt", "--text-features", files / "texts" / "one.pth", "--set", "vision.rate=2")
-    result = stepline("ground", files / "features" / "one.pth.tar", *given, "--aligner", files / "released.pth")
+    given = (
+        "--texts",
+        files / "lines.txt",
+        "--text-features",
+        files / "texts" / "one.pth",
+        "--set",
+        "vision.rate=2",
+    )
+    result = stepline(
+        "ground", files / "features" / "one.pth.tar", *given, "--aligner", files / "released.pth"
+    )
     assert "trained at 1 rows per second, given are 2; set vision.rate=1" in result.stderr
 
 
 def test_what_no_weight_tells_is_said_where_it_cannot_be_as_released(tmp_path):
     torch.save(released_layout(Aligner(tiny(width=36))), tmp_path / "other.pth")
     with pytest.raises(
-        ModelError, match="36 wide, not a multiple of the 8 attention heads of the released code; no weight"
+        ModelError,
+        match="36 wide, not a multiple of the 8 attention heads of the released code; no weight",
     ):
         read_aligner(tmp_path / "other.pth")
 
 
 def predict_and_score(stepline, files, tmp_path, truth):
-    """Return the predictions for an HTM-Align of one video, and the scores that `evaluate` gives them."""
+    """Return the predictions for an HTM-Align of one video, and the scores that `evaluate` gives
+    them."""
     (tmp_path / "htm_align.json").write_text(json.dumps({"one": truth}))
-    given = ("--reference", tmp_path / "htm_align.json", "--features", files / "features", "--texts", files / "texts")
+    given = (
+        "--reference",
+        tmp_path / "htm_align.json",
+        "--features",
+        files / "features",
+        "--texts",
+        files / "texts",
+    )
     out = tmp_path / "out.json"
-    result = stepline("predict", "htm-align", "--aligner", files / "ours.safetensors", *given, "--out", out)
+    result = stepline(
+        "predict", "htm-align", "--aligner", files / "ours.safetensors", *given, "--out", out
+    )
     assert result.exit_code == 0, result.output
     scored = stepline("evaluate", "htm-align", "--predictions", out, *given[:2], "--json")
     assert scored.exit_code == 0, scored.output
@@ -163,19 +271,30 @@ def predict_and_score(stepline, files, tmp_path, truth):
 
 
 def test_a_sentence_shown_for_a_moment_counts_as_officially(stepline, files, tmp_path):
-    truth = [[0, 1.0, 3.0, LINES[0]], [1, 5.0, 5.0, LINES[1]], [1, 9.0, 8.0, LINES[2]], [1, 20.0, 25.0, LINES[3]]]
+    truth = [
+        [0, 1.0, 3.0, LINES[0]],
+        [1, 5.0, 5.0, LINES[1]],
+        [1, 9.0, 8.0, LINES[2]],
+        [1, 20.0, 25.0, LINES[3]],
+    ]
     predicted, _ = predict_and_score(stepline, files, tmp_path, truth)
     assert len(predicted["seconds"]) == len(predicted["spans"]) == len(LINES)
     second = predicted["seconds"][1]
     # TAN: floor(start) <= second <= ceil(end)
     for moment, hits in ((second + 0.4, 1), (second - 0.4, 1), (second + 1.0, 0)):
-        truth = [[0, 1.0, 3.0, LINES[0]], [1, moment, moment, LINES[1]], *([0, 5.0, 8.0, line] for line in LINES[2:])]
+        truth = [
+            [0, 1.0, 3.0, LINES[0]],
+            [1, moment, moment, LINES[1]],
+            *([0, 5.0, 8.0, line] for line in LINES[2:]),
+        ]
         _, metrics = predict_and_score(stepline, files, tmp_path, truth)
         assert metrics["R@1"]["value"] == hits
 
 
 def test_blanks_around_a_text_do_not_hide_its_vector(stepline, files, tmp_path):
-    plain, _ = predict_and_score(stepline, files, tmp_path, [[k % 2, 5, 9, line] for k, line in enumerate(LINES)])
+    plain, _ = predict_and_score(
+        stepline, files, tmp_path, [[k % 2, 5, 9, line] for k, line in enumerate(LINES)]
+    )
     padded = [[k % 2, 5, 9, f" {line}\n"] for k, line in enumerate(LINES)]
     assert predict_and_score(stepline, files, tmp_path, padded)[0] == plain
 
@@ -190,13 +309,19 @@ def test_a_moment_is_a_shown_sentence_to_a_calibration(files, tmp_path):
 
 @pytest.fixture
 def htstep(tmp_path):
-    """A release of HT-Step: annotations of train and validation, and the server's queries of the test splits."""
+    """A release of HT-Step: annotations of train and validation, and the server's queries of the
+    test splits."""
     folder = tmp_path / "htstep"
     folder.mkdir()
     head = "global_step_index,activity,step_index,variation,variation_index,headline,paragraph\n"
     rows = [f"{k},Make rice,{k},none,,{line},\n" for k, line in enumerate(LINES)]
     (folder / "taxonomy.csv").write_text(head + "".join(rows))
-    splits = {"train": ["2"], "val_seen": ["one", "3"], "test_seen": ["4", "5"], "test_unseen": ["6"]}
+    splits = {
+        "train": ["2"],
+        "val_seen": ["one", "3"],
+        "test_seen": ["4", "5"],
+        "test_unseen": ["6"],
+    }
     (folder / "video_splits.json").write_text(json.dumps(splits))
     shown = [{"id": 0, "segment": [3.0, 9.5]}, {"id": 2, "segment": [20, 25.5]}]
     annotations = {
@@ -205,30 +330,52 @@ def htstep(tmp_path):
         for id in splits[subset]
     }
     (folder / "annotations.json").write_text(json.dumps(annotations))
-    queries = {id: {"step_headline": [LINES[k] for k in order]} for id, order in (("4", (3, 1)), ("6", (0, 1, 0)))}
+    queries = {
+        id: {"step_headline": [LINES[k] for k in order]}
+        for id, order in (("4", (3, 1)), ("6", (0, 1, 0)))
+    }
     (folder / "htm_test_input_headline.json").write_text(json.dumps(queries))
     return folder
 
 
 def answer_htstep(stepline, files, reference, out, *more):
-    given = ("--features", files / "features", "--texts", files / "texts", "--reference", reference, "--out", out)
+    given = (
+        "--features",
+        files / "features",
+        "--texts",
+        files / "texts",
+        "--reference",
+        reference,
+        "--out",
+        out,
+    )
     return stepline("predict", "ht-step", "--aligner", files / "released.pth", *given, *more)
 
 
 @pytest.mark.parametrize("subset", ["test_seen", "test_unseen"])
-def test_ht_steps_hidden_splits_are_answered_as_its_server_asks(stepline, files, htstep, tmp_path, subset):
+def test_ht_steps_hidden_splits_are_answered_as_its_server_asks(
+    stepline, files, htstep, tmp_path, subset
+):
     out = tmp_path / "result.json"
     result = answer_htstep(stepline, files, htstep, out, "--subset", subset)
     assert result.exit_code == 0, result.output
     queries = read_queries(htstep / "htm_test_input_headline.json", subset)
     given = json.loads(out.read_text())
-    assert {id: len(seconds) for id, seconds in given.items()} == {"test_seen": {"4": 2}, "test_unseen": {"6": 3}}[
-        subset
-    ]
-    assert all(isinstance(second, int) and 0 <= second < 30 for seconds in given.values() for second in seconds)
+    assert {id: len(seconds) for id, seconds in given.items()} == {
+        "test_seen": {"4": 2},
+        "test_unseen": {"6": 3},
+    }[subset]
+    assert all(
+        isinstance(second, int) and 0 <= second < 30
+        for seconds in given.values()
+        for second in seconds
+    )
     if subset == "test_seen":
         assert queries == {"4": (LINES[3], LINES[1]), "5": ()}
-        assert "not asked: 1 videos of the reference: the server's file names no headlines of it" in result.stderr
+        assert (
+            "not asked: 1 videos of the reference: the server's file names no headlines of it"
+            in result.stderr
+        )
     else:
         assert given["6"][0] == given["6"][2]  # the same headline twice
 
@@ -238,31 +385,65 @@ def test_the_servers_file_alone_is_a_reference(stepline, files, htstep, tmp_path
     alone.write_bytes((htstep / "htm_test_input_headline.json").read_bytes())
     assert answer_htstep(stepline, files, alone, tmp_path / "result.json").exit_code == 0
     assert sorted(json.loads((tmp_path / "result.json").read_text())) == ["4", "6"]
-    refused = answer_htstep(stepline, files, alone, tmp_path / "result.json", "--subset", "test_seen")
-    assert "nothing tells which videos are of 'test_seen'; put video_splits.json beside it" in refused.stderr
+    refused = answer_htstep(
+        stepline, files, alone, tmp_path / "result.json", "--subset", "test_seen"
+    )
+    assert (
+        "nothing tells which videos are of 'test_seen'; put video_splits.json beside it"
+        in refused.stderr
+    )
 
 
 def test_ht_steps_validation_has_the_same_form_and_is_scored(stepline, files, htstep, tmp_path):
     out = tmp_path / "result.json"
     assert answer_htstep(stepline, files, htstep, out, "--subset", "val_seen").exit_code == 0
     given = json.loads(out.read_text())
-    assert {id: len(seconds) for id, seconds in given.items()} == {"one": len(LINES), "3": len(LINES)}
+    assert {id: len(seconds) for id, seconds in given.items()} == {
+        "one": len(LINES),
+        "3": len(LINES),
+    }
     scored = stepline(
-        "evaluate", "ht-step", "--predictions", out, "--reference", htstep, "--subset", "val_seen", "--json"
+        "evaluate",
+        "ht-step",
+        "--predictions",
+        out,
+        "--reference",
+        htstep,
+        "--subset",
+        "val_seen",
+        "--json",
     )
-    hits = [3.0 <= given[id][0] <= 9.5 for id in given] + [20 <= given[id][2] <= 25.5 for id in given]
+    hits = [3.0 <= given[id][0] <= 9.5 for id in given] + [
+        20 <= given[id][2] <= 25.5 for id in given
+    ]
     assert json.loads(scored.stdout)["metrics"]["R@1"]["value"] == np.mean(hits)
 
 
 def test_what_hidden_splits_cannot_give_is_refused(stepline, files, htstep, tmp_path):
     test = ("--subset", "test_seen")
-    assert "name a .json" in answer_htstep(stepline, files, htstep, tmp_path / "out.csv", *test).stderr
-    given = ("--features", files / "features", "--texts", files / "texts", "--reference", htstep, *test)
+    assert (
+        "name a .json" in answer_htstep(stepline, files, htstep, tmp_path / "out.csv", *test).stderr
+    )
+    given = (
+        "--features",
+        files / "features",
+        "--texts",
+        files / "texts",
+        "--reference",
+        htstep,
+        *test,
+    )
     calibrated = stepline("calibrate", "ht-step", "--aligner", files / "ours.safetensors", *given)
-    assert "the truth of these videos of ht-step is hidden; calibrate on others, such as val_seen" in calibrated.stderr
+    assert (
+        "the truth of these videos of ht-step is hidden; calibrate on others, such as val_seen"
+        in calibrated.stderr
+    )
     (htstep / "htm_test_input_headline.json").unlink()
     refused = answer_htstep(stepline, files, htstep, tmp_path / "out.json", *test)
-    assert "the annotations of test_seen are hidden; put htm_test_input_headline.json" in refused.stderr
+    assert (
+        "the annotations of test_seen are hidden; put htm_test_input_headline.json"
+        in refused.stderr
+    )
     assert refused.exit_code == 1
 
 
@@ -271,14 +452,21 @@ def test_the_answers_are_those_of_the_released_code(stepline, shared, tmp_path, 
     folder = shared / "nasva_parity"
     if not folder.is_dir():
         pytest.skip("needs the shared outputs of the released code")
-    given, wanted = np.load(folder / "tiny_inputs.npz"), np.load(folder / "tiny_expected.npz")[f"{mode}_pred_time"]
+    given, wanted = (
+        np.load(folder / "tiny_inputs.npz"),
+        np.load(folder / "tiny_expected.npz")[f"{mode}_pred_time"],
+    )
     (tmp_path / "features").mkdir()
     (tmp_path / "texts").mkdir()
     questions, expected = {}, {}
     for row, id in enumerate(("one", "two")):
-        seconds, texts = (int((~given[f"{name}_padding_mask"][row]).sum()) for name in ("video", "text"))
+        seconds, texts = (
+            int((~given[f"{name}_padding_mask"][row]).sum()) for name in ("video", "text")
+        )
         lines = [f"line {k % 3}" for k in range(texts)]  # wordings that come again
-        torch.save(torch.from_numpy(given["video"][row, :seconds]), tmp_path / "features" / f"{id}.pth.tar")
+        torch.save(
+            torch.from_numpy(given["video"][row, :seconds]), tmp_path / "features" / f"{id}.pth.tar"
+        )
         told = {"vid": id, "text": lines, "features": torch.from_numpy(given["text"][row, :texts])}
         torch.save(told, tmp_path / "texts" / f"{id}.pth")
         rows = [[1, 1.0, 2.0, line] for line in lines]
@@ -286,11 +474,25 @@ def test_the_answers_are_those_of_the_released_code(stepline, shared, tmp_path, 
         expected[id] = wanted[row, :texts].tolist()
     (tmp_path / "asked.json").write_text(json.dumps(questions))
     result = stepline(
-        "predict", benchmark, "--aligner", folder / "tiny_checkpoint_fp32.pth", "--features", tmp_path / "features",
-        "--texts", tmp_path / "texts", "--reference", tmp_path / "asked.json", "--out", tmp_path / "out.json",
-        "--set", "nasva.aligner.compete=0",
-    )  # fmt: skip
+        "predict",
+        benchmark,
+        "--aligner",
+        folder / "tiny_checkpoint_fp32.pth",
+        "--features",
+        tmp_path / "features",
+        "--texts",
+        tmp_path / "texts",
+        "--reference",
+        tmp_path / "asked.json",
+        "--out",
+        tmp_path / "out.json",
+        "--set",
+        "nasva.aligner.compete=0",
+    )
     assert result.exit_code == 0, result.output
     answers = json.loads((tmp_path / "out.json").read_text())
-    found = {id: answer["seconds"] if benchmark == "htm-align" else answer for id, answer in answers.items()}
+    found = {
+        id: answer["seconds"] if benchmark == "htm-align" else answer
+        for id, answer in answers.items()
+    }
     assert found == expected

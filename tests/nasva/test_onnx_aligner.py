@@ -28,7 +28,9 @@ def network(**settings):
 
 
 def by_onnx(made):
-    return OnnxAligner(made.settings, {name: weight.numpy() for name, weight in made.state_dict().items()})
+    return OnnxAligner(
+        made.settings, {name: weight.numpy() for name, weight in made.state_dict().items()}
+    )
 
 
 def drawn(settings, rows, texts):
@@ -38,9 +40,16 @@ def drawn(settings, rows, texts):
 
 @pytest.mark.parametrize("mode", ["step", "narration"])
 @pytest.mark.parametrize(
-    "settings", [{}, {"form": "paper"}, {"alignability": True}, {"feature_scale": "none"}, {"encoder_layers": 0}],
+    "settings",
+    [
+        {},
+        {"form": "paper"},
+        {"alignability": True},
+        {"feature_scale": "none"},
+        {"encoder_layers": 0},
+    ],
     ids=["released", "paper", "alignability", "unscaled", "shallow"],
-)  # fmt: skip
+)
 def test_scores_are_those_of_torch_whatever_the_number_of_rows_and_texts(settings, mode):
     made = network(**settings)
     graph, options = by_onnx(made), AlignerSettings(mode=mode, whole=40, window=30, stride=15)
@@ -48,7 +57,9 @@ def test_scores_are_those_of_torch_whatever_the_number_of_rows_and_texts(setting
         video, text = drawn(made.settings, rows, texts)
         video[0] = 0.0  # a row without direction
         features = FeatureSequence(video, 1.0, "x")
-        wanted, found = (score_texts(each, features, text, settings=options) for each in (made, graph))
+        wanted, found = (
+            score_texts(each, features, text, settings=options) for each in (made, graph)
+        )
         np.testing.assert_allclose(found.scores, wanted.scores, atol=1e-5)
         assert (found.alignable is None) == (wanted.alignable is None)
         if found.alignable is not None:
@@ -60,13 +71,20 @@ def test_networks_of_the_papers_size_agree_on_the_longest_video_that_is_aligned_
     made = network(**AlignerNetworkSettings(form=form).model_dump())
     video, text = drawn(made.settings, 1200, 40)
     wanted = score_texts(made, FeatureSequence(video, 1.0, "x"), text)
-    np.testing.assert_allclose(by_onnx(made)(video, text, ordered=False)[0], wanted.scores, atol=1e-5)
+    np.testing.assert_allclose(
+        by_onnx(made)(video, text, ordered=False)[0], wanted.scores, atol=1e-5
+    )
 
 
 def test_arrays_that_do_not_fit_are_refused():
     graph = by_onnx(network())
     video, text = drawn(graph.settings, 5, 2)
-    for given in ((video[:, 1:], text), (video, text[:, 1:]), (video[:0], text), (video * np.nan, text)):
+    for given in (
+        (video[:, 1:], text),
+        (video, text[:, 1:]),
+        (video[:0], text),
+        (video * np.nan, text),
+    ):
         with pytest.raises(ShapeError):
             graph(*given, ordered=False)
     many = drawn(graph.settings, 5, graph.settings.text_positions + 1)
@@ -84,7 +102,9 @@ def test_other_weights_are_refused_by_name(change):
     elif change == "unknown":
         weights["more.bias"] = np.zeros(3, np.float32)
     else:
-        weights["text_out.bias"] = np.zeros(3, np.float32) if change == "shape" else weights["text_out.bias"] * np.nan
+        weights["text_out.bias"] = (
+            np.zeros(3, np.float32) if change == "shape" else weights["text_out.bias"] * np.nan
+        )
     with pytest.raises(ModelError, match="more.bias" if change == "unknown" else "text_out.bias"):
         OnnxAligner(made.settings, weights)
 
@@ -96,7 +116,9 @@ def test_a_run_is_exported_and_runs_elsewhere(tmp_path, stepline):
     assert (found.exit_code, found.stderr) == (0, f"wrote {tmp_path / 'a.onnx'}\n")
     video, text = drawn(made.settings, 9, 4)
     session = onnxruntime.InferenceSession(str(tmp_path / "a.onnx"))
-    (scores,) = session.run(["scores"], {"video": video, "text": text, "ordered": np.array(0, np.float32)})
+    (scores,) = session.run(
+        ["scores"], {"video": video, "text": text, "ordered": np.array(0, np.float32)}
+    )
     wanted = score_texts(made, FeatureSequence(video, 1.0, "x"), text)
     np.testing.assert_allclose(scores, wanted.scores, atol=1e-5)
     (tmp_path / "x.safetensors").write_bytes(b"x")

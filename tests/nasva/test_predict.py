@@ -9,7 +9,9 @@ from stepline.nasva.predict import UNCALIBRATED, place_steps
 from stepline.nasva.settings import AlignerSettings
 from stepline.records import Span, Step
 
-BY_RISE = Calibration("abc", {"step": Logistic((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -10.0)})
+BY_RISE = Calibration(
+    "abc", {"step": Logistic((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -10.0)}
+)
 
 
 def fit():
@@ -63,7 +65,8 @@ def test_times_stay_inside_a_video_whose_last_second_is_short():
 
 def test_the_second_of_a_step_lies_in_its_span():
     scores = np.zeros((1, 40), np.float32)
-    scores[0, 2], scores[0, 20:27], scores[0, 23] = 1.0, 0.9, 0.91  # row 2 alone is best, seven others together
+    # row 2 alone is best, seven others together
+    scores[0, 2], scores[0, 20:27], scores[0, 23] = 1.0, 0.9, 0.91
     placing = place_steps(steps()[:1], TextScores(scores, None, 1.0))
     assert placing.chances.best.tolist() == [2]
     assert placing.steps[0].spans[0].iou(Span(20.0, 27.0)) > 0.7
@@ -75,8 +78,12 @@ def test_the_second_of_a_step_lies_in_its_span():
 def test_every_rule_keeps_the_second_in_the_span(rule, rate, end):
     scores = np.random.default_rng(0).normal(scale=0.3, size=(60, 40)).astype(np.float32)
     named = [Step(id=str(k), text=str(k)) for k in range(60)]
-    placing = place_steps(named, TextScores(scores, None, rate), settings=AlignerSettings(spans=rule), duration=end)
-    assert all(span.start <= at <= span.end for span, at in zip(placing.spans, placing.at, strict=True))
+    placing = place_steps(
+        named, TextScores(scores, None, rate), settings=AlignerSettings(spans=rule), duration=end
+    )
+    assert all(
+        span.start <= at <= span.end for span, at in zip(placing.spans, placing.at, strict=True)
+    )
 
 
 def test_spans_follow_the_rule():

@@ -35,7 +35,9 @@ def peaks(*seconds, height=0.5, length=10):
 def test_the_best_second_starts_a_label_or_is_its_middle():
     at_start = RefineSettings(position="start", seconds=4.0)
     assert label_span(ROW, 1.0, at_start) == Span(3.0, 7.0)
-    assert label_span(ROW, 1.0, at_start.model_copy(update={"position": "center"})) == Span(1.5, 5.5)
+    assert label_span(ROW, 1.0, at_start.model_copy(update={"position": "center"})) == Span(
+        1.5, 5.5
+    )
     assert label_span(ROW, 2.0, at_start) == Span(1.5, 4.0)  # 8 rows at 2 a second are 4 s
 
 
@@ -49,7 +51,8 @@ def test_a_label_grows_while_the_score_is_seven_tenths_of_the_peak():
     grown = RefineSettings(seconds=None)
     assert label_span(ROW, 1.0, grown) == Span(2.0, 5.0)  # 0.56 and more
     assert label_span(ROW, 1.0, grown.model_copy(update={"grow": 0.6})) == Span(2.0, 6.0)
-    assert label_span(ROW - 1, 1.0, grown) == Span(3.0, 4.0)  # a share of a score below 0 means nothing
+    # a share of a score below 0 means nothing
+    assert label_span(ROW - 1, 1.0, grown) == Span(3.0, 4.0)
 
 
 def test_a_cosine_drops_texts_below_it_and_a_quantile_drops_a_share():
@@ -72,7 +75,9 @@ def test_teachers_are_averaged_and_may_have_to_agree():
 
 def test_a_threshold_that_keeps_nothing_is_an_error_that_says_so():
     high = RefineSettings(threshold=0.8, threshold_kind="cosine")
-    with pytest.raises(ShapeError, match=r"0 of 2 texts keep a label.*refine.threshold_kind=quantile"):
+    with pytest.raises(
+        ShapeError, match=r"0 of 2 texts keep a label.*refine.threshold_kind=quantile"
+    ):
         relabel([[peaks(1, 2)]], [1.0], high)
     with pytest.raises(ShapeError, match="0 of 0 texts"):
         relabel([[]], [], RefineSettings())
@@ -88,7 +93,10 @@ def test_a_threshold_that_keeps_hardly_anything_warns(caplog):
 
 
 def test_a_video_without_texts_has_no_labels():
-    assert relabel([[np.zeros((0, 5), np.float32), peaks(1)]], [1.0, 1.0]) == ((), (Span(0.0, 5.5),))
+    assert relabel([[np.zeros((0, 5), np.float32), peaks(1)]], [1.0, 1.0]) == (
+        (),
+        (Span(0.0, 5.5),),
+    )
 
 
 def test_likeness_is_the_cosine_and_0_of_nothing():
@@ -115,14 +123,16 @@ def test_moved_is_told_of_texts_with_both_labels():
 
 
 def test_two_rounds_agree_where_their_best_seconds_are_near():
-    one, other, empty = np.array([0, 1, 2]), np.array([0, 3, 5]), np.array([], dtype=np.int64)  # the best rows
+    # the best rows
+    one, other, empty = np.array([0, 1, 2]), np.array([0, 3, 5]), np.array([], dtype=np.int64)
     assert teacher_agreement([one, empty], [other, empty], [2.0, 2.0]) == pytest.approx(2 / 3)
     assert teacher_agreement([empty], [empty], [2.0]) is None
 
 
 def test_alignable_are_those_that_score_above_foreign_texts():
     null = np.linspace(0.0, 0.2, 101, dtype=np.float32)  # median 0.1
-    half_shown = np.concatenate([null[::2], np.full(51, 0.9, np.float32)])  # half of the texts score as null ones
+    # half of the texts score as null ones
+    half_shown = np.concatenate([null[::2], np.full(51, 0.9, np.float32)])
     assert alignable_fraction([half_shown], [null]) == pytest.approx(0.5, abs=0.02)
     assert alignable_fraction([null], [null]) == pytest.approx(0.0, abs=0.02)
     assert alignable_fraction([null + 1], [null]) == 1.0
@@ -133,7 +143,9 @@ def test_a_label_is_inside_when_half_of_it_is():
     truth = np.zeros((3, 10), dtype=bool)
     truth[0, 2:6] = True
     truth[1, 9] = True
-    inside, shown = fraction_inside([(Span(0.0, 4.0), Span(0.0, 4.0), Span(0.0, 4.0))], [truth], [1.0])
+    inside, shown = fraction_inside(
+        [(Span(0.0, 4.0), Span(0.0, 4.0), Span(0.0, 4.0))], [truth], [1.0]
+    )
     assert (inside, shown) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
     assert math.isnan(fraction_inside([(None, None, None)], [truth], [1.0])[0])
 

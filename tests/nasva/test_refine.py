@@ -1,4 +1,5 @@
-"""`stepline refine` on a tiny simulated dataset on disk: records and stores in, placed records and a network out."""
+"""`stepline refine` on a tiny simulated dataset on disk: records and stores in, placed records and
+a network out."""
 
 import json
 
@@ -11,16 +12,31 @@ from stepline.cli import main
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.nasva.checkpoint import read_aligner, read_space
-from stepline.nasva.refine import UNLABELLED, RefineSources, _best_span, _VideoReader, refine_dataset, refined_records
+from stepline.nasva.refine import (
+    UNLABELLED,
+    RefineSources,
+    _best_span,
+    _VideoReader,
+    refine_dataset,
+    refined_records,
+)
 from stepline.nasva.settings import RefineRunSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import load_settings
 from stepline.storage import read_parquet, write_parquet
 
 SMALL = (
-    "model.width=32", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "model.feed_forward=64",
-    "model.projection=16", "train.epochs=2", "train.learning_rate=2e-3", "rounds.teacher_epochs=1", "rounds.teachers=1",
-)  # fmt: skip
+    "model.width=32",
+    "model.heads=2",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.feed_forward=64",
+    "model.projection=16",
+    "train.epochs=2",
+    "train.learning_rate=2e-3",
+    "rounds.teacher_epochs=1",
+    "rounds.teachers=1",
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +55,14 @@ def dataset(tmp_path_factory):
 
 
 def command(dataset, out, *more):
-    sources = ["--features", dataset / "features", "--step-vectors", dataset / "steps", "--out", out]
+    sources = [
+        "--features",
+        dataset / "features",
+        "--step-vectors",
+        dataset / "steps",
+        "--out",
+        out,
+    ]
     given = [part for pair in SMALL for part in ("--set", pair)]
     return ["refine", str(dataset / "records.parquet"), *map(str, sources), *given, *more]
 
@@ -57,7 +80,9 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
     assert len(refined) == 11
     for record in refined:
         assert len(record.steps) == len(given[record.id].steps)  # nothing is dropped by default
-        assert all(step.status == "shown" and 0 < step.spans[0].duration <= 8.0 for step in record.steps)
+        assert all(
+            step.status == "shown" and 0 < step.spans[0].duration <= 8.0 for step in record.steps
+        )
         assert record.transcript == given[record.id].transcript
     assert read_aligner(out / "aligner.safetensors").settings.video_width == 128
     assert read_space(out / "aligner.safetensors").video == "world-usual"
@@ -68,8 +93,16 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
     assert teacher.stat().st_mtime_ns == before
     assert "aligner:" not in again.stderr
     assert again.stdout.splitlines()[0].split() == [
-        "round", "texts", "kept", "alignable", "moved", "iou", "agreement", "inside", "shown"
-    ]  # fmt: skip
+        "round",
+        "texts",
+        "kept",
+        "alignable",
+        "moved",
+        "iou",
+        "agreement",
+        "inside",
+        "shown",
+    ]
 
 
 def test_narrations_are_learnt_beside_the_steps(dataset, tmp_path):
@@ -77,12 +110,18 @@ def test_narrations_are_learnt_beside_the_steps(dataset, tmp_path):
     with FeatureWriter(tmp_path / "said") as said:
         for sample in samples:
             lines = RowTexts(tuple(one.text for one in sample.record.transcript.sentences))
-            said.add(sample.id, sample.vectors("narration"), rate=1.0, backbone="world", texts=lines)
+            said.add(
+                sample.id, sample.vectors("narration"), rate=1.0, backbone="world", texts=lines
+            )
     records = str(dataset / "records.parquet")
-    sources = RefineSources(records, dataset / "features", str(dataset / "steps"), records, str(tmp_path / "said"))
+    sources = RefineSources(
+        records, dataset / "features", str(dataset / "steps"), records, str(tmp_path / "said")
+    )
     steps = {}
     settings = load_settings(RefineRunSettings, None, [*SMALL, "rounds.rounds=0"])
-    refine_dataset(sources, tmp_path / "out", settings, lambda name, told: steps.update({name: told.steps}))
+    refine_dataset(
+        sources, tmp_path / "out", settings, lambda name, told: steps.update({name: told.steps})
+    )
     assert steps == {"aligner": 2 * 3}  # 22 samples in batches of 8, 2 epochs
 
 
@@ -98,10 +137,19 @@ def test_narrations_of_another_encoder_are_refused_before_any_training(dataset, 
     with FeatureWriter(tmp_path / "said") as said:
         vectors = np.ones((2, 5), dtype=np.float32)
         lines = RowTexts(("Chop.", "Boil."), (1.0, 4.0), (3.0, 6.0))
-        said.add(next(iter(FeatureStore(dataset / "features"))), vectors, rate=1.0, backbone="minilm", texts=lines)
+        said.add(
+            next(iter(FeatureStore(dataset / "features"))),
+            vectors,
+            rate=1.0,
+            backbone="minilm",
+            texts=lines,
+        )
     told = []
     sources = RefineSources(
-        str(dataset / "records.parquet"), dataset / "features", str(dataset / "steps"), str(tmp_path / "said")
+        str(dataset / "records.parquet"),
+        dataset / "features",
+        str(dataset / "steps"),
+        str(tmp_path / "said"),
     )
     with pytest.raises(ShapeError, match="of 'minilm', 5 wide, the steps' of 'world', 128 wide"):
         refine_dataset(sources, tmp_path / "out", None, lambda *given: told.append(given))
@@ -111,17 +159,29 @@ def test_narrations_of_another_encoder_are_refused_before_any_training(dataset, 
 def test_evaluation_videos_are_in_no_round(dataset, tmp_path):
     barred = sorted(FeatureStore(dataset / "features"))[:2]
     (tmp_path / "excluded.txt").write_text("".join(f"{id}\tht-step\n" for id in barred))
-    done = CliRunner().invoke(main, command(dataset, tmp_path / "out", "--exclude", str(tmp_path / "excluded.txt")))
+    done = CliRunner().invoke(
+        main, command(dataset, tmp_path / "out", "--exclude", str(tmp_path / "excluded.txt"))
+    )
     assert done.exit_code == 0, done.stderr
-    assert not {record.video.id for record in read_parquet(tmp_path / "out" / "refined.parquet")} & set(barred)
-    told = [json.loads(line) for line in (tmp_path / "out" / "omitted.jsonl").read_text().splitlines()]
+    assert not {
+        record.video.id for record in read_parquet(tmp_path / "out" / "refined.parquet")
+    } & set(barred)
+    told = [
+        json.loads(line) for line in (tmp_path / "out" / "omitted.jsonl").read_text().splitlines()
+    ]
     assert {one["video"] for one in told if one["reason"] == "it is excluded"} == set(barred)
 
 
 def test_a_dataset_that_gives_only_spans_has_its_first_labels_there():
-    steps = (Step(id="1", text="Boil", spans=(Span(3.0, 5.0), Span(8.0, 9.0))), Step(id="2", text="Stir"))
+    steps = (
+        Step(id="1", text="Boil", spans=(Span(3.0, 5.0), Span(8.0, 9.0))),
+        Step(id="2", text="Stir"),
+    )
     record = Record(id="a", video=Video(id="a"), steps=steps)
-    assert _VideoReader(None, None, RefineRunSettings())._said(record, 12.0) == (Span(3.0, 5.0), None)
+    assert _VideoReader(None, None, RefineRunSettings())._said(record, 12.0) == (
+        Span(3.0, 5.0),
+        None,
+    )
 
 
 def test_the_place_that_a_record_shows_a_step_at_is_the_span_around_its_best_second():
@@ -134,7 +194,9 @@ def test_the_place_that_a_record_shows_a_step_at_is_the_span_around_its_best_sec
 
 def test_such_a_dataset_has_no_narration_to_be_like():
     """The paper's preset asks for likeness; HowToStep as released holds steps and no transcript."""
-    record = Record(id="v", video=Video(id="v"), steps=(Step(id="0", text="cut it", spans=(Span(2.0, 4.0),)),))
+    record = Record(
+        id="v", video=Video(id="v"), steps=(Step(id="0", text="cut it", spans=(Span(2.0, 4.0),)),)
+    )
     reader = _VideoReader(None, None, RefineRunSettings(said="likeness"))
     assert reader._said(record, 10.0) == (Span(2.0, 4.0),)
 
@@ -143,16 +205,26 @@ def test_steps_without_a_place_are_linked_to_the_narration():
     spoken = {"Chop the onion now.": Span(2.0, 4.0), "Boil rice.": Span(8.0, 9.0)}
     sentences = tuple(Sentence(text=text, span=span) for text, span in spoken.items())
     steps = (Step(id="1", text="Boil the rice"), Step(id="2", text="Chop the onion"))
-    record = Record(id="a", video=Video(id="a", duration=12.0), transcript=Transcript(sentences=sentences), steps=steps)
+    record = Record(
+        id="a",
+        video=Video(id="a", duration=12.0),
+        transcript=Transcript(sentences=sentences),
+        steps=steps,
+    )
     said = _VideoReader(None, None, RefineRunSettings())._said(record, 12.0)
     assert said == (Span(8.0, 9.0), Span(2.0, 4.0))
-    assert _VideoReader(None, None, RefineRunSettings())._said(record, 5.0) == (None, Span(2.0, 4.0))
+    assert _VideoReader(None, None, RefineRunSettings())._said(record, 5.0) == (
+        None,
+        Span(2.0, 4.0),
+    )
 
 
 def test_a_dataset_without_features_is_an_error(dataset, tmp_path):
     strange = Record(id="a", video=Video(id="a"), steps=(Step(id="1", text="Boil"),))
     write_parquet([strange], tmp_path / "other.parquet")
-    sources = RefineSources(str(tmp_path / "other.parquet"), dataset / "features", str(dataset / "steps"))
+    sources = RefineSources(
+        str(tmp_path / "other.parquet"), dataset / "features", str(dataset / "steps")
+    )
     with pytest.raises(ShapeError, match="no video has steps and features"):
         refine_dataset(sources, tmp_path / "out")
     assert "no features of its video" in (tmp_path / "out" / "omitted.jsonl").read_text()

@@ -20,14 +20,25 @@ from stepline.storage import read_parquet, write_parquet
 
 WEIGHTS = 1e-4  # as of one training in two processes (test_aligner_train.py)
 STILL = (
-    "--set", "model.dropout=0", "--set", "model.attention_dropout=0", "--set", "rounds.teachers=2",
-    "--set", "rounds.rounds=2", "--set", "rounds.held_out=0.2", "--set", "train.batch=4",
-)  # fmt: skip
+    "--set",
+    "model.dropout=0",
+    "--set",
+    "model.attention_dropout=0",
+    "--set",
+    "rounds.teachers=2",
+    "--set",
+    "rounds.rounds=2",
+    "--set",
+    "rounds.held_out=0.2",
+    "--set",
+    "train.batch=4",
+)
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """Records of 40 videos, three batches of labelling, and stores of their features and step vectors."""
+    """Records of 40 videos, three batches of labelling, and stores of their features and step
+    vectors."""
     folder = tmp_path_factory.mktemp("dataset")
     samples = simulate(0, SimulationSettings(videos=40, held_out=0.0)).videos
     write_parquet((sample.record for sample in samples), folder / "records.parquet")
@@ -51,8 +62,14 @@ class Stopped(BaseException):
 
 
 def one_of_two(rank, port, arguments):
-    """What torchrun would start: refine, be stopped after the first round's teachers, and take the run up again."""
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    """What torchrun would start: refine, be stopped after the first round's teachers, and take the
+    run up again."""
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+    }
     os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     torch.set_num_threads(1)
     from stepline.nasva import self_training
@@ -76,13 +93,17 @@ def test_two_processes_refine_as_one_also_when_stopped_and_resumed(dataset, tmp_
     torch.multiprocessing.spawn(one_of_two, (free_port(), arguments), nprocs=2)
     one, two = tmp_path / "one", tmp_path / "two"
     for number in range(3):
-        found, expected = ((folder / f"round-{number}" / "labels.json").read_bytes() for folder in (two, one))
+        found, expected = (
+            (folder / f"round-{number}" / "labels.json").read_bytes() for folder in (two, one)
+        )
         assert found == expected
     reports = [json.loads((folder / "report.json").read_text()) for folder in (one, two)]
     for report in (*reports[0], *reports[1]):
         del report["cpu_seconds"]
     assert reports[0] == [pytest.approx(report) for report in reports[1]]
-    assert list(read_parquet(two / "refined.parquet")) == list(read_parquet(one / "refined.parquet"))
+    assert list(read_parquet(two / "refined.parquet")) == list(
+        read_parquet(one / "refined.parquet")
+    )
     for name in ("round-0/teacher-1", "aligner"):
         weights = [load_file(folder / f"{name}.safetensors") for folder in (two, one)]
         torch.testing.assert_close(*weights, atol=WEIGHTS, rtol=0)
@@ -92,11 +113,22 @@ def test_two_processes_refine_as_one_also_when_stopped_and_resumed(dataset, tmp_
 def test_the_shares_of_two_processes_are_the_same_bits_as_the_whole():
     samples = simulate(0, SimulationSettings(videos=40, held_out=0.0)).videos
     nowhere = [(None,) * len(one.record.steps) for one in samples]
-    videos = [step_video(one.id, one.features(), one.vectors("step"), nowhere[k]) for k, one in enumerate(samples)]
-    size = {"video_width": videos[0].read()[0].values.shape[1], "text_width": videos[0].read()[1].shape[1]}
-    network = Aligner(AlignerNetworkSettings(**size, width=16, heads=2, encoder_layers=1, decoder_layers=1))
+    videos = [
+        step_video(one.id, one.features(), one.vectors("step"), nowhere[k])
+        for k, one in enumerate(samples)
+    ]
+    size = {
+        "video_width": videos[0].read()[0].values.shape[1],
+        "text_width": videos[0].read()[1].shape[1],
+    }
+    network = Aligner(
+        AlignerNetworkSettings(**size, width=16, heads=2, encoder_layers=1, decoder_layers=1)
+    )
     whole = dict(iterate_matrices([network], unlabelled_samples(videos)))
-    shares = [dict(iterate_matrices([network], unlabelled_samples(videos), rank=rank, of=2)) for rank in range(2)]
+    shares = [
+        dict(iterate_matrices([network], unlabelled_samples(videos), rank=rank, of=2))
+        for rank in range(2)
+    ]
     assert not shares[0].keys() & shares[1].keys()
     assert sorted(map(len, shares)) in ([16, 24], [8, 32])  # batches of 16, 16 and 8
     both = shares[0] | shares[1]

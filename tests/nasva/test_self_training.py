@@ -1,4 +1,5 @@
-"""Self-training in a tiny simulated world: rounds, what is kept on disk, and what is told of them."""
+"""Self-training in a tiny simulated world: rounds, what is kept on disk, and what is told of
+them."""
 
 import tracemalloc
 from dataclasses import replace
@@ -25,9 +26,16 @@ from stepline.records import FeatureSequence, Span
 from stepline.training.settings import TrainSettings
 
 MODEL = AlignerNetworkSettings(
-    video_width=128, text_width=128, width=32, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=64,
-    projection=16, text_positions=128,
-)  # fmt: skip
+    video_width=128,
+    text_width=128,
+    width=32,
+    heads=2,
+    encoder_layers=1,
+    decoder_layers=1,
+    feed_forward=64,
+    projection=16,
+    text_positions=128,
+)
 TRAINING = TrainSettings(epochs=3, learning_rate=2e-3, save_every=5)
 SETTINGS = SelfTrainSettings(rounds=2, teacher_epochs=2, held_out=0.2, enough=1.0)
 
@@ -39,12 +47,21 @@ def simulated(video):
     kept, _ = coarse_spans(record.steps, record.transcript.sentences, likeness, duration=duration)
     said = {step.id: step.said for step in kept}
     truth = video.shown("step")[:, : len(features.values)]
-    return step_video(video.id, features, video.vectors("step"), tuple(said.get(s.id) for s in record.steps), truth)
+    return step_video(
+        video.id,
+        features,
+        video.vectors("step"),
+        tuple(said.get(s.id) for s in record.steps),
+        truth,
+    )
 
 
 @pytest.fixture(scope="module")
 def videos():
-    return tuple(simulated(video) for video in simulate(0, SimulationSettings(videos=24, held_out=0.0)).videos)
+    return tuple(
+        simulated(video)
+        for video in simulate(0, SimulationSettings(videos=24, held_out=0.0)).videos
+    )
 
 
 @pytest.fixture
@@ -53,7 +70,11 @@ def training(videos, tmp_path):
 
 
 def files(folder):
-    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.stat().st_mtime_ns
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_two_rounds_give_labels_a_network_and_a_report_each(training, videos):
@@ -68,7 +89,8 @@ def test_two_rounds_give_labels_a_network_and_a_report_each(training, videos):
     assert 0 < second.iou < 1
     assert first.agreement is None
     assert 0 <= second.agreement <= 1
-    assert (last.agreement, last.alignable) == (None, None)  # its labels train the final network alone
+    # its labels train the final network alone
+    assert (last.agreement, last.alignable) == (None, None)
     assert all(0 < report.inside < report.shown < 1 for report in done.rounds)
     assert len(done.labels) == len(videos)
     assert not any(path.name.endswith(".training") for path in training.folder.rglob("*"))
@@ -80,16 +102,24 @@ def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypa
     matrix = 4 * rows * texts  # bytes
     features = FeatureSequence(rng.normal(size=(rows, 16)).astype(np.float32), 1.0, "drawn")
     vectors = rng.normal(size=(texts, 16)).astype(np.float32)
-    model = AlignerNetworkSettings(**(MODEL.model_dump() | {"video_width": 16, "text_width": 16, "width": 8}))
+    model = AlignerNetworkSettings(
+        **(MODEL.model_dump() | {"video_width": 16, "text_width": 16, "width": 8})
+    )
     monkeypatch.setattr("stepline.nasva.pseudo_labels.VIDEOS_A_BATCH", 2)
-    monkeypatch.setattr(SelfTraining, "_teachers", lambda training, number: [Aligner(model), Aligner(model)])
+    monkeypatch.setattr(
+        SelfTraining, "_teachers", lambda training, number: [Aligner(model), Aligner(model)]
+    )
 
     def peak(count):
         """The most bytes that labels of so many videos took."""
-        videos = [step_video(f"v{number}", features, vectors, (None,) * texts) for number in range(count)]
+        videos = [
+            step_video(f"v{number}", features, vectors, (None,) * texts) for number in range(count)
+        ]
         kept = RefineSettings(threshold=0.0, agree=None)
         settings = SETTINGS.model_copy(update={"first": "video", "refine": kept})
-        run = SelfTraining(videos, tmp_path / str(count), model=model, training=TRAINING, settings=settings)
+        run = SelfTraining(
+            videos, tmp_path / str(count), model=model, training=TRAINING, settings=settings
+        )
         tracemalloc.start()
         run._labels(0 if first else 1)
         _, most = tracemalloc.get_traced_memory()
@@ -121,9 +151,17 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(training, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         parts.run()
     before = files(parts.folder)
-    assert {"report.json", "round-0/labels.json", "round-0/teacher-1.safetensors", "round-1/labels.json"} <= set(before)
+    assert {
+        "report.json",
+        "round-0/labels.json",
+        "round-0/teacher-1.safetensors",
+        "round-1/labels.json",
+    } <= set(before)
     done = replace(parts, progress=None).run()
-    assert files(parts.folder)["round-0/teacher-0.safetensors"] == before["round-0/teacher-0.safetensors"]
+    assert (
+        files(parts.folder)["round-0/teacher-0.safetensors"]
+        == before["round-0/teacher-0.safetensors"]
+    )
     assert done.labels == whole.labels
     for weight, other in zip(whole.network.parameters(), done.network.parameters(), strict=True):
         assert torch.equal(weight, other)
@@ -140,17 +178,22 @@ def test_no_round_trains_on_the_first_labels_alone(training, videos):
 
 
 def test_labels_may_come_from_the_pictures(training, videos):
-    seen = replace(training, settings=SETTINGS.model_copy(update={"rounds": 0, "first": "video"})).run()
+    seen = replace(
+        training, settings=SETTINGS.model_copy(update={"rounds": 0, "first": "video"})
+    ).run()
     assert seen.labels != tuple(video.said for video in videos)
     assert all(span is not None for places in seen.labels for span in places)
 
 
 def test_first_labels_may_be_those_that_the_record_has_shown_where_they_are_said(training, videos):
     agreed = SETTINGS.model_copy(update={"rounds": 0, "first": "agreed"})
-    grounded = [replace(video, shown=(*video.said[:2], *[None] * (len(video.said) - 2))) for video in videos]
+    grounded = [
+        replace(video, shown=(*video.said[:2], *[None] * (len(video.said) - 2))) for video in videos
+    ]
     done = replace(training, videos=grounded, settings=agreed).run()
     assert done.labels == tuple(video.shown for video in grounded)
-    with pytest.raises(SettingsError, match="another run"):  # what the record has shown is a part of what a run is
+    # what the record has shown is a part of what a run is
+    with pytest.raises(SettingsError, match="another run"):
         replace(training, videos=videos, settings=agreed).run()
 
 

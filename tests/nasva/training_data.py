@@ -1,16 +1,25 @@
-"""Stores of features and texts on disk that a small network learns from in seconds, and the command's arguments."""
+"""Stores of features and texts on disk that a small network learns from in seconds, and the
+command's arguments."""
 
 import numpy as np
 
 from stepline.features import FeatureWriter, RowTexts
 
 WIDTH = 12
-SMALL = ("width=32", "heads=4", "encoder_layers=1", "decoder_layers=2", "feed_forward=48", "projection=8",
-         "text_positions=16")  # fmt: skip
+SMALL = (
+    "width=32",
+    "heads=4",
+    "encoder_layers=1",
+    "decoder_layers=2",
+    "feed_forward=48",
+    "projection=8",
+    "text_positions=16",
+)
 
 
 def write_stores(folder, videos=8, seed=0, texts=4):
-    """Write video features and two kinds of text features with times; text k is shown in 3 seconds and looks so."""
+    """Write video features and two kinds of text features with times; text k is shown in 3 seconds
+    and looks so."""
     chance = np.random.default_rng(seed)
     kinds = {kind: FeatureWriter(folder / kind) for kind in ("video", "narration", "step")}
     for number in range(videos):
@@ -21,7 +30,11 @@ def write_stores(folder, videos=8, seed=0, texts=4):
             starts = [4.0 * k + (kind == "step") for k in range(texts)]
             for start, vector in zip(starts, vectors, strict=True):
                 video[int(start) : int(start) + 3] += 1.5 * vector
-            lines = RowTexts(tuple(f"{kind} {k}" for k in range(texts)), tuple(starts), tuple(s + 3.0 for s in starts))
+            lines = RowTexts(
+                tuple(f"{kind} {k}" for k in range(texts)),
+                tuple(starts),
+                tuple(s + 3.0 for s in starts),
+            )
             kinds[kind].add(f"v{number}", vectors, rate=1.0, backbone="drawn", texts=lines)
         kinds["video"].add(f"v{number}", video, rate=1.0, backbone="drawn")
     for writer in kinds.values():
@@ -31,7 +44,19 @@ def write_stores(folder, videos=8, seed=0, texts=4):
 
 def command(stores, out, *settings, kinds=("narrations", "steps"), options=()):
     """Return the arguments of `stepline train nasva`; settings: key=value of train."""
-    sources = [part for kind in kinds for part in (f"--{kind}", str(stores / kind.removesuffix("s")))]
+    sources = [
+        part for kind in kinds for part in (f"--{kind}", str(stores / kind.removesuffix("s")))
+    ]
     chosen = [f"model.{each}" for each in SMALL] + [f"train.{each}" for each in settings]
     sets = [part for each in (*chosen, "train.device=cpu") for part in ("--set", each)]
-    return ["train", "nasva", "--features", str(stores / "video"), *sources, "--out", str(out), *sets, *options]
+    return [
+        "train",
+        "nasva",
+        "--features",
+        str(stores / "video"),
+        *sources,
+        "--out",
+        str(out),
+        *sets,
+        *options,
+    ]

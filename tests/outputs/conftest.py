@@ -14,7 +14,11 @@ def alignment(record):
 
 @pytest.fixture
 def keyframes(record):
-    return {step.id: picture_of(number) for number, step in enumerate(record.steps, start=1) if step.spans}
+    return {
+        step.id: picture_of(number)
+        for number, step in enumerate(record.steps, start=1)
+        if step.spans
+    }
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Records made by hand: a kitchen video as a run would leave it, and one in which every text is hostile."""
+"""Records made by hand: a kitchen video as a run would leave it, and one in which every text is
+hostile."""
 
 import io
 
@@ -29,12 +30,33 @@ STEPS = (
     ("set the syrup aside to cool", ((15.0, 18.0),), (12.3, 16.0), "shown", 0.63, (2,)),
     ("cut the lemons in half", ((19.0, 23.0), (52.0, 54.0)), (17.1, 21.8), "shown", 0.94, (3,)),
     ("squeeze out the juice", ((23.0, 30.0),), (22.0, 26.4), "shown", 0.97, (3, 4)),
-    ("tear up the mint and bruise it with a spoon", ((32.0, 38.0),), (31.0, 36.5), "shown", 0.9, (6,)),
-    ("pour the juice and the syrup over the mint", ((38.0, 43.0),), (37.2, 41.6), "shown", 0.86, (7,)),
+    (
+        "tear up the mint and bruise it with a spoon",
+        ((32.0, 38.0),),
+        (31.0, 36.5),
+        "shown",
+        0.9,
+        (6,),
+    ),
+    (
+        "pour the juice and the syrup over the mint",
+        ((38.0, 43.0),),
+        (37.2, 41.6),
+        "shown",
+        0.86,
+        (7,),
+    ),
     ("strain the lemonade", ((54.0, 57.5),), (42.0, 45.1), "shown", 0.58, (8,)),
     ("top it up with cold water", ((46.0, 52.0),), (46.3, 50.8), "shown", 0.82, (9,)),
     ("chill the lemonade in the fridge for an hour", (), (51.5, 55.9), "said", 0.12, (10,)),
-    ("fill a tall glass with ice and pour it in", ((57.5, 64.0),), (56.4, 61.0), "shown", 0.93, (11,)),
+    (
+        "fill a tall glass with ice and pour it in",
+        ((57.5, 64.0),),
+        (56.4, 61.0),
+        "shown",
+        0.93,
+        (11,),
+    ),
     ("garnish with a slice of lemon", (), None, "not found", 0.04, ()),
 )
 
@@ -77,24 +99,48 @@ def make_step(number, text, spans=(), said=None, status=None, score=None, source
 
 
 def sample_record():
-    """A minute of lemonade: ten shown steps, one only said, one that is nowhere; four sentences that are no step."""
+    """A minute of lemonade: ten shown steps, one only said, one that is nowhere; four sentences
+    that are no step."""
     return Record(
         id="mint-lemonade",
-        video=Video(id="mint-lemonade", path="videos/mint-lemonade.mp4", duration=67.0, title="Iced mint lemonade"),
+        video=Video(
+            id="mint-lemonade",
+            path="videos/mint-lemonade.mp4",
+            duration=67.0,
+            title="Iced mint lemonade",
+        ),
         transcript=Transcript(
             language="en",
             recogniser="whisper-tiny.en",
-            sentences=tuple(Sentence(text=text, span=Span(a, b), confidence=0.9) for a, b, text in SPOKEN),
+            sentences=tuple(
+                Sentence(text=text, span=Span(a, b), confidence=0.9) for a, b, text in SPOKEN
+            ),
         ),
         steps=tuple(make_step(number, *row) for number, row in enumerate(STEPS, start=1)),
-        reference=tuple(make_step(f"r{number}", text, (span,)) for number, (text, span) in enumerate(REFERENCE)),
+        reference=tuple(
+            make_step(f"r{number}", text, (span,)) for number, (text, span) in enumerate(REFERENCE)
+        ),
         dropped=(
-            Rejected(what="sentence", text="Thank you. Thank you.", reason="a stock phrase over music, 66.2-66.9 s"),
-            Rejected(what="step", text="subscribe", reason="it speaks to the viewer about the channel"),
+            Rejected(
+                what="sentence",
+                text="Thank you. Thank you.",
+                reason="a stock phrase over music, 66.2-66.9 s",
+            ),
+            Rejected(
+                what="step", text="subscribe", reason="it speaks to the viewer about the channel"
+            ),
         ),
         warnings=("the file's header claims 71.0 s, but its data ends at 67.0 s",),
-        settings={"asr": {"beam": 5, "model": "tiny.en"}, "vision": {"rate": 1.0, "size": None}, "formats": ["html"]},
-        models={"asr": "whisper-tiny.en", "vision": "conse", "grounding": {"curve": "whenact", "weight": 0.42}},
+        settings={
+            "asr": {"beam": 5, "model": "tiny.en"},
+            "vision": {"rate": 1.0, "size": None},
+            "formats": ["html"],
+        },
+        models={
+            "asr": "whisper-tiny.en",
+            "vision": "conse",
+            "grounding": {"curve": "whenact", "weight": 0.42},
+        },
     )
 
 
@@ -106,25 +152,40 @@ def make_alignment(record, rate=1.0):
     scores = 0.08 + noise
     for row, step in enumerate(record.steps):
         for rank, span in enumerate(step.spans):
-            scores[row] += (0.5 - 0.18 * rank) * np.exp(-(((times - span.center) / (span.duration / 1.6 + 1)) ** 2))
-    return Alignment(tuple(step.text for step in record.steps), scores.astype(np.float32), rate, "cosine")
+            scores[row] += (0.5 - 0.18 * rank) * np.exp(
+                -(((times - span.center) / (span.duration / 1.6 + 1)) ** 2)
+            )
+    return Alignment(
+        tuple(step.text for step in record.steps), scores.astype(np.float32), rate, "cosine"
+    )
 
 
 def hostile_step(index, text):
     start = 10.0 * index
-    step = make_step(text, text, ((start + 2, start + 9),), (start, start + 5), "shown", 0.5, (index,))
+    step = make_step(
+        text, text, ((start + 2, start + 9),), (start, start + 5), "shown", 0.5, (index,)
+    )
     return step.model_copy(update={"alternatives": (text,), "source_text": text, "licence": text})
 
 
 def hostile_record():
-    """Return a record in which every text that a user, a speaker or a model can set is an attack."""
+    """Return a record in which every text that a user, a speaker or a model can set is an
+    attack."""
     return Record(
         id="../<b>\"x' y",
-        video=Video(id="</script><b>", duration=10.0 * len(HOSTILE), title=HOSTILE[0] + HOSTILE[2], task=HOSTILE[1]),
+        video=Video(
+            id="</script><b>",
+            duration=10.0 * len(HOSTILE),
+            title=HOSTILE[0] + HOSTILE[2],
+            task=HOSTILE[1],
+        ),
         transcript=Transcript(
             language='en"><script>alert(4)</script>',
             recogniser=HOSTILE[1],
-            sentences=tuple(Sentence(text=text, span=Span(10.0 * i, 10.0 * i + 5)) for i, text in enumerate(HOSTILE)),
+            sentences=tuple(
+                Sentence(text=text, span=Span(10.0 * i, 10.0 * i + 5))
+                for i, text in enumerate(HOSTILE)
+            ),
         ),
         steps=tuple(hostile_step(number, text) for number, text in enumerate(HOSTILE)),
         reference=(make_step("r", HOSTILE[1], ((1.0, 4.0),)),),
@@ -136,13 +197,16 @@ def hostile_record():
 
 
 def picture_of(number, width=320, height=180):
-    """A JPEG that stands for a key frame: a soft gradient with a disc, its colours made from the number."""
+    """A JPEG that stands for a key frame: a soft gradient with a disc, its colours made from the
+    number."""
     from PIL import Image
 
     y, x = np.mgrid[0:height, 0:width]
     hue = np.array([(97 * number) % 120, (53 * number) % 110, (31 * number) % 90]) + 70
     shade = (0.55 + 0.5 * x / width - 0.25 * y / height)[..., None]
-    disc = (((x - width * (0.3 + 0.04 * number)) ** 2 + (y - height * 0.55) ** 2) < (height * 0.28) ** 2)[..., None]
+    disc = (
+        ((x - width * (0.3 + 0.04 * number)) ** 2 + (y - height * 0.55) ** 2) < (height * 0.28) ** 2
+    )[..., None]
     image = np.clip(hue * shade + disc * 60, 0, 255).astype(np.uint8)
     stream = io.BytesIO()
     Image.fromarray(image).save(stream, "JPEG", quality=80)
@@ -158,6 +222,8 @@ def make_video(path, seconds, rate=4, codec="libvpx"):
         stream = container.add_stream(codec, rate=rate)
         stream.width, stream.height, stream.pix_fmt = 128, 72, "yuv420p"
         for index in range(seconds * rate):
-            image = np.stack([(x + index) % 256, (y + 2 * index) % 256, np.full_like(x, 120)], axis=-1).astype(np.uint8)
+            image = np.stack(
+                [(x + index) % 256, (y + 2 * index) % 256, np.full_like(x, 120)], axis=-1
+            ).astype(np.uint8)
             container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
         container.mux(stream.encode(None))

@@ -9,7 +9,10 @@ from stepline.records import Record, Video
 
 
 def steps_at(*starts, duration=None, text="step"):
-    rows = tuple(make_step(i, f"{text} {i}", ((s, s + 1.0),), status="shown") for i, s in enumerate(starts, start=1))
+    rows = tuple(
+        make_step(i, f"{text} {i}", ((s, s + 1.0),), status="shown")
+        for i, s in enumerate(starts, start=1)
+    )
     return Record(id="r", video=Video(id="r", duration=duration), steps=rows)
 
 
@@ -27,11 +30,17 @@ def read_chapters(text):
 
 
 def test_an_intro_stands_before_a_first_step_that_starts_after_ten_seconds():
-    assert chapters(steps_at(12.7, 30.0, 45.0, duration=60.0)) == "0:00 Intro\n0:12 Step 1\n0:30 Step 2\n0:45 Step 3\n"
+    assert (
+        chapters(steps_at(12.7, 30.0, 45.0, duration=60.0))
+        == "0:00 Intro\n0:12 Step 1\n0:30 Step 2\n0:45 Step 3\n"
+    )
 
 
 def test_a_first_step_within_ten_seconds_begins_at_zero():
-    assert chapters(steps_at(9.9, 20.0, 31.0, duration=60.0)) == "0:00 Step 1\n0:20 Step 2\n0:31 Step 3\n"
+    assert (
+        chapters(steps_at(9.9, 20.0, 31.0, duration=60.0))
+        == "0:00 Step 1\n0:20 Step 2\n0:31 Step 3\n"
+    )
 
 
 def test_steps_too_close_to_the_one_before_or_to_the_end_join_it():
@@ -40,13 +49,21 @@ def test_steps_too_close_to_the_one_before_or_to_the_end_join_it():
 
 
 def test_hours_are_written_when_they_are_needed():
-    assert chapters(steps_at(0.0, 600.0, 3723.0, duration=4000.0)).splitlines()[-1] == "1:02:03 Step 3"
+    assert (
+        chapters(steps_at(0.0, 600.0, 3723.0, duration=4000.0)).splitlines()[-1] == "1:02:03 Step 3"
+    )
 
 
 def test_a_short_video_has_none_and_the_reason_is_given():
     assert chapters(steps_at(0.0, 10.0, 20.0, duration=29.0)) is None
-    assert plan_chapters(steps_at(0.0, duration=29.0)).reason == "29 s of video; 3 chapters of 10 s need 30 s"
-    assert plan_chapters(steps_at(0.0, 15.0, duration=60.0)).reason == "only 2 chapters of at least 10 s; 3 are needed"
+    assert (
+        plan_chapters(steps_at(0.0, duration=29.0)).reason
+        == "29 s of video; 3 chapters of 10 s need 30 s"
+    )
+    assert (
+        plan_chapters(steps_at(0.0, 15.0, duration=60.0)).reason
+        == "only 2 chapters of at least 10 s; 3 are needed"
+    )
     assert plan_chapters(steps_at(duration=60.0)).chapters == ()
 
 
@@ -63,7 +80,9 @@ def test_angle_brackets_and_newlines_never_reach_the_description():
 
 
 def test_many_long_titles_fit_into_a_description():
-    found = chapters(steps_at(*(float(12 * i) for i in range(200)), duration=2500.0, text="word " * 60))
+    found = chapters(
+        steps_at(*(float(12 * i) for i in range(200)), duration=2500.0, text="word " * 60)
+    )
     assert len(found) <= 5000
     assert len(found.splitlines()) == 200
 
@@ -94,11 +113,17 @@ def test_a_title_is_short_and_ends_where_a_qualifier_begins():
         for k, (text, start) in enumerate(zip(texts, starts, strict=True))
     )
     found = read_chapters(chapters(Record(id="r", video=Video(id="r", duration=60.0), steps=steps)))
-    assert [title for _, title in found[:2]] == ["Lower the bar down", "Keep the arms straight; Hold them"]
+    assert [title for _, title in found[:2]] == [
+        "Lower the bar down",
+        "Keep the arms straight; Hold them",
+    ]
     assert len(found[2][1]) <= 44
 
 
 def test_steps_that_do_not_fit_into_a_title_are_left_out_of_it():
-    titles = [title for _, title in read_chapters(chapters(steps_at(*map(float, range(60)), duration=61.0)))]
+    titles = [
+        title
+        for _, title in read_chapters(chapters(steps_at(*map(float, range(60)), duration=61.0)))
+    ]
     assert titles[0].startswith("Step 1; Step 2; ")
     assert max(map(len, titles)) <= 60

@@ -8,14 +8,19 @@ from stepline.records import Record, Span, Video
 
 
 def steps(*texts):
-    rows = tuple(make_step(i, text, ((i * 1.0, i + 2.0),), status="shown") for i, text in enumerate(texts, start=1))
+    rows = tuple(
+        make_step(i, text, ((i * 1.0, i + 2.0),), status="shown")
+        for i, text in enumerate(texts, start=1)
+    )
     waiting = make_step("said", "wait", said=(0.0, 1.0), status="said")
     return Record(id="a/b", video=Video(id="v"), steps=(*rows, waiting))
 
 
 def test_every_shown_step_is_cut_into_a_file_named_by_its_place_and_words(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(media, "cut_clip", lambda path, span, out: (seen.append(span), out.write_bytes(b"clip")))
+    monkeypatch.setattr(
+        media, "cut_clip", lambda path, span, out: (seen.append(span), out.write_bytes(b"clip"))
+    )
     clips = write_clips(steps("fold the <strip>!", "/../", "剪 纸"), tmp_path / "v.mp4", tmp_path)
     assert [clip.name for clip in clips] == ["01-fold-the-strip.mp4", "02-step.mp4", "03-剪-纸.mp4"]
     assert seen == [Span(1.0, 3.0), Span(2.0, 4.0), Span(3.0, 5.0)]

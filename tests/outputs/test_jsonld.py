@@ -6,11 +6,19 @@ from stepline.records import Record, Video
 
 def test_a_shown_step_has_a_clip_with_its_seconds(record):
     tree = json.loads(jsonld(record))
-    assert (tree["@type"], tree["name"], tree["inLanguage"]) == ("HowTo", "Iced mint lemonade", "en")
+    assert (tree["@type"], tree["name"], tree["inLanguage"]) == (
+        "HowTo",
+        "Iced mint lemonade",
+        "en",
+    )
     assert tree["video"]["duration"] == "PT67S"
     clips = {clip["@id"]: clip for clip in tree["video"]["hasPart"]}
     first = tree["step"][0]
-    assert (first["@type"], first["position"], first["text"]) == ("HowToStep", 1, "Bring a cup of water to the boil")
+    assert (first["@type"], first["position"], first["text"]) == (
+        "HowToStep",
+        1,
+        "Bring a cup of water to the boil",
+    )
     clip = clips[first["video"]["@id"]]
     assert (clip["@type"], clip["startOffset"], clip["endOffset"]) == ("Clip", 6.0, 10.0)
 

@@ -1,4 +1,5 @@
-"""File names from ids; and whose score it is where a network described the steps from the pictures."""
+"""File names from ids; and whose score it is where a network described the steps from the
+pictures."""
 
 import pytest
 from hypothesis import given
@@ -50,12 +51,24 @@ NETWORK = {"describer": {"network": "0" * 64, "speech": False}}
 
 
 def record(models, *, said=None, captions=(), sentences=(), steps=1):
-    told = Step(id="1", text="fry the bacon", status="shown", spans=(Span(2.0, 8.0),), at=5.0, score=0.31, said=said)
+    told = Step(
+        id="1",
+        text="fry the bacon",
+        status="shown",
+        spans=(Span(2.0, 8.0),),
+        at=5.0,
+        score=0.31,
+        said=said,
+    )
     heard = tuple(Sentence(text=text, span=Span(1.0, 2.0)) for text in sentences)
     return Record(
-        id="v", video=Video(id="v", duration=9.0), transcript=Transcript(sentences=heard), steps=(told,) * steps,
-        captions=captions, models=models,
-    )  # fmt: skip
+        id="v",
+        video=Video(id="v", duration=9.0),
+        transcript=Transcript(sentences=heard),
+        steps=(told,) * steps,
+        captions=captions,
+        models=models,
+    )
 
 
 def test_the_table_names_the_pictures_and_what_the_score_is():

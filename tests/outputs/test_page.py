@@ -50,7 +50,11 @@ class Elements(HTMLParser):
             element["text"] += data
 
     def all(self, tag, class_=""):
-        return [e for e in self.found if e["tag"] == tag and (not class_ or class_ in (e.get("class") or "").split())]
+        return [
+            e
+            for e in self.found
+            if e["tag"] == tag and (not class_ or class_ in (e.get("class") or "").split())
+        ]
 
 
 def read_page(text):
@@ -66,7 +70,9 @@ def test_every_step_is_listed_with_its_words_times_and_status(record):
     assert len(steps) == 12
     first, said, missing = (" ".join(steps[index]["text"].split()) for index in (0, 9, 11))
     assert "Bring a cup of water to the boil 0:06–0:10 Shown 91 %" in first
-    assert "First bring a cup of water to the boil and stir in the sugar until it dissolves." in first
+    assert (
+        "First bring a cup of water to the boil and stir in the sugar until it dissolves." in first
+    )
     assert "said 0:51–0:55 Said, not shown 12 %" in said
     assert "Not found 4 %" in missing
     assert (steps[0]["data-start"], steps[0]["data-end"]) == ("6.0", "10.0")
@@ -75,16 +81,36 @@ def test_every_step_is_listed_with_its_words_times_and_status(record):
 
 def test_a_click_goes_to_where_it_is_shown_else_to_where_it_is_said_else_nowhere(record):
     buttons = read_page(page(record)).all("button", "go")
-    assert [button.get("data-seek") for button in buttons[7:]] == ["54.0", "46.0", "51.5", "57.5", None]
+    assert [button.get("data-seek") for button in buttons[7:]] == [
+        "54.0",
+        "46.0",
+        "51.5",
+        "57.5",
+        None,
+    ]
 
 
 def test_sentences_say_whether_they_are_shown_by_the_steps_that_cite_them(record):
     marks = [sentence.mark for sentence in page_view(record, None, {}).sentences]
-    assert marks == ["none", "shown", "shown", "shown", "shown", "none", *["shown"] * 4, "said", "shown", "none"]
+    assert marks == [
+        "none",
+        "shown",
+        "shown",
+        "shown",
+        "shown",
+        "none",
+        *["shown"] * 4,
+        "said",
+        "shown",
+        "none",
+    ]
 
 
 def test_a_sentence_is_marked_as_its_steps_are_and_else_as_judged():
-    sentences = (Sentence(text="a", span=Span(0, 1), shown=0.5), Sentence(text="b", span=Span(1, 2), shown=0.49))
+    sentences = (
+        Sentence(text="a", span=Span(0, 1), shown=0.5),
+        Sentence(text="b", span=Span(1, 2), shown=0.49),
+    )
     chat = Record(id="r", video=Video(id="r"), transcript=Transcript(sentences=sentences))
     assert [sentence.mark for sentence in page_view(chat, None, {}).sentences] == ["shown", "none"]
     shown = Step(id="1", text="b", sources=(1,), status="shown", spans=(Span(5, 6),))
@@ -101,30 +127,49 @@ def test_a_step_shown_far_from_its_words_says_so(record):
 def test_a_step_in_the_very_seconds_of_another_says_so():
     spans = ((1.0, 4.0), (1.0, 4.0), (2.0, 4.0))
     rows = tuple(make_step(number, "cut", (span,)) for number, span in enumerate(spans, start=1))
-    rows += (make_step(4, "fold", (), (1.0, 4.0), "said"), make_step(5, "fold", (), (1.0, 4.0), "said"))
+    rows += (
+        make_step(4, "fold", (), (1.0, 4.0), "said"),
+        make_step(5, "fold", (), (1.0, 4.0), "said"),
+    )
     record = Record(id="r", video=Video(id="r"), steps=rows)
-    assert [step.together for step in page_view(record, None, {}).steps] == [None, 1, None, None, None]
+    assert [step.together for step in page_view(record, None, {}).steps] == [
+        None,
+        1,
+        None,
+        None,
+        None,
+    ]
     (note,) = read_page(page(record)).all("p", "notes")
     assert " ".join(note["text"].split()) == "together with step 1"
 
 
 def test_a_little_confidence_is_not_called_none():
-    rows = tuple(make_step(n, "cut", ((1.0, 4.0),), score=score) for n, score in enumerate((0.0031, 0.0, 0.0068, 1.0)))
+    rows = tuple(
+        make_step(n, "cut", ((1.0, 4.0),), score=score)
+        for n, score in enumerate((0.0031, 0.0, 0.0068, 1.0))
+    )
     shown = page_view(Record(id="r", video=Video(id="r"), steps=rows), None, {})
     assert [step.percent_text for step in shown.steps] == ["<1", "0", "1", "100"]
     assert "&lt;1 %" in page(Record(id="r", video=Video(id="r"), steps=rows))
 
 
 def test_what_the_picture_says_of_a_step_stands_beside_it(record):
-    first = record.steps[0].model_copy(update={"seen": ("a face talks to the camera", "text on screen: <b>\nBOIL</b>")})
+    first = record.steps[0].model_copy(
+        update={"seen": ("a face talks to the camera", "text on screen: <b>\nBOIL</b>")}
+    )
     elements = read_page(page(record.model_copy(update={"steps": (first, *record.steps[1:])})))
     (seen,) = elements.all("ul", "seen")
-    assert " ".join(seen["text"].split()) == "a face talks to the camera text on screen: <b> BOIL</b>"
+    assert (
+        " ".join(seen["text"].split()) == "a face talks to the camera text on screen: <b> BOIL</b>"
+    )
 
 
 def test_a_page_without_steps_points_only_at_what_it_has(record):
     (told,) = read_page(page(record.model_copy(update={"steps": ()}))).all("p", "empty")
-    assert told["text"] == "No step was found in this video. What was left out, and why, is listed below."
+    assert (
+        told["text"]
+        == "No step was found in this video. What was left out, and why, is listed below."
+    )
     elements = read_page(page(Record(id="r", video=Video(id="r"))))
     (told,) = elements.all("p", "empty")
     assert told["text"] == "No step was found in this video. No speech was recognised in it."
@@ -148,8 +193,15 @@ def luminance(colour):
 def test_badges_can_be_read(record, scheme):
     """Contrast of WCAG 2.1, level AA: 4.5 and more."""
     (style,) = read_page(page(record)).all("style")
-    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", style["text"].split(":root {")[1 + scheme]))
-    pairs = (("shown", "shown-soft"), ("shown", "none-soft"), ("said", "said-soft"), ("none", "none-soft"))
+    colours = dict(
+        re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", style["text"].split(":root {")[1 + scheme])
+    )
+    pairs = (
+        ("shown", "shown-soft"),
+        ("shown", "none-soft"),
+        ("said", "said-soft"),
+        ("none", "none-soft"),
+    )
     for ink, paper in pairs:
         dark, light = sorted((luminance(colours[ink]), luminance(colours[paper])))
         assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, paper)
@@ -178,16 +230,27 @@ def test_nothing_in_the_page_points_outside_but_the_video(record, alignment, key
 def test_key_frames_are_inside_the_page(record, keyframes):
     pictures = read_page(page(record, keyframes=keyframes)).all("img")
     assert len(pictures) == 10
-    assert pictures[0]["src"] == "data:image/jpeg;base64," + base64.b64encode(keyframes["1"]).decode()
+    assert (
+        pictures[0]["src"] == "data:image/jpeg;base64," + base64.b64encode(keyframes["1"]).decode()
+    )
 
 
 def test_hostile_text_adds_no_element_and_is_shown_as_it_is(hostile):
-    elements = read_page(page(hostile, alignment=make_alignment(hostile), media='"><script>alert(9)</script>.mp4'))
+    elements = read_page(
+        page(hostile, alignment=make_alignment(hostile), media='"><script>alert(9)</script>.mp4')
+    )
     assert len(elements.all("script")) == 2  # the HowTo data and the page's own
     assert len(elements.all("h1")) == 1
     assert len(elements.all("img")) == 0
-    assert [step["text"] for step in elements.all("bdi", "text")] == [sentence_case(one_line(text)) for text in HOSTILE]
-    assert not any(name.startswith("on") for element in elements.found for name in element if element["tag"] != "html")
+    assert [step["text"] for step in elements.all("bdi", "text")] == [
+        sentence_case(one_line(text)) for text in HOSTILE
+    ]
+    assert not any(
+        name.startswith("on")
+        for element in elements.found
+        for name in element
+        if element["tag"] != "html"
+    )
 
 
 def test_a_path_can_never_be_read_as_another_scheme_or_host():
@@ -212,20 +275,37 @@ def test_the_reference_stands_beside_the_prediction_only_where_there_is_one(reco
 
 
 def test_captions_stand_beside_what_is_said_only_where_there_are_some(record):
-    told = record.model_copy(update={"captions": (make_step(1, "pour <the> juice", ((37.0, 44.0),)),)})
-    assert [row.name for row in timeline(told, 67.0).rows] == ["Said", "Shown", "Described", "Reference"]
+    told = record.model_copy(
+        update={"captions": (make_step(1, "pour <the> juice", ((37.0, 44.0),)),)}
+    )
+    assert [row.name for row in timeline(told, 67.0).rows] == [
+        "Said",
+        "Shown",
+        "Described",
+        "Reference",
+    ]
     assert "Pour &lt;the&gt; juice" in page(told)
     assert "Described from the picture" not in page(record)
 
 
 def test_bars_lie_where_their_seconds_are():
-    record = Record(id="r", video=Video(id="r"), steps=(make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "shown"),))
+    record = Record(
+        id="r",
+        video=Video(id="r"),
+        steps=(make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "shown"),),
+    )
     (row,) = timeline(record, 40.0).rows
     assert (row.bars[0].x, row.bars[0].width, row.bars[0].seek) == (25.0, 12.5, 10.0)
 
 
 def test_bars_that_overlap_get_lanes_of_their_own():
-    assert assign_lanes([Span(0, 4), Span(1, 3), Span(2, 6), Span(4, 5), Span(4.5, 7)]) == [0, 1, 2, 0, 1]
+    assert assign_lanes([Span(0, 4), Span(1, 3), Span(2, 6), Span(4, 5), Span(4.5, 7)]) == [
+        0,
+        1,
+        2,
+        0,
+        1,
+    ]
     assert max(assign_lanes([Span(0, 10)] * 20)) == 5
 
 
@@ -254,7 +334,9 @@ def test_the_picture_has_a_pixel_a_score_and_shows_the_greatest_strongest():
 
 def test_a_flat_alignment_is_drawn_too(record):
     flat = Alignment(("a",), np.zeros((1, 5), np.float32), 1.0, "probability")
-    assert alignment_picture(flat, page_view(record, flat, {})).width == pytest.approx(100 * 5 / 67, abs=1e-3)
+    assert alignment_picture(flat, page_view(record, flat, {})).width == pytest.approx(
+        100 * 5 / 67, abs=1e-3
+    )
 
 
 def test_long_alignments_are_pooled_by_their_maximum():
@@ -264,7 +346,13 @@ def test_long_alignments_are_pooled_by_their_maximum():
 
 def test_settings_become_rows():
     tree = {"asr": {"beam": 5, "model": None}, "empty": {}, "none": [], "list": ["a", 1]}
-    rows = (("asr.beam", "5"), ("asr.model", "not set"), ("empty", "{}"), ("none", "none"), ("list", "a, 1"))
+    rows = (
+        ("asr.beam", "5"),
+        ("asr.model", "not set"),
+        ("empty", "{}"),
+        ("none", "none"),
+        ("list", "a, 1"),
+    )
     assert flatten(tree) == rows
 
 
@@ -286,8 +374,13 @@ def test_a_bar_too_narrow_for_its_number_has_none():
 def test_a_line_ties_where_a_step_is_said_to_where_it_is_shown():
     sentence = Sentence(text="cut it", span=Span(2.0, 4.0))
     step = make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "shown", 0.9, (0,))
-    record = Record(id="r", video=Video(id="r"), transcript=Transcript(sentences=(sentence,)), steps=(step,))
+    record = Record(
+        id="r", video=Video(id="r"), transcript=Transcript(sentences=(sentence,)), steps=(step,)
+    )
     drawn = timeline(record, 50.0)
     (tie,) = drawn.ties
     assert (tie.x1, tie.x2) == (6.0, 25.0)  # 3 s and 12.5 s of 50 s
-    assert (tie.y1, tie.y2) == (drawn.rows[0].bars[0].y + drawn.rows[0].bars[0].height, drawn.rows[1].bars[0].y)
+    assert (tie.y1, tie.y2) == (
+        drawn.rows[0].bars[0].y + drawn.rows[0].bars[0].height,
+        drawn.rows[1].bars[0].y,
+    )

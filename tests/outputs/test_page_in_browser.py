@@ -2,7 +2,15 @@
 
 import pytest
 from browser import CHROMIUM, Browser
-from output_samples import SPOKEN, hostile_record, make_alignment, make_step, make_video, picture_of, sample_record
+from output_samples import (
+    SPOKEN,
+    hostile_record,
+    make_alignment,
+    make_step,
+    make_video,
+    picture_of,
+    sample_record,
+)
 
 from stepline.outputs import storyboard, write_outputs
 from stepline.records import Record, Span, Video
@@ -10,7 +18,9 @@ from stepline.wys2.summary import SummarySegment
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
+    ),
 ]
 
 TIME = "document.getElementById('player').currentTime"
@@ -22,11 +32,19 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     make_video(folder / "my film #1.webm", 67)
     record = sample_record()
-    frames = {step.id: picture_of(number) for number, step in enumerate(record.steps, start=1) if step.spans}
+    frames = {
+        step.id: picture_of(number)
+        for number, step in enumerate(record.steps, start=1)
+        if step.spans
+    }
     film = folder / "my film #1.webm"
-    write_outputs(record, folder / "out", alignment=make_alignment(record), keyframes=frames, media=film)
+    write_outputs(
+        record, folder / "out", alignment=make_alignment(record), keyframes=frames, media=film
+    )
     hostile = hostile_record()
-    write_outputs(hostile, folder / "hostile", alignment=make_alignment(hostile), media=film, formats=["html"])
+    write_outputs(
+        hostile, folder / "hostile", alignment=make_alignment(hostile), media=film, formats=["html"]
+    )
     write_outputs(record, folder / "lost", media=folder / "gone.mp4", formats=["html"])
     return folder
 
@@ -55,7 +73,10 @@ def test_a_click_on_a_step_seeks_the_player_and_marks_the_step(open_page):
     page.click("#step-6 .go")
     page.wait_until(f"{TIME} >= 32 && {TIME} < 38")
     page.wait_until("document.querySelector('#step-6').classList.contains('now-playing')")
-    assert page.run("document.getElementById('now-text').textContent") == "Tear up the mint and bruise it with a spoon"
+    assert (
+        page.run("document.getElementById('now-text').textContent")
+        == "Tear up the mint and bruise it with a spoon"
+    )
     assert page.run("document.querySelectorAll('.step.now-playing').length") == 1
     assert page.run("document.querySelector('[aria-current=true]').id") == "step-6"
     assert page.complaints() == []
@@ -104,10 +125,9 @@ def test_nothing_is_asked_of_the_network(open_page):
     page.wait_until(f"{TIME} >= 19")
     asked = {address.split(":")[0] for address in page.requests()}
     assert asked == {"file", "data"}
-    assert {address.rsplit("/", 1)[1] for address in page.requests() if address.startswith("file:")} == {
-        "mint-lemonade.html",
-        "my%20film%20%231.webm",
-    }
+    assert {
+        address.rsplit("/", 1)[1] for address in page.requests() if address.startswith("file:")
+    } == {"mint-lemonade.html", "my%20film%20%231.webm"}
 
 
 def test_hostile_text_is_inert(open_page):
@@ -116,10 +136,15 @@ def test_hostile_text_is_inert(open_page):
         page.click(f"#step-{number} .go")
     assert page.run("document.querySelectorAll('script').length") == 2
     assert page.run("document.querySelectorAll('img, h1 *:not(bdi), [onerror]').length") == 0
-    assert page.run("document.querySelector('#step-1 .text').textContent") == "<script>alert(1)</script>"
+    assert (
+        page.run("document.querySelector('#step-1 .text').textContent")
+        == "<script>alert(1)</script>"
+    )
     assert page.run("document.querySelector('#step-5 .text').textContent") == "{{7*7}} {% raw %}"
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
-    assert [event for event in page.events if event["method"] == "Page.javascriptDialogOpening"] == []
+    assert [
+        event for event in page.events if event["method"] == "Page.javascriptDialogOpening"
+    ] == []
     assert {address.split(":")[0] for address in page.requests()} == {"file", "data"}
     assert page.complaints() == []
 
@@ -139,8 +164,11 @@ def test_a_script_that_got_into_the_page_would_not_run(open_page):
 @pytest.mark.parametrize("width", [320, 390, 820])
 def test_a_narrow_screen_never_scrolls_sideways(open_page, name, width):
     page = open_page(name, width=width, height=800)
-    page.click("#step-6 .go")  # in the hostile page a word of 10,000 letters, now shown under the player
-    page.wait_until("!document.getElementById('now').hidden && document.getElementById('now-number').textContent == 6")
+    # in the hostile page a word of 10,000 letters, now shown under the player
+    page.click("#step-6 .go")
+    page.wait_until(
+        "!document.getElementById('now').hidden && document.getElementById('now-number').textContent == 6"
+    )
     assert page.run("document.documentElement.scrollWidth") <= width
 
 
@@ -152,7 +180,9 @@ def test_a_page_that_lost_its_video_says_so_and_takes_it_again(open_page, folder
     assert ".avi" in page.run("document.getElementById('choose').accept").split(",")
     (folder / "old.avi").write_bytes(b"RIFF")
     page.send("DOM.setFileInputFiles", files=[str(folder / "old.avi")], nodeId=node)
-    page.wait_until("!document.getElementById('unplayable').hidden && unplayed.textContent.startsWith('old.avi')")
+    page.wait_until(
+        "!document.getElementById('unplayable').hidden && unplayed.textContent.startsWith('old.avi')"
+    )
     page.send("DOM.setFileInputFiles", files=[str(folder / "my film #1.webm")], nodeId=node)
     page.wait_until("document.getElementById('player').readyState >= 1")
     assert page.run("document.getElementById('unplayable').hidden")
@@ -166,8 +196,11 @@ def test_a_link_opens_the_video_at_a_time_or_at_a_step(browser, folder):
         page = browser.open(path.resolve().as_uri() + link)
         page.wait_until(f"Math.abs({TIME} - {second}) < 0.1")
         assert page.run("document.getElementById('player').paused")
-    page.run("document.querySelector('#step-4 .permalink').click()")  # where it is: the page may still be scrolling
-    page.wait_until(f"Math.abs({TIME} - 19) < 0.1 && document.getElementById('now-link').hash == '#t=19'")
+    # where it is: the page may still be scrolling
+    page.run("document.querySelector('#step-4 .permalink').click()")
+    page.wait_until(
+        f"Math.abs({TIME} - 19) < 0.1 && document.getElementById('now-link').hash == '#t=19'"
+    )
     assert page.run("location.hash") == "#step-4"
     page.run(f"{TIME} = 2")
     page.run("document.querySelector('#step-4 .permalink').click()")
@@ -191,17 +224,31 @@ def test_the_dark_scheme_is_followed(open_page):
     assert open_page(dark=True).run(colour) == "rgb(18, 22, 24)"
 
 
-def test_of_steps_that_overlap_the_one_nearest_its_most_likely_second_is_the_one_playing(browser, folder):
+def test_of_steps_that_overlap_the_one_nearest_its_most_likely_second_is_the_one_playing(
+    browser, folder
+):
     spans = ((0.0, 20.0), (8.0, 40.0), (50.0, 60.0))  # most likely at 10, 24, 55 s
     rows = tuple(make_step(number, "cut", (span,)) for number, span in enumerate(spans, start=1))
     record = Record(id="overlap", video=Video(id="overlap", duration=67.0), steps=rows)
-    (path,) = write_outputs(record, folder / "overlap", media=folder / "my film #1.webm", formats=["html"])
+    (path,) = write_outputs(
+        record, folder / "overlap", media=folder / "my film #1.webm", formats=["html"]
+    )
     page = browser.open(path)
     page.wait_until("document.getElementById('player').readyState >= 1")
-    for second, playing, also in ((12, 1, [2]), (18, 2, [1]), (30, 2, []), (45, None, []), (55, 3, [])):
+    for second, playing, also in (
+        (12, 1, [2]),
+        (18, 2, [1]),
+        (30, 2, []),
+        (45, None, []),
+        (55, 3, []),
+    ):
         page.run(f"{TIME} = {second}")
-        page.wait_until(f"document.getElementById('now-number').textContent == '{playing or ''}' && !now.hidden")
-        assert page.run("[...document.querySelectorAll('.also-playing')].map(e => e.id)") == [f"step-{n}" for n in also]
+        page.wait_until(
+            f"document.getElementById('now-number').textContent == '{playing or ''}' && !now.hidden"
+        )
+        assert page.run("[...document.querySelectorAll('.also-playing')].map(e => e.id)") == [
+            f"step-{n}" for n in also
+        ]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -209,17 +256,26 @@ def test_of_steps_that_overlap_the_one_nearest_its_most_likely_second_is_the_one
 def test_every_control_has_a_name_and_every_word_enough_contrast(open_page, width, dark):
     page = open_page(width=width, dark=dark)
     page.run("keys.showModal()")
-    page.run("wanted.value = 'the'; wanted.dispatchEvent(new Event('input')); window['find-on'].click()")
-    assert page.run("document.querySelectorAll('mark').length") == sum(text.lower().count("the") for *_, text in SPOKEN)
+    page.run(
+        "wanted.value = 'the'; wanted.dispatchEvent(new Event('input')); window['find-on'].click()"
+    )
+    assert page.run("document.querySelectorAll('mark').length") == sum(
+        text.lower().count("the") for *_, text in SPOKEN
+    )
     assert page.unreadable() == []
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_words_of_a_storyboard_can_be_read(browser, folder, dark):
     record = sample_record()
-    segments = [SummarySegment(Span(6.0, 15.0), record.steps[:2], 1.0), SummarySegment(Span(19.0, 23.0), (), 0.5)]
+    segments = [
+        SummarySegment(Span(6.0, 15.0), record.steps[:2], 1.0),
+        SummarySegment(Span(19.0, 23.0), (), 0.5),
+    ]
     path = folder / "storyboard.html"
-    path.write_text(storyboard(record, segments, keyframes={"1": picture_of(1)}, film="film.mp4", media="v.mp4"))
+    path.write_text(
+        storyboard(record, segments, keyframes={"1": picture_of(1)}, film="film.mp4", media="v.mp4")
+    )
     page = browser.open(path, width=390, dark=dark)
     assert page.unreadable() == []
     assert page.run("document.documentElement.scrollWidth") == 390
@@ -262,7 +318,10 @@ def test_the_transcript_is_searched_and_a_match_is_where_the_player_goes(open_pa
     page.press("Enter", 13, "\r")
     page.press("Enter", 13, "\r")
     page.wait_until(f"Math.abs({TIME} - 12.3) < 0.1")
-    assert page.run("[matches.textContent, document.querySelector('mark.chosen').textContent]") == ["2 of 5", "the s"]
+    assert page.run("[matches.textContent, document.querySelector('mark.chosen').textContent]") == [
+        "2 of 5",
+        "the s",
+    ]
     page.press("Escape", 27)
     assert page.run("[document.querySelectorAll('mark').length, wanted.value]") == [0, ""]
     for odd in ("(a|", "[^", "\\\\", "</p>", "{{7*7}}", "-."):
@@ -274,7 +333,9 @@ def test_the_transcript_is_searched_and_a_match_is_where_the_player_goes(open_pa
 
 def test_steps_and_links_are_copied_as_text(open_page, browser):
     page = open_page()
-    browser.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    browser.send(
+        "Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"]
+    )
     page.click("#copy")
     page.wait_until("told.textContent == '12 steps copied'")
     lines = page.run("navigator.clipboard.readText()").splitlines()

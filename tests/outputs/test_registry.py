@@ -17,7 +17,8 @@ from stepline.outputs import OUTPUTS, OutputExtras, missing_outputs, output_path
 from stepline.records import Record, Video
 from stepline.storage import from_json
 
-STARTS = [6.0, 10.0, 15.0, 19.0, 23.0, 32.0, 38.0, 46.0, 54.0, 57.5]  # of the shown steps of `record`
+# of the shown steps of `record`
+STARTS = [6.0, 10.0, 15.0, 19.0, 23.0, 32.0, 38.0, 46.0, 54.0, 57.5]
 CHAPTERS = [0, 10, 23, 38, 54]  # steps within 10 s of the last chapter have joined it
 WHOLE = [float(int(start)) for start in STARTS]  # as times for people are written
 
@@ -90,15 +91,30 @@ def cue_starts(text):
     return [start for _, start, _, line in read_cues(text) if not line.startswith("[said")]
 
 
-# One row an output that holds the steps of `record`: what reads it back, and the seconds that must come out of it.
+# One row an output that holds the steps of `record`: what reads it back, and the seconds that must
+# come out of it.
 READERS = {
-    "json": (text_of(lambda text: [step.spans[0].start for step in from_json(text).steps if step.spans]), STARTS),
+    "json": (
+        text_of(lambda text: [step.spans[0].start for step in from_json(text).steps if step.spans]),
+        STARTS,
+    ),
     "vtt": (text_of(cue_starts), STARTS),
     "srt": (text_of(cue_starts), STARTS),
     "chapters": (text_of(lambda text: [start for start, _ in read_chapters(text)]), CHAPTERS),
-    "jsonld": (text_of(lambda text: [clip["startOffset"] for clip in json.loads(text)["video"]["hasPart"]]), STARTS),
+    "jsonld": (
+        text_of(
+            lambda text: [clip["startOffset"] for clip in json.loads(text)["video"]["hasPart"]]
+        ),
+        STARTS,
+    ),
     "html": (
-        text_of(lambda text: [float(s["data-start"]) for s in read_page(text).all("li", "step") if "data-start" in s]),
+        text_of(
+            lambda text: [
+                float(s["data-start"])
+                for s in read_page(text).all("li", "step")
+                if "data-start" in s
+            ]
+        ),
         STARTS,
     ),
     "markdown": (read_markdown, WHOLE),
@@ -108,7 +124,11 @@ READERS = {
     "ffmetadata": (lambda path: read_media_chapters(path, "ffmetadata"), [0.0, *STARTS]),
     "otio": (read_editor_cuts, STARTS),
     "edl": (read_editor_cuts, [*STARTS[:-1], 57.52]),  # 57.5 s is no whole frame of 25 a second
-    "labelstudio": (read_regions, [6.0, 10.0, 15.0, 19.0, 23.0, 32.0, 38.0, 46.0, 52.0, 54.0, 57.5]),  # one has two
+    # one has two
+    "labelstudio": (
+        read_regions,
+        [6.0, 10.0, 15.0, 19.0, 23.0, 32.0, 38.0, 46.0, 52.0, 54.0, 57.5],
+    ),
 }
 FROM_VIDEO = ("mp4", "mkv", "webp", "gif")
 
@@ -116,12 +136,16 @@ FROM_VIDEO = ("mp4", "mkv", "webp", "gif")
 @pytest.mark.parametrize("name", READERS)
 def test_an_output_reads_back_what_it_wrote(name, record, alignment, keyframes, tmp_path):
     media = tmp_path / "v.mp4"
-    written = write_outputs(record, tmp_path, alignment=alignment, keyframes=keyframes, media=media, formats=[name])
+    written = write_outputs(
+        record, tmp_path, alignment=alignment, keyframes=keyframes, media=media, formats=[name]
+    )
     path = tmp_path / f"mint-lemonade{OUTPUTS[name].suffix}"
     read, starts = READERS[name]
     assert path in written
     assert sorted(read(path)) == starts
-    content = OUTPUTS[name].write(record, OutputExtras(alignment=alignment, keyframes=keyframes, media="v.mp4"))
+    content = OUTPUTS[name].write(
+        record, OutputExtras(alignment=alignment, keyframes=keyframes, media="v.mp4")
+    )
     assert path.read_bytes() == (content if isinstance(content, bytes) else content.encode())
 
 
@@ -132,7 +156,11 @@ def test_every_output_has_its_reader():
 @pytest.fixture
 def film(tmp_path):
     make_video(tmp_path / "film.mp4", 8, codec="libx264")
-    rows = (make_step(1, "cut", ((1.0, 3.0),)), make_step(2, "fold = press", ((4.0, 6.0),)), make_step(3, "glue"))
+    rows = (
+        make_step(1, "cut", ((1.0, 3.0),)),
+        make_step(2, "fold = press", ((4.0, 6.0),)),
+        make_step(3, "glue"),
+    )
     return Record(id="v", video=Video(id="v", duration=8.0), steps=rows), tmp_path / "film.mp4"
 
 
@@ -142,9 +170,19 @@ def test_chapters_stand_in_a_copy_whose_streams_are_the_videos_own(form, film, t
     (path,) = write_outputs(record, tmp_path / "out", media=video, formats=[form])
     assert read_media_chapters(path) == [0.0, 1.0, 4.0]
     with av.open(str(path)) as copy, av.open(str(video)) as source:
-        assert [chapter["metadata"]["title"] for chapter in copy.chapters()] == ["Intro", "Cut", "Fold = press"]
-        stamps = [sorted(round(float(p.pts * p.time_base), 3) for p in container.demux(video=0) if p.pts is not None)
-                  for container in (copy, source)]  # fmt: skip
+        assert [chapter["metadata"]["title"] for chapter in copy.chapters()] == [
+            "Intro",
+            "Cut",
+            "Fold = press",
+        ]
+        stamps = [
+            sorted(
+                round(float(p.pts * p.time_base), 3)
+                for p in container.demux(video=0)
+                if p.pts is not None
+            )
+            for container in (copy, source)
+        ]
     assert stamps[0] == stamps[1]
     (again,) = write_outputs(record, tmp_path / "again", media=video, formats=[form])
     assert again.read_bytes() == path.read_bytes()
@@ -181,14 +219,20 @@ def test_an_output_made_from_the_video_says_so_without_one(form, record, tmp_pat
 
 
 @pytest.mark.parametrize("name", [name for name in OUTPUTS if name != "json"])
-def test_an_output_that_stands_is_known_and_one_of_another_record_is_not(name, film, record, tmp_path):
+def test_an_output_that_stands_is_known_and_one_of_another_record_is_not(
+    name, film, record, tmp_path
+):
     if name in FROM_VIDEO:
         record, video = film
     else:
         video = tmp_path / "v.mp4"
-    write_outputs(record, tmp_path, media=video, keyframes={"1": picture_of(1)}, formats=[name, "json"])
+    write_outputs(
+        record, tmp_path, media=video, keyframes={"1": picture_of(1)}, formats=[name, "json"]
+    )
     assert missing_outputs(record, tmp_path, [name]) == []
-    other = record.model_copy(update={"steps": (record.steps[0], make_step(2, "bend", ((20.0, 40.0),)))})
+    other = record.model_copy(
+        update={"steps": (record.steps[0], make_step(2, "bend", ((20.0, 40.0),)))}
+    )
     assert missing_outputs(other, tmp_path, [name]) == [name]
     place = output_path(record, tmp_path, name)
     for path in (place, *place.rglob("*")):
@@ -203,7 +247,8 @@ def test_a_pdf_shows_letters_beyond_latin_or_names_the_fonts_that_would(tmp_path
         (path,) = write_outputs(record, tmp_path, formats=["pdf"])
     except SettingsError as error:
         assert re.search(
-            r"no font found here holds all letters of the steps \(.*U\+0142.*\); install a font", str(error)
+            r"no font found here holds all letters of the steps \(.*U\+0142.*\); install a font",
+            str(error),
         )
     else:
         assert "\u0142atwe" in pypdf.PdfReader(path).pages[0].extract_text()
@@ -240,7 +285,11 @@ def test_the_page_links_the_video_from_where_it_stands(record, tmp_path):
 
 def test_chapters_that_cannot_be_are_left_out_and_older_ones_removed(record, tmp_path):
     write_outputs(record, tmp_path, formats=["chapters"])
-    short = Record(id=record.id, video=Video(id="v", duration=20.0), steps=(make_step(1, "cut", ((1.0, 2.0),)),))
+    short = Record(
+        id=record.id,
+        video=Video(id="v", duration=20.0),
+        steps=(make_step(1, "cut", ((1.0, 2.0),)),),
+    )
     assert write_outputs(short, tmp_path, formats=["chapters"]) == []
     assert list(tmp_path.iterdir()) == []
 

@@ -17,13 +17,16 @@ TIMES = re.compile(r"(\d\d+):(\d\d):(\d\d)[.,](\d{3}) --> (\d\d+):(\d\d):(\d\d)[
 
 
 def read_cues(text):
-    """The blocks of a WebVTT or SRT text as (identifier, start, end, text), as strict as a player has to be."""
+    """The blocks of a WebVTT or SRT text as (identifier, start, end, text), as strict as a player
+    has to be."""
     cues = []
     for block in text.removeprefix("WEBVTT\n\n").removeprefix("WEBVTT\n").strip("\n").split("\n\n"):
         if block:
             name, times, line = block.split("\n")
             numbers = [int(part) for part in TIMES.fullmatch(times).groups()]
-            start, end = (a * 3600 + b * 60 + c + d / 1000 for a, b, c, d in (numbers[:4], numbers[4:]))
+            start, end = (
+                a * 3600 + b * 60 + c + d / 1000 for a, b, c, d in (numbers[:4], numbers[4:])
+            )
             cues.append((name, start, end, line))
     return cues
 
@@ -63,7 +66,10 @@ def test_a_cue_past_an_hour_and_one_shorter_than_a_millisecond():
 
 def test_webvtt_escapes_what_a_player_would_read_as_markup_or_as_times():
     text = webvtt(one("a --> b & <i>c</i>\n\nNOTE d"))
-    assert text == "WEBVTT\n\n1\n00:00:01.000 --> 00:00:02.000\nA --&gt; b &amp; &lt;i&gt;c&lt;/i&gt; NOTE d\n"
+    assert (
+        text
+        == "WEBVTT\n\n1\n00:00:01.000 --> 00:00:02.000\nA --&gt; b &amp; &lt;i&gt;c&lt;/i&gt; NOTE d\n"
+    )
 
 
 def test_srt_breaks_up_markup_without_changing_what_is_seen():
@@ -81,7 +87,11 @@ def test_no_steps_give_an_empty_but_valid_file():
 def test_any_text_reads_back_from_both_formats(text):
     said = sentence_case(one_line(text)) or "Step 1"
     ((_, start, end, line),) = read_cues(webvtt(one(text)))
-    assert (start, end, html.unescape(line)) == (1.0, 2.0, html.unescape(html.escape(said, quote=False)))
+    assert (start, end, html.unescape(line)) == (
+        1.0,
+        2.0,
+        html.unescape(html.escape(said, quote=False)),
+    )
     ((_, _, _, line),) = read_cues(srt(one(text)))
     assert line.replace(WORD_JOINER, "") == said.replace(WORD_JOINER, "")
 
@@ -89,7 +99,9 @@ def test_any_text_reads_back_from_both_formats(text):
 @pytest.mark.parametrize("write", [spoken_vtt, spoken_srt])
 def test_the_transcript_has_a_cue_for_every_sentence(record, write):
     said = [(s.span.start, s.span.end, s.text) for s in record.transcript.sentences]
-    assert [(start, end, html.unescape(line)) for _, start, end, line in read_cues(write(record))] == said
+    assert [
+        (start, end, html.unescape(line)) for _, start, end, line in read_cues(write(record))
+    ] == said
     assert read_cues(write(Record(id="r", video=Video(id="r")))) == []
 
 
@@ -101,11 +113,14 @@ def test_a_players_own_reader_gives_the_cues_back(record, tmp_path, name):
         stream = container.streams.subtitles[0]
         found = [
             (float(p.pts * p.time_base), float(p.duration * p.time_base), bytes(p).decode())
-            for p in container.demux(stream) if p.pts is not None
-        ]  # fmt: skip
+            for p in container.demux(stream)
+            if p.pts is not None
+        ]
     cues = read_cues(path.read_text())
     assert [round(start, 3) for start, _, _ in found] == [start for _, start, _, _ in cues]
-    assert [round(start + length, 3) for start, length, _ in found] == [end for _, _, end, _ in cues]
+    assert [round(start + length, 3) for start, length, _ in found] == [
+        end for _, _, end, _ in cues
+    ]
     assert found[0][2] == "Bring a cup of water to the boil"
 
 
@@ -114,4 +129,6 @@ def test_the_projects_own_caption_reader_reads_them(record, tmp_path, name):
     path = tmp_path / f"spoken.{name}"
     path.write_text({"vtt": spoken_vtt, "srt": spoken_srt}[name](record), encoding="utf-8")
     sentences = read_captions(path).transcript.sentences
-    assert [sentence.text for sentence in sentences] == [sentence.text for sentence in record.transcript.sentences]
+    assert [sentence.text for sentence in sentences] == [
+        sentence.text for sentence in record.transcript.sentences
+    ]

@@ -1,4 +1,5 @@
-"""No control character of a file, a name or an argument reaches the terminal, or an output, as itself."""
+"""No control character of a file, a name or an argument reaches the terminal, or an output, as
+itself."""
 
 import errno
 import json
@@ -27,17 +28,24 @@ TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 def obeyed(text):
     """The characters of a text that a terminal would obey."""
-    return {sign for sign in text if sign in TURNS or (unicodedata.category(sign) == "Cc" and sign not in "\n\t")}
+    return {
+        sign
+        for sign in text
+        if sign in TURNS or (unicodedata.category(sign) == "Cc" and sign not in "\n\t")
+    }
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Run the command line as on a terminal with colours; return what it printed on both streams."""
+    """Run the command line as on a terminal with colours; return what it printed on both
+    streams."""
 
     def invoke(*arguments):
         result = CliRunner().invoke(main, [str(argument) for argument in arguments], color=True)
         printed = result.stdout_bytes.decode() + result.stderr_bytes.decode()
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert result.exception is None or isinstance(result.exception, SystemExit), (
+            result.exception
+        )
         assert obeyed(printed) == set()
         assert obeyed(result.stdout) == set()
         return result
@@ -47,11 +55,19 @@ def run(tmp_path):
 
 @pytest.fixture
 def evil_video(small_video, tmp_path):
-    """The small video and its captions under names, and with words, that hold every kind of control character."""
+    """The small video and its captions under names, and with words, that hold every kind of control
+    character."""
     video, captions = tmp_path / f"v{EVIL}.mp4", tmp_path / f"c{EVIL}.srt"
     video.write_bytes(small_video.read_bytes())
-    spoken = ("Slice the lemons {0} now.", "Then pour {0} the juice into the bowl.", "[{0}] Now whisk the sugar.")
-    cues = (f"{i + 1}\n00:00:{4 * i:02},500 --> 00:00:{4 * i + 3:02},000\n{text}\n" for i, text in enumerate(spoken))
+    spoken = (
+        "Slice the lemons {0} now.",
+        "Then pour {0} the juice into the bowl.",
+        "[{0}] Now whisk the sugar.",
+    )
+    cues = (
+        f"{i + 1}\n00:00:{4 * i:02},500 --> 00:00:{4 * i + 3:02},000\n{text}\n"
+        for i, text in enumerate(spoken)
+    )
     captions.write_bytes("\n".join(cues).replace("{0}", EVIL.replace("\r", "")).encode())
     return video, captions
 
@@ -61,13 +77,19 @@ def test_what_is_escaped_is_what_a_terminal_obeys_and_nothing_else():
     shown = printable(everything)
     assert obeyed(shown) == set()
     assert obeyed(everything) == {sign for sign in everything if sign not in shown}
-    assert printable("Zeile eins\n\tzweite – ünïcode 漢字 🍋") == "Zeile eins\n\tzweite – ünïcode 漢字 🍋"
+    assert (
+        printable("Zeile eins\n\tzweite – ünïcode 漢字 🍋")
+        == "Zeile eins\n\tzweite – ünïcode 漢字 🍋"
+    )
 
 
 def test_an_error_is_one_line_whatever_it_quotes():
     broken = "v\n1\r\n 2\x0b3\x1c4\x85 5\u20286\u20297.mp4\x1b[2J\u202e\n"
     for kind in (SteplineError, *SteplineError.__subclasses__()):
-        assert str(kind(f"{broken}: two  spaces")) == "v 1 2 3 4 5 6 7.mp4\\u001b[2J\\u202e : two  spaces"
+        assert (
+            str(kind(f"{broken}: two  spaces"))
+            == "v 1 2 3 4 5 6 7.mp4\\u001b[2J\\u202e : two  spaces"
+        )
     assert str(pickle.loads(pickle.dumps(SteplineError(broken)))) == str(SteplineError(broken))
 
 
@@ -121,7 +143,8 @@ def test_errors_and_usage_show_controls_as_escapes(run, evil_video, tmp_path):
     assert run(f"--{EVIL}").exit_code == 2
     assert run(f"no-such{EVIL}").exit_code == 2
     assert run("datasets", EVIL).exit_code in (1, 2)
-    for command in COMMANDS:  # whatever a command takes, it is told an argument that it does not know
+    # whatever a command takes, it is told an argument that it does not know
+    for command in COMMANDS:
         assert run(command.name, missing, f"--{EVIL}={EVIL}").exit_code == 2
 
 
@@ -134,7 +157,10 @@ def test_tables_of_other_commands_show_controls_as_escapes(run, tmp_path):
     assert run("text-base", "show", base, "--json").exit_code == 0
     assert run("text-base", "ask", base, f"slice {EVIL}").exit_code == 0
     with tarfile.open(tmp_path / f"a{EVIL}.tar", "w") as archive:
-        for name, data in ((f"v{EVIL}.npy", b"no array"), ("w.npy", _npy(np.ones((4, 3), np.float32)))):
+        for name, data in (
+            (f"v{EVIL}.npy", b"no array"),
+            ("w.npy", _npy(np.ones((4, 3), np.float32))),
+        ):
             member = tarfile.TarInfo(name)
             member.size = len(data)
             archive.addfile(member, BytesIO(data))
@@ -151,17 +177,26 @@ def _npy(values):
 
 
 def test_a_log_line_shows_controls_as_escapes():
-    record = logging.LogRecord("stepline", logging.WARNING, "x.py", 1, "no key frames: %s", (EVIL,), None)
+    record = logging.LogRecord(
+        "stepline", logging.WARNING, "x.py", 1, "no key frames: %s", (EVIL,), None
+    )
     assert obeyed(LogLines("%(message)s").format(record)) == set()
 
 
-@pytest.mark.parametrize("name", [name for name, row in OUTPUTS.items() if name not in ("docx", "pdf", "mp4", "mkv")
-                                  and not row.folder])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, row in OUTPUTS.items()
+        if name not in ("docx", "pdf", "mp4", "mkv") and not row.folder
+    ],
+)
 def test_no_output_holds_a_control_character(name):
     record = hostile_record()
     record = record.model_copy(update={"warnings": (*record.warnings, EVIL), "id": EVIL})
     text = OUTPUTS[name].write(record, OutputExtras(media=f"v{EVIL}.mp4")) or ""
-    # Text for a player or a page may turn its own direction: a page holds each text in <bdi>, a cue ends at its line.
+    # Text for a player or a page may turn its own direction: a page holds each text in <bdi>, a cue
+    # ends at its line.
     turns = set() if name == "json" else TURNS
     assert obeyed(text) - turns == set()
 
@@ -180,5 +215,7 @@ def test_nothing_is_printed_but_through_the_two_functions_that_escape(request):
             assert all("printable(" in line for line in code.splitlines() if "click.echo(" in line)
         else:
             assert not re.search(
-                r"^\s*(click\.echo|click\.secho|print|sys\.std(out|err)\.write)\(", code, re.MULTILINE
+                r"^\s*(click\.echo|click\.secho|print|sys\.std(out|err)\.write)\(",
+                code,
+                re.MULTILINE,
             ), path

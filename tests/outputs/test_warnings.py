@@ -35,13 +35,17 @@ def read_lines(name, content):
         return [paragraph.text for paragraph in docx.Document(io.BytesIO(content)).paragraphs]
     if name == "pdf":
         return [
-            line for page in pypdf.PdfReader(io.BytesIO(content)).pages for line in page.extract_text().splitlines()
+            line
+            for page in pypdf.PdfReader(io.BytesIO(content)).pages
+            for line in page.extract_text().splitlines()
         ]
     return content.splitlines()
 
 
 # Media and animations hold no texts but chapters, which `ffmetadata` writes as well.
-@pytest.mark.parametrize("name", [name for name in OUTPUTS if name not in ("json", "mp4", "mkv", "webp", "gif")])
+@pytest.mark.parametrize(
+    "name", [name for name in OUTPUTS if name not in ("json", "mp4", "mkv", "webp", "gif")]
+)
 def test_every_output_marks_what_is_not_to_be_done(warned, name):
     lines = read_lines(name, OUTPUTS[name].write(warned, OutputExtras()))
     told = [line for line in lines if "burst the blisters" in line.lower()]
@@ -51,19 +55,27 @@ def test_every_output_marks_what_is_not_to_be_done(warned, name):
         assert any(mark in line for line in lines)
     else:
         assert all(mark in line.replace("\\", "") for line in told)
-    plain = OUTPUTS[name].write(warned.model_copy(update={"steps": warned.steps[:1] * 3}), OutputExtras())
+    plain = OUTPUTS[name].write(
+        warned.model_copy(update={"steps": warned.steps[:1] * 3}), OutputExtras()
+    )
     assert plain is None or not any(mark in line for line in read_lines(name, plain))
 
 
 def test_the_terminal_and_the_storyboard_mark_it_too(warned):
     assert f"{WARNING}don't burst the blisters" in step_table(warned)
-    board = storyboard(warned, [SummarySegment(Span(20.0, 40.0), warned.steps[1:2], 1.0)], keyframes={})
+    board = storyboard(
+        warned, [SummarySegment(Span(20.0, 40.0), warned.steps[1:2], 1.0)], keyframes={}
+    )
     assert f"{WARNING}Don&#39;t burst" in board
 
 
 def test_a_warning_is_a_tip_of_the_how_to(warned):
     steps = json.loads(OUTPUTS["jsonld"].write(warned, OutputExtras()))["step"]
-    assert [step.get("itemListElement", [{}])[0].get("@type") for step in steps] == [None, "HowToTip", None]
+    assert [step.get("itemListElement", [{}])[0].get("@type") for step in steps] == [
+        None,
+        "HowToTip",
+        None,
+    ]
 
 
 def test_the_json_holds_the_kind_and_an_older_record_without_one_says_do(warned):
@@ -93,7 +105,13 @@ def test_an_order_not_to_do_is_one_to_avoid(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["don't forget to stir", "do the dishes", "notch the edge", "stir, but don't beat it", "never forget the salt"],
+    [
+        "don't forget to stir",
+        "do the dishes",
+        "notch the edge",
+        "stir, but don't beat it",
+        "never forget the salt",
+    ],
 )
 def test_other_orders_are_to_be_done(text):
     assert instruction_kind(text) == "do"

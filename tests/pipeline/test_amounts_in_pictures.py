@@ -1,4 +1,5 @@
-"""Amounts that a model takes from a picture: said, read on screen there, or told to be its claim."""
+"""Amounts that a model takes from a picture: said, read on screen there, or told to be its
+claim."""
 
 import pytest
 
@@ -8,7 +9,9 @@ from stepline.vision.on_screen_text import ScreenText
 from stepline.visual_questions.describe import SEEN as DESCRIBED
 from stepline.writing.llm.writer import BESIDE_SPEECH, SEEN
 
-SPEECH = Transcript(language="en", sentences=(Sentence(text="Add two cups of flour.", span=Span(8.0, 10.0)),))
+SPEECH = Transcript(
+    language="en", sentences=(Sentence(text="Add two cups of flour.", span=Span(8.0, 10.0)),)
+)
 LINES = (
     ScreenText("200g sugar", Span(10.0, 14.0), 0.1),
     ScreenText("350 ml milk", Span(40.0, 44.0), 0.1),
@@ -53,5 +56,10 @@ def test_a_described_place_is_read_in_its_own_seconds():
 
 
 def test_a_step_that_no_model_saw_is_left_alone():
-    step = Step(id="1", text="Add 5 cups of milk", sources=(0,), seen=("for: a new shot begins with its sentence",))
+    step = Step(
+        id="1",
+        text="Add 5 cups of milk",
+        sources=(0,),
+        seen=("for: a new shot begins with its sentence",),
+    )
     assert check_amounts(step, SPEECH, LINES) is step

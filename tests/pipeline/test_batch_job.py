@@ -43,17 +43,26 @@ def test_steps_of_the_same_seconds_have_pictures_of_their_own(small_video):
     rows += tuple(shown(number, 12.0, 14.0, 13.0) for number in range(5, 9))
     found = keyframes(Record(id="v", video=Video(id="v"), steps=rows), small_video)
     assert len({found[str(number)] for number in (1, 2, 3, 4)}) == 4
-    assert len({found[str(number)] for number in range(5, 9)}) == 2  # of four steps in two seconds: one a second
+    # of four steps in two seconds: one a second
+    assert len({found[str(number)] for number in range(5, 9)}) == 2
 
 
 @pytest.mark.parametrize("part", [None, Span(2.25, 14.0)], ids=["whole", "part"])
 def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, monkeypatch, part):
     thumbnails, start = Thumbnails(KEYFRAME_WIDTH), part.start if part else 0.0
-    reader = MediaReader(small_video, frame_rate=3, frame_size=64, sound=False, part=part, thumbnails=thumbnails)
+    reader = MediaReader(
+        small_video, frame_rate=3, frame_size=64, sound=False, part=part, thumbnails=thumbnails
+    )
     assert sum(1 for _ in reader)
     seconds = [start + second for second in (0.5, 4.5, 9.5)]
     rows = tuple(
-        Step(id=str(at), text="cut", spans=(Span(at - 0.5, at + 0.5),), at=round(at, 6), status="shown")
+        Step(
+            id=str(at),
+            text="cut",
+            spans=(Span(at - 0.5, at + 0.5),),
+            at=round(at, 6),
+            status="shown",
+        )
         for at in seconds
     )
     record = Record(id="v", video=Video(id="v"), steps=rows)
@@ -63,15 +72,23 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
     assert keyframes(record, small_video, thumbnails, start) == decoded
     assert len(decoded) == 3
     assert not reads
-    many = [row.model_copy(update={"id": f"{row.id} {number}"}) for number in range(MANY_STEPS) for row in rows]
-    small = keyframes(record.model_copy(update={"steps": tuple(many)}), small_video, thumbnails, start)
+    many = [
+        row.model_copy(update={"id": f"{row.id} {number}"})
+        for number in range(MANY_STEPS)
+        for row in rows
+    ]
+    small = keyframes(
+        record.model_copy(update={"steps": tuple(many)}), small_video, thumbnails, start
+    )
     assert {Image.open(io.BytesIO(jpeg)).width for jpeg in small.values()} == {SMALL_WIDTH}
 
 
 def test_a_second_that_was_not_kept_is_decoded(small_video):
     row = Step(id="0", text="cut", spans=(Span(2, 5),), at=3.5, status="shown")
     record = Record(id="v", video=Video(id="v"), steps=(row,))
-    assert keyframes(record, small_video, Thumbnails(KEYFRAME_WIDTH)) == keyframes(record, small_video)
+    assert keyframes(record, small_video, Thumbnails(KEYFRAME_WIDTH)) == keyframes(
+        record, small_video
+    )
 
 
 def test_outputs_that_an_earlier_run_did_not_write_are_written(run, tmp_path):
@@ -105,7 +122,9 @@ def test_clips_of_another_result_do_not_stay(run, tmp_path):
     assert not list(clips.iterdir())
 
 
-@pytest.mark.parametrize("suffix", [".srt", ".vtt", ".json", ".html", ".chapters.txt", ".howto.jsonld"])
+@pytest.mark.parametrize(
+    "suffix", [".srt", ".vtt", ".json", ".html", ".chapters.txt", ".howto.jsonld"]
+)
 def test_a_users_own_file_is_not_written_over_unless_asked(run, tmp_path, suffix):
     mine = tmp_path / "out" / f"small{suffix}"
     mine.parent.mkdir()
@@ -150,7 +169,8 @@ def test_a_folder_in_the_place_of_an_output_is_refused_before_anything_is_writte
 
 @pytest.mark.parametrize("options", [(), ("--clips",)])
 def test_a_full_disk_leaves_all_outputs_of_a_video_or_none(run, tmp_path, monkeypatch, options):
-    """The n-th file that is flushed finds no space: what stood before stands, whole, and nothing else."""
+    """The n-th file that is flushed finds no space: what stood before stands, whole, and nothing
+    else."""
     out, flush = tmp_path / "out", os.fsync
     assert run(*options).exit_code == 0
     before = contents(out)
@@ -179,19 +199,25 @@ def test_a_full_disk_leaves_all_outputs_of_a_video_or_none(run, tmp_path, monkey
 
 
 def contents(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def test_captions_are_never_overwritten(small_video, captions_file, tmp_path, stepline):
     mine = shutil.copy(captions_file, tmp_path / "small.srt")
     before = mine.read_bytes()
-    result = stepline("steps", small_video, "--captions", mine, "--backbone", "none", "--out", tmp_path)
+    result = stepline(
+        "steps", small_video, "--captions", mine, "--backbone", "none", "--out", tmp_path
+    )
     assert result.exit_code == 1
     assert "would be written over this file" in result.stderr
     assert mine.read_bytes() == before
 
 
-def test_a_name_that_is_not_utf8_is_one_line_and_the_rest_goes_on(small_video, captions_file, tmp_path, stepline):
+def test_a_name_that_is_not_utf8_is_one_line_and_the_rest_goes_on(
+    small_video, captions_file, tmp_path, stepline
+):
     folder = os.fsencode(tmp_path / "videos")
     os.mkdir(folder)
     shutil.copy(os.fsencode(small_video), folder + b"/bad\xff.mp4")
@@ -212,7 +238,16 @@ def test_two_folders_with_one_name_are_told_apart_wherever_the_run_starts(
         (tmp_path / name).mkdir()
         shutil.copy(small_video, tmp_path / name / "v.mp4")
         monkeypatch.chdir(tmp_path / name)
-        common = ("--captions", captions_file, "--backbone", "none", "--format", "json", "--out", tmp_path / "out")
+        common = (
+            "--captions",
+            captions_file,
+            "--backbone",
+            "none",
+            "--format",
+            "json",
+            "--out",
+            tmp_path / "out",
+        )
         assert stepline("steps", "v.mp4", *common).exit_code == 0
     paths = {read_record(file).video.path for file in (tmp_path / "out").glob("*.json")}
     assert paths == {str(tmp_path / name / "v.mp4") for name in ("one", "two")}
@@ -220,7 +255,10 @@ def test_two_folders_with_one_name_are_told_apart_wherever_the_run_starts(
 
 def test_captions_of_another_video_give_no_step_at_its_end(run, small_video, tmp_path, stepline):
     late = tmp_path / "late.srt"
-    cues = ("00:02,000 --> 00:04,000\nSlice the lemons.\n", "05:00,000 --> 05:04,000\nPour the juice.\n")
+    cues = (
+        "00:02,000 --> 00:04,000\nSlice the lemons.\n",
+        "05:00,000 --> 05:04,000\nPour the juice.\n",
+    )
     late.write_text("\n".join(cues))
     out = tmp_path / "out"
     result = stepline("steps", small_video, "--captions", late, "--backbone", "none", "--out", out)
@@ -244,5 +282,15 @@ def test_the_json_of_several_videos_is_a_line_each(small_video, tmp_path, stepli
     lines.write_text("move the square\n")
     for name in ("a.mp4", "b.mp4"):
         shutil.copy(small_video, tmp_path / name)
-    result = stepline("steps", tmp_path, "--texts", lines, "--backbone", "none", "--out", tmp_path / "out", "--json")
+    result = stepline(
+        "steps",
+        tmp_path,
+        "--texts",
+        lines,
+        "--backbone",
+        "none",
+        "--out",
+        tmp_path / "out",
+        "--json",
+    )
     assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == ["a", "b"]

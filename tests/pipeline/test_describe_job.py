@@ -1,4 +1,5 @@
-"""A network that describes, in the main job and in `stepline describe`: fresh weights, a real backbone."""
+"""A network that describes, in the main job and in `stepline describe`: fresh weights, a real
+backbone."""
 
 import json
 
@@ -10,7 +11,12 @@ from small_video import draw_video
 from stepline.features.files import write_feature_file
 from stepline.procx.checkpoint import TrainingFeatures, write_model
 from stepline.procx.model import ProcX
-from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings, VocabularySettings
+from stepline.procx.settings import (
+    AttentionSettings,
+    CaptionerSettings,
+    ModelSettings,
+    VocabularySettings,
+)
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.records import FeatureSequence
 from stepline.storage import from_json, read_record
@@ -26,18 +32,24 @@ SIZES = ModelSettings(
     feed_forward=32,
     queries=5,
     most_steps=4,
-    captioner=CaptionerSettings(width=16, heads=2, text_layers=1, joint_layers=1, feed_forward=32, longest=6),
+    captioner=CaptionerSettings(
+        width=16, heads=2, text_layers=1, joint_layers=1, feed_forward=32, longest=6
+    ),
 )
 
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
-    """A folder with a fresh network of conse's features that reads speech; its words mean nothing."""
+    """A folder with a fresh network of conse's features that reads speech; its words mean
+    nothing."""
     torch.manual_seed(0)
     words = train_vocabulary(["slice the lemons"], VocabularySettings(size=300))
     folder = tmp_path_factory.mktemp("network")
     write_model(
-        ProcX(SIZES, len(words)), words, folder / "procx.safetensors", TrainingFeatures("conse", unit=True, around=5.0)
+        ProcX(SIZES, len(words)),
+        words,
+        folder / "procx.safetensors",
+        TrainingFeatures("conse", unit=True, around=5.0),
     )
     return folder
 
@@ -58,7 +70,10 @@ def test_the_main_job_describes_a_video_without_speech(stepline, network, silent
     record = read_record(tmp_path / "silent.json")
     assert record.steps
     assert all(step.status == "shown" and step.spans[0].end <= 16.0 for step in record.steps)
-    assert record.models["describer"] == {"network": sha256(network / "procx.safetensors"), "speech": False}
+    assert record.models["describer"] == {
+        "network": sha256(network / "procx.safetensors"),
+        "speech": False,
+    }
     assert any("told from the pictures" in warning for warning in record.warnings)
     assert (tmp_path / "silent.html").is_file()  # every output takes it as it is
     assert "done before" in stepline(*job, "--describe", network).stderr
@@ -70,14 +85,32 @@ def test_the_network_is_part_of_what_decides_the_result(network, silent):
     from stepline.procx.settings import DescribeSettings
 
     settings = StepsSettings(procx=DescribeSettings(path=network))
-    before = fingerprint(Request(silent, "silent"), settings, load_networks(settings))["inputs"]["describer"]
+    before = fingerprint(Request(silent, "silent"), settings, load_networks(settings))["inputs"][
+        "describer"
+    ]
     assert before == sha256(network / "procx.safetensors")
     settings = StepsSettings()
-    assert fingerprint(Request(silent, "silent"), settings, load_networks(settings))["inputs"]["describer"] is None
+    assert (
+        fingerprint(Request(silent, "silent"), settings, load_networks(settings))["inputs"][
+            "describer"
+        ]
+        is None
+    )
 
 
-def test_speech_goes_before_pictures_unless_both_are_asked_for(stepline, network, small_video, captions_file, tmp_path):
-    job = ("steps", small_video, "--captions", captions_file, "--format", "json", "--describe", network)
+def test_speech_goes_before_pictures_unless_both_are_asked_for(
+    stepline, network, small_video, captions_file, tmp_path
+):
+    job = (
+        "steps",
+        small_video,
+        "--captions",
+        captions_file,
+        "--format",
+        "json",
+        "--describe",
+        network,
+    )
     assert stepline(*job, "--out", tmp_path / "one").exit_code == 0
     spoken = read_record(tmp_path / "one" / "small.json")
     assert spoken.models["describer"] is None
@@ -90,7 +123,9 @@ def test_speech_goes_before_pictures_unless_both_are_asked_for(stepline, network
     assert both.models["describer"] is not None
 
 
-def test_describe_tells_a_video_from_its_pictures_alone(stepline, network, small_video, captions_file, tmp_path):
+def test_describe_tells_a_video_from_its_pictures_alone(
+    stepline, network, small_video, captions_file, tmp_path
+):
     job = ("describe", small_video, "--model", network, "--out", tmp_path, "--count", "3", "--json")
     made = stepline(*job, "--format", "vtt")
     assert made.exit_code == 0, made.stderr
@@ -122,7 +157,9 @@ def test_several_sources_are_told_one_after_another(stepline, network, silent, t
     write_feature_file(FeatureSequence(values, 1.0, "conse"), ready)
     broken = tmp_path / "broken.npy"
     broken.write_text("no")
-    made = stepline("describe", silent, ready, broken, "--model", network, "--out", tmp_path / "out", "--json")
+    made = stepline(
+        "describe", silent, ready, broken, "--model", network, "--out", tmp_path / "out", "--json"
+    )
     assert made.exit_code == 1
     assert "2 of 3 sources done, 1 failed" in made.stderr
     assert "broken.npy" in made.stderr
@@ -148,13 +185,22 @@ def test_what_does_not_fit_is_one_line(stepline, network, silent, small_video, t
         ("not a ProcX network", (*describe, silent)),
         ("trained on features of 's3d', given are 'conse'", (*describe, other)),
         ("trained at 4 rows per second", (*describe, quick)),
-        ("trained on pictures alone", (*describe, other, "--speech", "--set", "vision.backbone=s3d")),
+        (
+            "trained on pictures alone",
+            (*describe, other, "--speech", "--set", "vision.backbone=s3d"),
+        ),
         ("needs pictures", (*describe, network, "--set", "vision.backbone=none")),
         ("NaN", ("describe", nan, "--model", network)),
         ("are 3 wide", ("describe", narrow, "--model", network)),
-        ("--captions is read only with --speech", (*describe, network, "--captions", tmp_path / "c.srt")),
+        (
+            "--captions is read only with --speech",
+            (*describe, network, "--captions", tmp_path / "c.srt"),
+        ),
         ("no picture to cut", ("describe", narrow, "--model", network, "--clips")),
-        ("--captions is for one video", (*describe, network, sound, "--captions", tmp_path / "c.srt")),
+        (
+            "--captions is for one video",
+            (*describe, network, sound, "--captions", tmp_path / "c.srt"),
+        ),
         ("did you mean", (*describe, network, "--set", "procx.chose=apart")),
         ("procx.path is not set", ("steps", silent, "--set", "procx.when=alone")),
         ("needs pictures", ("steps", silent, "--describe", network, "--backbone", "none")),
@@ -162,7 +208,9 @@ def test_what_does_not_fit_is_one_line(stepline, network, silent, small_video, t
         failed = stepline(*command, "--out", tmp_path / "out")
         assert failed.exit_code == 1, (says, failed.output)
         assert says in failed.stderr, failed.stderr
-        assert len([line for line in failed.stderr.splitlines() if line.startswith("stepline: ")]) == 1, failed.stderr
+        assert (
+            len([line for line in failed.stderr.splitlines() if line.startswith("stepline: ")]) == 1
+        ), failed.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -175,9 +223,20 @@ def test_several_videos_share_one_network_which_is_read_and_hashed_once(
     monkeypatch.setattr(checkpoint, "load_model", lambda path: loads.append(path) or load(path))
     for name in ("a.mp4", "b.mp4"):
         (tmp_path / name).write_bytes(silent.read_bytes())
-    job = ("steps", tmp_path / "a.mp4", tmp_path / "b.mp4", "--describe", network, "--format", "json")
+    job = (
+        "steps",
+        tmp_path / "a.mp4",
+        tmp_path / "b.mp4",
+        "--describe",
+        network,
+        "--format",
+        "json",
+    )
     made = stepline(*job, "--out", tmp_path / "out")
     assert made.exit_code == 0, made.stderr
-    digests = [read_record(tmp_path / "out" / f"{name}.json").settings["inputs"]["describer"] for name in "ab"]
+    digests = [
+        read_record(tmp_path / "out" / f"{name}.json").settings["inputs"]["describer"]
+        for name in "ab"
+    ]
     assert digests == [sha256(network / "procx.safetensors")] * 2
     assert len(loads) == 1

@@ -1,4 +1,5 @@
-"""A trained network in the main job and in `stepline ground`: trained here on the demo video, then used on it."""
+"""A trained network in the main job and in `stepline ground`: trained here on the demo video, then
+used on it."""
 
 import json
 from pathlib import Path
@@ -29,7 +30,14 @@ from stepline.training.settings import TrainSettings
 from stepline.weights import sha256
 
 DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
-SIZES = {"width": 32, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 64, "projection": 16}
+SIZES = {
+    "width": 32,
+    "heads": 4,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "feed_forward": 64,
+    "projection": 16,
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +53,14 @@ def features():
 
 @pytest.fixture(scope="module")
 def trained(truth, features, tmp_path_factory):
-    """A folder with a network that has learned the demo by heart, and a calibration by how far a row stands out."""
+    """A folder with a network that has learned the demo by heart, and a calibration by how far a
+    row stands out."""
     folder = tmp_path_factory.mktemp("trained")
     texts = [step.text for step in truth]
     middles = [features.time(row) for row in range(len(features.values))]
-    shown = np.array([[any(second in span for span in step.spans) for second in middles] for step in truth])
+    shown = np.array(
+        [[any(second in span for span in step.spans) for second in middles] for step in truth]
+    )
     samples = [Sample("demo", features.values, embed(texts), shown, ordered=True)]
     network = train_aligner(
         samples,
@@ -73,11 +84,26 @@ def lines(truth, tmp_path_factory):
 
 def hits(steps, truth):
     shown = [(step, true) for step, true in zip(steps, truth, strict=True) if true.spans]
-    return sum(step.at is not None and any(step.at in span for span in true.spans) for step, true in shown), len(shown)
+    return sum(
+        step.at is not None and any(step.at in span for span in true.spans) for step, true in shown
+    ), len(shown)
 
 
-def test_the_main_job_uses_a_trained_network(stepline, trained, lines, truth, captions_file, tmp_path):
-    job = ("steps", DEMO, "--out", tmp_path, "--format", "json", "--texts", lines, "--captions", captions_file)
+def test_the_main_job_uses_a_trained_network(
+    stepline, trained, lines, truth, captions_file, tmp_path
+):
+    job = (
+        "steps",
+        DEMO,
+        "--out",
+        tmp_path,
+        "--format",
+        "json",
+        "--texts",
+        lines,
+        "--captions",
+        captions_file,
+    )
     result = stepline(*job, "--aligner", trained)
     assert result.exit_code == 0, result.output
     record = read_record(tmp_path / "demo.json")
@@ -93,7 +119,9 @@ def test_the_main_job_uses_a_trained_network(stepline, trained, lines, truth, ca
 def test_lines_are_found_in_ready_features(stepline, trained, lines, truth, features, tmp_path):
     file = tmp_path / "demo.safetensors"
     write_feature_file(features, file)
-    result = stepline("ground", file, "--texts", lines, "--aligner", trained, "--json", "--order", "given")
+    result = stepline(
+        "ground", file, "--texts", lines, "--aligner", trained, "--json", "--order", "given"
+    )
     assert result.exit_code == 0, result.output
     record = from_json(result.stdout)
     right, asked = hits(record.steps, truth)
@@ -111,21 +139,41 @@ def test_lines_are_found_in_a_video(stepline, trained, small_video, lines):
     assert all(span.end <= 16.0 for step in record.steps for span in step.spans)
 
 
-def test_a_network_of_other_features_is_refused_before_the_video_is_read(stepline, trained, small_video, tmp_path):
+def test_a_network_of_other_features_is_refused_before_the_video_is_read(
+    stepline, trained, small_video, tmp_path
+):
     network = Aligner(AlignerNetworkSettings(video_width=384, text_width=384, **SIZES))
     other = {
-        "s3d": (network, FeatureSpace("s3d", "s3d"), "trained on features of 's3d', given are 'conse'"),
-        "mpnet": (network, FeatureSpace("conse", "mpnet"), "trained on texts of 'mpnet', given are 'minilm'"),
-        "quick": (network, FeatureSpace("conse", "minilm", 4.0), "trained at 4 rows per second, given are 1"),
+        "s3d": (
+            network,
+            FeatureSpace("s3d", "s3d"),
+            "trained on features of 's3d', given are 'conse'",
+        ),
+        "mpnet": (
+            network,
+            FeatureSpace("conse", "mpnet"),
+            "trained on texts of 'mpnet', given are 'minilm'",
+        ),
+        "quick": (
+            network,
+            FeatureSpace("conse", "minilm", 4.0),
+            "trained at 4 rows per second, given are 1",
+        ),
         "raw": (
-            Aligner(AlignerNetworkSettings(video_width=384, text_width=384, feature_scale="none", **SIZES)),
+            Aligner(
+                AlignerNetworkSettings(
+                    video_width=384, text_width=384, feature_scale="none", **SIZES
+                )
+            ),
             None,
             "not on rows of length 1",
         ),
     }
     for name, (model, space, reason) in other.items():
         write_aligner(model, tmp_path / f"{name}.safetensors", space)
-        result = stepline("steps", small_video, "--out", tmp_path, "--aligner", tmp_path / f"{name}.safetensors")
+        result = stepline(
+            "steps", small_video, "--out", tmp_path, "--aligner", tmp_path / f"{name}.safetensors"
+        )
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
         assert reason in result.stderr
 
@@ -141,7 +189,9 @@ def test_what_is_no_network_is_refused(stepline, small_video, trained, tmp_path)
         result = stepline("steps", small_video, "--out", tmp_path, "--aligner", path)
         assert result.exit_code == 1
         assert reason in result.stderr
-    result = stepline("steps", small_video, "--out", tmp_path, "--aligner", trained, "--backbone", "none")
+    result = stepline(
+        "steps", small_video, "--out", tmp_path, "--aligner", trained, "--backbone", "none"
+    )
     assert "needs pictures" in result.stderr
 
 
@@ -151,7 +201,9 @@ def test_features_and_lines_that_do_not_fit_are_refused(stepline, trained, lines
     np.save(tmp_path / "empty.npy", np.ones((0, 384), np.float32))
     (tmp_path / "blank.txt").write_text("\n\n")
     np.save(tmp_path / "good.npy", np.ones((9, 384), np.float32))
-    write_feature_file(FeatureSequence(np.ones((9, 384), np.float32), 1.0, "clip"), tmp_path / "clip.safetensors")
+    write_feature_file(
+        FeatureSequence(np.ones((9, 384), np.float32), 1.0, "clip"), tmp_path / "clip.safetensors"
+    )
     for name, texts, reason in (
         ("narrow.npy", lines, "trained on features 384 wide, precomputed features are 5 wide"),
         ("broken.npy", lines, "row 0 holds NaN"),
@@ -167,8 +219,19 @@ def test_features_and_lines_that_do_not_fit_are_refused(stepline, trained, lines
 def test_ready_vectors_stand_for_an_encoder(stepline, trained, features, lines, truth, tmp_path):
     file, texts = tmp_path / "demo.safetensors", [step.text for step in truth]
     write_feature_file(features, file)
-    torch.save({"text": texts[1:], "features": torch.from_numpy(embed(texts[1:]))}, tmp_path / "some.pth")
-    result = stepline("ground", file, "--texts", lines, "--aligner", trained, "--text-features", tmp_path / "some.pth")
+    torch.save(
+        {"text": texts[1:], "features": torch.from_numpy(embed(texts[1:]))}, tmp_path / "some.pth"
+    )
+    result = stepline(
+        "ground",
+        file,
+        "--texts",
+        lines,
+        "--aligner",
+        trained,
+        "--text-features",
+        tmp_path / "some.pth",
+    )
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert f"no features for {texts[0]!r}" in result.stderr
 
@@ -186,7 +249,9 @@ def test_a_table_of_order_is_read(tmp_path):
 
 def test_a_changed_network_or_calibration_is_another_input(trained, tmp_path):
     file = tmp_path / "aligner.safetensors"
-    settings = StepsSettings.model_validate_json(json.dumps({"nasva": {"aligner": {"path": str(file)}}}))
+    settings = StepsSettings.model_validate_json(
+        json.dumps({"nasva": {"aligner": {"path": str(file)}}})
+    )
     request = Request(DEMO, "demo")
     with pytest.raises(ModelError, match="no such file"):
         load_networks(settings)
@@ -194,7 +259,9 @@ def test_a_changed_network_or_calibration_is_another_input(trained, tmp_path):
     networks = load_networks(settings)
     before = fingerprint(request, settings, networks)
     assert networks.aligner.calibration is None
-    calibration_path(file).write_bytes(calibration_path(trained / "aligner.safetensors").read_bytes())
+    calibration_path(file).write_bytes(
+        calibration_path(trained / "aligner.safetensors").read_bytes()
+    )
     calibrated = load_networks(settings)
     assert fingerprint(request, settings, calibrated) != before
     assert calibrated.aligner.calibration is not None

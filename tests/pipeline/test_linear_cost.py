@@ -1,4 +1,5 @@
-"""Cost grows no faster than its input, counted in calls and bytes; benchmarks/linearity.py has the seconds."""
+"""Cost grows no faster than its input, counted in calls and bytes; benchmarks/linearity.py has the
+seconds."""
 
 import cProfile
 import pstats
@@ -85,9 +86,14 @@ def test_captions_hours_past_the_end_are_not_read_for_steps(small_video, tmp_pat
     monkeypatch.setattr(
         writing,
         "write_steps",
-        lambda transcript, *rest, **more: given.append(transcript) or write(transcript, *rest, **more),
+        lambda transcript, *rest, **more: (
+            given.append(transcript) or write(transcript, *rest, **more)
+        ),
     )
-    path, settings = tmp_path / "c.srt", load_settings(StepsSettings, None, ["vision.backbone=none"])
+    path, settings = (
+        tmp_path / "c.srt",
+        load_settings(StepsSettings, None, ["vision.backbone=none"]),
+    )
     path.write_text(srt(1000, "Now stir the soup."))
     record = steps(small_video, captions=path, settings=settings)
     assert len(given[0].sentences) == 26  # those that begin within 16 + 60 seconds
@@ -136,7 +142,9 @@ def test_thousands_of_steps_compete_for_four_seconds_without_a_nan(count):
     prior = np.full((count, 4), 0.25)
     prior[0] = (0.7, 0.1, 0.1, 0.1)
     likeness = np.zeros(prior.shape)
-    found = fusion.fuse(prior, likeness, np.ones(count, bool), np.full(count, 0.9), 0.0, GroundSettings())
+    found = fusion.fuse(
+        prior, likeness, np.ones(count, bool), np.full(count, 0.9), 0.0, GroundSettings()
+    )
     assert np.isfinite(found.occupancy).all()
     assert np.isfinite(found.score).all()
 
@@ -148,7 +156,9 @@ def test_logarithms_and_products_give_the_same_shares(monkeypatch):
     monkeypatch.setattr(fusion, "LEAST_PRODUCT", 1.0)
     logarithms = fusion.probability_unclaimed(held, score)
     np.testing.assert_allclose(
-        logarithms / logarithms.sum(axis=1, keepdims=True), products / products.sum(axis=1, keepdims=True), rtol=1e-9
+        logarithms / logarithms.sum(axis=1, keepdims=True),
+        products / products.sum(axis=1, keepdims=True),
+        rtol=1e-9,
     )
 
 
@@ -161,7 +171,9 @@ def test_more_lines_than_any_recipe_has_are_refused(tmp_path, monkeypatch):
         read_texts(tmp_path.joinpath("/dev/zero"))
 
 
-def test_hours_in_which_nobody_speaks_are_not_looked_at_to_their_end(small_video, tmp_path, monkeypatch):
+def test_hours_in_which_nobody_speaks_are_not_looked_at_to_their_end(
+    small_video, tmp_path, monkeypatch
+):
     """Nothing is sought in the pictures then, and eyes cost more than ears."""
 
     def look(request, info, settings, *, stop, **rest):
@@ -180,7 +192,11 @@ def test_each_line_of_a_video_is_embedded_once(small_video, tmp_path, monkeypatc
 
     encoded = []
     tokenize = SentenceEncoder.tokenize
-    monkeypatch.setattr(SentenceEncoder, "tokenize", lambda self, texts: encoded.extend(texts) or tokenize(self, texts))
+    monkeypatch.setattr(
+        SentenceEncoder,
+        "tokenize",
+        lambda self, texts: encoded.extend(texts) or tokenize(self, texts),
+    )
     path = tmp_path / "c.srt"
     path.write_text(srt(3))
     lines = ("stir the soup", "cut the bread", "stir the soup")
@@ -206,7 +222,9 @@ def test_a_page_holds_the_picture_of_many_steps_once():
     from stepline.records import Record, Video
 
     def length(count, picture):
-        found = tuple(Step(id=str(n), text="stir it", spans=(Span(0.0, 2.0),), at=1.0) for n in range(count))
+        found = tuple(
+            Step(id=str(n), text="stir it", spans=(Span(0.0, 2.0),), at=1.0) for n in range(count)
+        )
         record = Record(id="v", video=Video(id="v", duration=9.0), steps=found)
         return len(page(record, keyframes={step.id: picture for step in found}))
 
@@ -222,15 +240,32 @@ def test_the_page_of_very_many_lines_is_one_that_a_browser_opens(monkeypatch):
     whole, most, count = module.MOST_STEPS, 100, 400
     monkeypatch.setattr(module, "MOST_STEPS", most)
     monkeypatch.setattr(module, "MOST_PICTURES", 10)
-    spoken = tuple(Sentence(text=f"now stir it {n} times", span=Span(n, n + 1.0)) for n in range(200))
+    spoken = tuple(
+        Sentence(text=f"now stir it {n} times", span=Span(n, n + 1.0)) for n in range(200)
+    )
     lines = tuple(
-        Step(id=str(n), text=f"stir it {n} times", spans=(Span(n / 9, n / 9 + 5),), at=n / 9 + 1, said=Span(1, 2),
-             sources=(n % 200,), status="shown", score=0.5)
+        Step(
+            id=str(n),
+            text=f"stir it {n} times",
+            spans=(Span(n / 9, n / 9 + 5),),
+            at=n / 9 + 1,
+            said=Span(1, 2),
+            sources=(n % 200,),
+            status="shown",
+            score=0.5,
+        )
         for n in range(count)
-    )  # fmt: skip
-    heard, left_out = Transcript(sentences=spoken), (Rejected(what="step", text="x", reason="y"),) * count
-    record = Record(id="v", video=Video(id="v", duration=400.0), steps=lines, transcript=heard, dropped=left_out)
-    found = Alignment(tuple(step.text for step in lines), np.zeros((count, 2), np.float32), 1.0, "cosine")
+    )
+    heard, left_out = (
+        Transcript(sentences=spoken),
+        (Rejected(what="step", text="x", reason="y"),) * count,
+    )
+    record = Record(
+        id="v", video=Video(id="v", duration=400.0), steps=lines, transcript=heard, dropped=left_out
+    )
+    found = Alignment(
+        tuple(step.text for step in lines), np.zeros((count, 2), np.float32), 1.0, "cosine"
+    )
     text = page(record, found, media="v.mp4", keyframes={step.id: bytes(9_000) for step in lines})
     assert len(text) * whole / most < 20_000_000
     assert "the page holds no pictures: the steps are 400, more than 10" in text

@@ -23,7 +23,9 @@ def server(small_video):
 
 def test_a_link_gives_what_its_file_gives(server, small_video, captions_file, tmp_path, stepline):
     given = ("--captions", captions_file, "--backbone", "none")
-    found = stepline("steps", f"{server.url}/small.mp4", *given, *PRIVATE, "--out", tmp_path / "link")
+    found = stepline(
+        "steps", f"{server.url}/small.mp4", *given, *PRIVATE, "--out", tmp_path / "link"
+    )
     assert found.exit_code == 0, found.stderr
     assert found.stderr.startswith(f"fetching {server.url}/small.mp4\n")
     assert stepline("steps", small_video, *given, "--out", tmp_path / "file").exit_code == 0
@@ -34,9 +36,14 @@ def test_a_link_gives_what_its_file_gives(server, small_video, captions_file, tm
     assert "origin" not in json.loads((tmp_path / "file" / "small.json").read_text())["video"]
     (kept,) = (tmp_path / "link" / "downloads").glob("*/small.mp4")
     assert by_link.video.path == str(kept)
-    assert f'src="downloads/{kept.parent.name}/small.mp4"' in (tmp_path / "link" / "small.html").read_text()
+    assert (
+        f'src="downloads/{kept.parent.name}/small.mp4"'
+        in (tmp_path / "link" / "small.html").read_text()
+    )
     server.asked.clear()
-    again = stepline("steps", f"{server.url}/small.mp4", *given, *PRIVATE, "--out", tmp_path / "link")
+    again = stepline(
+        "steps", f"{server.url}/small.mp4", *given, *PRIVATE, "--out", tmp_path / "link"
+    )
     assert (again.exit_code, server.asked) == (0, [])
     assert "done before with the same settings" in again.stderr
 
@@ -59,7 +66,9 @@ def test_one_link_that_fails_ends_no_other(server, captions_file, tmp_path, step
 
 
 @pytest.mark.parametrize("verb", ["transcribe", "judge"])
-def test_verbs_of_one_video_take_a_link(server, captions_file, tmp_path, stepline, verb, monkeypatch):
+def test_verbs_of_one_video_take_a_link(
+    server, captions_file, tmp_path, stepline, verb, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     more = () if verb == "transcribe" else ("--out", tmp_path)
     given = ("--captions", captions_file, "--set", "vision.backbone=none", *PRIVATE)
@@ -74,17 +83,30 @@ def test_what_only_a_page_has_is_refused_of_a_file(server, small_video, tmp_path
         found = stepline("steps", name, option, "site", *PRIVATE, "--out", tmp_path)
         assert found.exit_code == 1
         assert found.stderr.splitlines()[-1].endswith(
-            ("give captions and texts as files", "leave --captions out", "names no chapters; give --texts a file")
+            (
+                "give captions and texts as files",
+                "leave --captions out",
+                "names no chapters; give --texts a file",
+            )
         )
 
 
-def test_the_captions_and_chapters_of_a_page_are_taken_when_asked(server, captions_file, tmp_path, monkeypatch):
+def test_the_captions_and_chapters_of_a_page_are_taken_when_asked(
+    server, captions_file, tmp_path, monkeypatch
+):
     """As yt-dlp tells them, of a site that this test stands for."""
     from stepline.media import links
 
     track = {"ext": "srt", "data": captions_file.read_text()}
-    chapters = [{"start_time": 0.0, "end_time": 7.0, "title": "Slice"}, {"start_time": 7.0, "title": "Pour"}]
-    told = {"subtitles": {"de": [track | {"data": "none"}], "en-GB": [track]}, "chapters": chapters, "license": "CC BY"}
+    chapters = [
+        {"start_time": 0.0, "end_time": 7.0, "title": "Slice"},
+        {"start_time": 7.0, "title": "Pour"},
+    ]
+    told = {
+        "subtitles": {"de": [track | {"data": "none"}], "en-GB": [track]},
+        "chapters": chapters,
+        "license": "CC BY",
+    }
     extract = links._extract
     monkeypatch.setattr(links, "_extract", lambda url, limits: extract(url, limits) | told)
     settings = StepsSettings.model_validate({"links": {"private": True}})
@@ -100,6 +122,8 @@ def test_the_captions_and_chapters_of_a_page_are_taken_when_asked(server, captio
 
 
 def test_python_takes_links_too(server, captions_file):
-    settings = StepsSettings.model_validate({"links": {"private": True}, "vision": {"backbone": "none"}})
+    settings = StepsSettings.model_validate(
+        {"links": {"private": True}, "vision": {"backbone": "none"}}
+    )
     record = package.steps(f"{server.url}/small.mp4", captions=captions_file, settings=settings)
     assert (record.id, len(record.steps)) == ("small", 3)

@@ -1,4 +1,5 @@
-"""--from and --to: only a part is heard and looked at; what is found there is what the whole video gives there."""
+"""--from and --to: only a part is heard and looked at; what is found there is what the whole video
+gives there."""
 
 from pathlib import Path
 
@@ -11,7 +12,16 @@ from stepline.cli.common import read_seconds
 from stepline.media import MediaReader
 from stepline.media.container import OpenMedia
 from stepline.pipeline.part import features_within, in_whole_video
-from stepline.records import Alignment, FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import (
+    Alignment,
+    FeatureSequence,
+    Record,
+    Sentence,
+    Span,
+    Step,
+    Transcript,
+    Video,
+)
 from stepline.storage import read_record
 
 
@@ -25,7 +35,9 @@ def test_the_frames_of_a_part_are_those_of_the_whole(small_video, part):
     whole, _ = read(small_video, frame_rate=2.0, sound=False)
     some, reader = read(small_video, part, frame_rate=2.0, sound=False)
     inside = [frame for frame in whole if part.start <= frame.time < part.end]
-    assert [frame.time + part.start for frame in some] == pytest.approx([frame.time for frame in inside])
+    assert [frame.time + part.start for frame in some] == pytest.approx(
+        [frame.time for frame in inside]
+    )
     assert all((one.image == other.image).all() for one, other in zip(some, inside, strict=True))
     assert reader.end == pytest.approx(min(part.end, 16.0) - part.start, abs=0.1)
     assert reader.warnings == ()
@@ -37,32 +49,50 @@ def test_the_sound_of_a_part_is_that_of_the_whole(small_video):
     heard, part = (np.concatenate([block.samples for block in blocks]) for blocks in (whole, some))
     assert len(part) == pytest.approx(5 * 16_000, abs=1200)
     assert reader.end == 5.0
-    lags = [np.abs(part[2000:40_000] - heard[64_000 + lag :][2000:40_000]).mean() for lag in range(-1200, 1200)]
-    assert min(lags) < 2e-3 < np.median(lags)  # the same hum, moved by no more than a frame of sound
+    lags = [
+        np.abs(part[2000:40_000] - heard[64_000 + lag :][2000:40_000]).mean()
+        for lag in range(-1200, 1200)
+    ]
+    # the same hum, moved by no more than a frame of sound
+    assert min(lags) < 2e-3 < np.median(lags)
 
 
 def test_what_lies_before_a_part_is_not_decoded(tmp_path, monkeypatch):
     path, taken, decode = draw_video(tmp_path / "v.mp4", seconds=60), [], OpenMedia.decode
-    monkeypatch.setattr(OpenMedia, "decode", lambda self, packet: taken.append(packet.pts) or decode(self, packet))
+    monkeypatch.setattr(
+        OpenMedia, "decode", lambda self, packet: taken.append(packet.pts) or decode(self, packet)
+    )
     frames, _ = read(path, Span(50.0, 52.0), frame_rate=1.0, sound=False)
     assert [frame.time for frame in frames] == [0.5, 1.5]
     assert len(taken) < 600 * 0.6
 
 
-def test_the_steps_of_a_part_are_those_of_the_whole_there(small_video, captions_file, tmp_path, stepline):
+def test_the_steps_of_a_part_are_those_of_the_whole_there(
+    small_video, captions_file, tmp_path, stepline
+):
     given = ("steps", small_video, "--captions", captions_file, "--backbone", "none", "--clips")
     assert stepline(*given, "--out", tmp_path / "whole").exit_code == 0
     some = stepline(*given, "--from", "0:07", "--to", "14", "--out", tmp_path / "part")
     assert some.exit_code == 0, some.stderr
     whole, part = (read_record(tmp_path / name / "small.json") for name in ("whole", "part"))
     late = [sentence for sentence in whole.sentences if sentence.span.start >= 7]
-    assert [step.text for step in part.steps] == [step.text for step in whole.steps if step.said.start >= 7]
+    assert [step.text for step in part.steps] == [
+        step.text for step in whole.steps if step.said.start >= 7
+    ]
     for found, known in (
         (part.sentences, late),
-        ([word for s in part.sentences for word in s.words], [word for s in late for word in s.words]),
+        (
+            [word for s in part.sentences for word in s.words],
+            [word for s in late for word in s.words],
+        ),
     ):
         assert [(one.text, one.span.start, one.span.end) for one in found] == [
-            (one.text, pytest.approx(one.span.start, abs=1e-5), pytest.approx(one.span.end, abs=1e-5)) for one in known
+            (
+                one.text,
+                pytest.approx(one.span.start, abs=1e-5),
+                pytest.approx(one.span.end, abs=1e-5),
+            )
+            for one in known
         ]
     assert part.video.duration == pytest.approx(whole.video.duration, abs=0.1)
     assert part.settings["inputs"] == whole.settings["inputs"] | {"part": [7.0, 14.0]}
@@ -70,7 +100,9 @@ def test_the_steps_of_a_part_are_those_of_the_whole_there(small_video, captions_
     assert "done before with the same settings" in again.stderr
     other = stepline(*given, "--out", tmp_path / "part")
     assert "done before" not in other.stderr
-    said = stepline("transcribe", small_video, "--captions", captions_file, "--from", "7", "--format", "srt")
+    said = stepline(
+        "transcribe", small_video, "--captions", captions_file, "--from", "7", "--format", "srt"
+    )
     assert said.stdout.startswith("1\n00:00:07,000 --> ")
 
 
@@ -93,14 +125,36 @@ def test_a_bad_range_is_one_line(small_video, captions_file, tmp_path, stepline,
 
 def test_times_are_read_as_clocks_show_them():
     given = ("80", "1:20", "0:01:20.5", "1:2:3:4", "", "-3", "1:", "x")
-    assert [read_seconds(text) for text in given] == [80.0, 80.0, 80.5, None, None, None, None, None]
+    assert [read_seconds(text) for text in given] == [
+        80.0,
+        80.0,
+        80.5,
+        None,
+        None,
+        None,
+        None,
+        None,
+    ]
 
 
 def test_every_time_of_a_record_moves_and_its_alignment_with_them():
     sentence = Sentence(text="cut", span=Span(1.0, 2.0))
-    step = Step(id="1", text="cut", spans=(Span(1.5, 3.0),), at=2.0, said=Span(1.0, 2.0), status="shown", score=0.9)
-    record = Record(id="v", video=Video(id="v"), transcript=Transcript(sentences=(sentence,)), steps=(step,),
-                    captions=(step,))  # fmt: skip
+    step = Step(
+        id="1",
+        text="cut",
+        spans=(Span(1.5, 3.0),),
+        at=2.0,
+        said=Span(1.0, 2.0),
+        status="shown",
+        score=0.9,
+    )
+    record = Record(
+        id="v",
+        video=Video(id="v"),
+        transcript=Transcript(sentences=(sentence,)),
+        steps=(step,),
+        captions=(step,),
+    )
     alignment = Alignment(("cut",), np.array([[0.0, 1.0]], np.float32), 1.0, "probability")
     moved, drawn = in_whole_video(record, alignment, 10.0)
     assert moved.sentences[0].span == Span(11.0, 12.0)
@@ -120,7 +174,10 @@ def test_the_steps_heard_in_a_part_of_the_demo_are_those_heard_in_all_of_it(tmp_
     demo = Path(package.__file__).parent / "demo" / "demo.mp4"
     given = ("steps", demo, "--backbone", "none")
     assert stepline(*given, "--out", tmp_path / "whole").exit_code == 0
-    assert stepline(*given, "--from", "0:21", "--to", "1:08", "--out", tmp_path / "part").exit_code == 0
+    assert (
+        stepline(*given, "--from", "0:21", "--to", "1:08", "--out", tmp_path / "part").exit_code
+        == 0
+    )
     whole, part = (read_record(tmp_path / name / "demo.json") for name in ("whole", "part"))
     inside = [step for step in whole.steps if 21 <= step.said.start < 68]
     assert len(part.steps) == len(inside) == 6

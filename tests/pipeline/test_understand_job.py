@@ -16,7 +16,13 @@ from stepline.media import AudioBlock, Frame
 from stepline.pipeline import understand as pipeline
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import Speech, VisualFeatures, describe_evidence, drop_speech_past_end, understand
+from stepline.pipeline.understand import (
+    Speech,
+    VisualFeatures,
+    describe_evidence,
+    drop_speech_past_end,
+    understand,
+)
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.vision import Activity, PictureCues, ScreenText
 from stepline.vision.conse import ConSEBackbone
@@ -30,7 +36,11 @@ class Endless:
     at_third = staticmethod(lambda: None)
 
     def __init__(self, _path, *, frame_rate, sound, **_options):
-        self.item = AudioBlock(0.0, np.zeros(8, np.float32)) if sound else Frame(0.0, np.zeros((64, 64, 3), np.uint8))
+        self.item = (
+            AudioBlock(0.0, np.zeros(8, np.float32))
+            if sound
+            else Frame(0.0, np.zeros((64, 64, 3), np.uint8))
+        )
 
     def __iter__(self):
         for count in itertools.count():
@@ -60,9 +70,14 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
 
     monkeypatch.setattr(media, "MediaReader", Endless)
     monkeypatch.setattr(Endless, "at_third", staticmethod(interrupt))
-    monkeypatch.setattr(pipeline, "recognise_speech", lambda *_arguments, **_options: Speech(transcript=Transcript()))
+    monkeypatch.setattr(
+        pipeline,
+        "recognise_speech",
+        lambda *_arguments, **_options: Speech(transcript=Transcript()),
+    )
     monkeypatch.setattr(pipeline, "propose_steps", nothing_to_do)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process may ignore it
+    # a background process may ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             understand(Request(small_video, "small"), StepsSettings())
@@ -70,7 +85,9 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_video_replaced_while_it_is_read_is_known_by_what_was_there_first(small_video, tmp_path, monkeypatch):
+def test_a_video_replaced_while_it_is_read_is_known_by_what_was_there_first(
+    small_video, tmp_path, monkeypatch
+):
     video = tmp_path / "v.mp4"
     video.write_bytes(small_video.read_bytes())
     before = pipeline.sha256(video)
@@ -87,7 +104,9 @@ def test_a_video_replaced_while_it_is_read_is_known_by_what_was_there_first(smal
 def test_other_features_under_the_same_path_are_another_input(tmp_path):
     folder = tmp_path / "features"
     folder.mkdir()
-    settings = StepsSettings.model_validate_json(f'{{"vision": {{"backbone": "precomputed", "path": "{folder}"}}}}')
+    settings = StepsSettings.model_validate_json(
+        f'{{"vision": {{"backbone": "precomputed", "path": "{folder}"}}}}'
+    )
     prints = []
     for value in (1.0, 2.0):
         np.save(folder / "v.npy", np.full((4, 2), value, np.float32))
@@ -114,14 +133,18 @@ def test_a_sound_without_a_picture_shows_nothing(captions_file, tmp_path):
     assert pipeline.NO_PICTURE in record.warnings
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="needs a file that opens and cannot be read")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/mem"), reason="needs a file that opens and cannot be read"
+)
 def test_a_captions_file_that_cannot_be_read_is_one_line(small_video):
     with pytest.raises(SettingsError, match="/proc/self/mem: cannot be read"):
         understand(Request(small_video, "small", Path("/proc/self/mem")), StepsSettings())
 
 
 @pytest.mark.parametrize("captioned", [True, False])
-def test_pictures_are_decoded_by_a_thread_ahead_of_their_networks(small_video, captions_file, monkeypatch, captioned):
+def test_pictures_are_decoded_by_a_thread_ahead_of_their_networks(
+    small_video, captions_file, monkeypatch, captioned
+):
     names = set()
 
     class Named(media.MediaReader):
@@ -132,18 +155,30 @@ def test_pictures_are_decoded_by_a_thread_ahead_of_their_networks(small_video, c
                 yield item
 
     monkeypatch.setattr(media, "MediaReader", Named)
-    monkeypatch.setattr(asr, "transcribe", lambda *_given, **_options: asr.TranscriptionResult(TRANSCRIPT))
-    result = understand(Request(small_video, "small", captions_file if captioned else None), StepsSettings())
+    monkeypatch.setattr(
+        asr, "transcribe", lambda *_given, **_options: asr.TranscriptionResult(TRANSCRIPT)
+    )
+    result = understand(
+        Request(small_video, "small", captions_file if captioned else None), StepsSettings()
+    )
     assert names == {"read-ahead"}
     assert result.record.video.duration == pytest.approx(16.0, abs=0.1)
 
 
-def test_the_text_encoder_is_loaded_while_steps_are_written(small_video, captions_file, monkeypatch):
+def test_the_text_encoder_is_loaded_while_steps_are_written(
+    small_video, captions_file, monkeypatch
+):
     loaded = threading.Event()
     backbone = ConSEBackbone(None, np.zeros((1000, 4), np.float32), likeliest=1, text_model="mine")
-    monkeypatch.setattr(pipeline, "extract_features", lambda *_given, **_options: VisualFeatures(backbone=backbone))
-    monkeypatch.setattr("stepline.text.load_encoder", lambda name: loaded.set() if name == "mine" else None)
-    monkeypatch.setattr(pipeline, "propose_steps", lambda *_: WrittenSteps(notes=(str(loaded.wait(60)),)))
+    monkeypatch.setattr(
+        pipeline, "extract_features", lambda *_given, **_options: VisualFeatures(backbone=backbone)
+    )
+    monkeypatch.setattr(
+        "stepline.text.load_encoder", lambda name: loaded.set() if name == "mine" else None
+    )
+    monkeypatch.setattr(
+        pipeline, "propose_steps", lambda *_: WrittenSteps(notes=(str(loaded.wait(60)),))
+    )
     record = understand(Request(small_video, "small", captions_file), StepsSettings()).record
     assert "True" in record.warnings
 
@@ -157,14 +192,20 @@ def test_a_recogniser_is_kept_from_one_call_to_the_next(small_video, tmp_path, m
 
     for module in ("pipeline.understand", "pipeline.batch"):
         monkeypatch.setattr(f"stepline.{module}.recognise_speech", recognise)
-    monkeypatch.setattr(per_video, "recognise_many", lambda *_given, **options: [recognise(**options)])
+    monkeypatch.setattr(
+        per_video, "recognise_many", lambda *_given, **options: [recognise(**options)]
+    )
     settings = StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
-    other = StepsSettings.model_validate_json('{"vision": {"backbone": "none"}, "asr": {"beam": 2}}')
+    other = StepsSettings.model_validate_json(
+        '{"vision": {"backbone": "none"}, "asr": {"beam": 2}}'
+    )
     stepline.steps(small_video, settings=settings)
     stepline.steps(small_video, settings=settings, out=tmp_path)
     stepline.transcribe(small_video, settings=settings)
     recipe, item = SimpleNamespace(steps=settings), SimpleNamespace(id="small")
-    per_video.transcribe(SimpleNamespace(recipe=recipe, item=item, captions=None, media=small_video, notes={}))
+    per_video.transcribe(
+        SimpleNamespace(recipe=recipe, item=item, captions=None, media=small_video, notes={})
+    )
     assert isinstance(given[0], dict)
     assert all(models is given[0] for models in given)
     stepline.steps(small_video, settings=other)
@@ -172,7 +213,10 @@ def test_a_recogniser_is_kept_from_one_call_to_the_next(small_video, tmp_path, m
 
 
 TRANSCRIPT = Transcript(
-    sentences=tuple(Sentence(text=f"said at {start}", span=Span(start, start + 3.0)) for start in (0.0, 8.0, 12.0))
+    sentences=tuple(
+        Sentence(text=f"said at {start}", span=Span(start, start + 3.0))
+        for start in (0.0, 8.0, 12.0)
+    )
 )
 
 
@@ -194,27 +238,36 @@ def test_sentences_after_the_end_go_with_the_steps_that_rest_on_nothing_else():
     assert [sentence.span.start for sentence in kept.transcript.sentences] == [0.0, 8.0]
     assert [one.sources for one in kept.steps] == [(1,), (0,)]
     assert kept.steps[1].said == Span(0.0, 3.0)
-    assert [(item.what, item.text) for item in kept.dropped] == [("sentence", "said at 12.0"), ("step", "cut")]
+    assert [(item.what, item.text) for item in kept.dropped] == [
+        ("sentence", "said at 12.0"),
+        ("step", "cut"),
+    ]
     assert "1 of 3 sentences" in kept.warnings[0]
 
 
 @pytest.mark.parametrize("sources", [(), (2,)])
 def test_a_line_of_the_users_own_stays(sources):
-    (line,) = drop_speech_past_end(12.0, TRANSCRIPT, [spoken_step(*sources)], keep_all_steps=True).steps
+    (line,) = drop_speech_past_end(
+        12.0, TRANSCRIPT, [spoken_step(*sources)], keep_all_steps=True
+    ).steps
     assert line.sources == ()
     assert (line.said is None) == (sources == (2,))
 
 
 def test_a_step_tells_what_the_picture_holds_meanwhile():
-    sentences = tuple(Sentence(text="now cut it", span=Span(start, start + 3)) for start in (0.0, 10.0, 20.0))
+    sentences = tuple(
+        Sentence(text="now cut it", span=Span(start, start + 3)) for start in (0.0, 10.0, 20.0)
+    )
     faces = np.zeros(40, np.float32)
     faces[10:14], faces[14:16], faces[21] = 0.9, np.nan, 0.9
     lines = (
-        ScreenText("SOME OTHER THING", Span(11, 13), 0.05), ScreenText("small print", Span(12, 13), 0.01),
-        ScreenText("THE CHANNEL", Span(0, 40), 0.1), ScreenText("CUT  NOW", Span(10, 12), 0.2),
+        ScreenText("SOME OTHER THING", Span(11, 13), 0.05),
+        ScreenText("small print", Span(12, 13), 0.01),
+        ScreenText("THE CHANNEL", Span(0, 40), 0.1),
+        ScreenText("CUT  NOW", Span(10, 12), 0.2),
         ScreenText("DANEL", Span(10, 12), 0.3),  # a bit of a word
         ScreenText("later", Span(16, 18), 0.2),
-    )  # fmt: skip
+    )
     activity = Activity(np.zeros(40, np.float32), (9.5, 23.0), 1.0)
     visual = VisualFeatures(activity=activity, cues=PictureCues(1.0, presenter=faces, lines=lines))
     transcript = Transcript(sentences=sentences)
@@ -222,13 +275,20 @@ def test_a_step_tells_what_the_picture_holds_meanwhile():
     def seen(**known):
         return describe_evidence(Step(id="1", text="cut", **known), transcript, visual).seen
 
-    told = ("for: a new shot begins with its sentence", "against: a face looks into the camera, as a presenter's does",
-            "text on screen: SOME OTHER THING", "for: its words stand on screen: CUT NOW")  # fmt: skip
+    told = (
+        "for: a new shot begins with its sentence",
+        "against: a face looks into the camera, as a presenter's does",
+        "text on screen: SOME OTHER THING",
+        "for: its words stand on screen: CUT NOW",
+    )
     assert seen(said=Span(10, 16), status="said", spans=(Span(30, 33),), sources=(1,)) == told
-    assert seen(said=Span(10, 16), status="shown", spans=(Span(20, 24),), sources=(2,)) == ()  # a face for 1 s of 4
+    # a face for 1 s of 4
+    assert seen(said=Span(10, 16), status="shown", spans=(Span(20, 24),), sources=(2,)) == ()
     at_work = np.full(40, 2.0)  # whoever does what they tell faces the camera too
     step = Step(id="1", text="cut", said=Span(10, 16), status="said")
-    assert not any("face" in line for line in describe_evidence(step, transcript, visual, doing=at_work).seen)
+    assert not any(
+        "face" in line for line in describe_evidence(step, transcript, visual, doing=at_work).seen
+    )
     unclear = "against: the pictures of the whole video hardly fit its words"
     assert seen(said=Span(20, 23), status="unclear", spans=(Span(30, 33),)) == (unclear,)
     assert seen(status="not found") == ()

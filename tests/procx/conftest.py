@@ -4,7 +4,8 @@ import torch
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Threads that wait for each other take a hundred times as long where others use the machine."""
+    """Threads that wait for each other take a hundred times as long where others use the
+    machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

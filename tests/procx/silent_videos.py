@@ -1,4 +1,5 @@
-"""Silent videos that a tiny ProcX learns in seconds: each kind of step has its look; and a command's arguments."""
+"""Silent videos that a tiny ProcX learns in seconds: each kind of step has its look; and a
+command's arguments."""
 
 import json
 
@@ -22,22 +23,45 @@ TINY = ModelSettings(
     queries=6,
     most_steps=4,
     captioner=CaptionerSettings(
-        width=16, heads=2, text_layers=1, joint_layers=1, feed_forward=32, projection=8, dropout=0.0, longest=12,
+        width=16,
+        heads=2,
+        text_layers=1,
+        joint_layers=1,
+        feed_forward=32,
+        projection=8,
+        dropout=0.0,
+        longest=12,
         longest_transcript=12,
     ),
-)  # fmt: skip
+)
 OPTIONS = (
-    "model.rows=16", "model.attention.width=16", "model.attention.heads=2", "model.attention.levels=2",
-    "model.attention.points=2", "model.encoder_layers=1", "model.decoder_layers=2", "model.feed_forward=32",
-    "model.dropout=0.0", "model.queries=6", "model.most_steps=4", "model.captioner.width=16",
-    "model.captioner.heads=2", "model.captioner.text_layers=1", "model.captioner.joint_layers=1",
-    "model.captioner.feed_forward=32", "model.captioner.projection=8", "model.captioner.dropout=0.0",
-    "model.captioner.longest=12", "model.captioner.longest_transcript=12", "train.device=cpu",
-)  # fmt: skip
+    "model.rows=16",
+    "model.attention.width=16",
+    "model.attention.heads=2",
+    "model.attention.levels=2",
+    "model.attention.points=2",
+    "model.encoder_layers=1",
+    "model.decoder_layers=2",
+    "model.feed_forward=32",
+    "model.dropout=0.0",
+    "model.queries=6",
+    "model.most_steps=4",
+    "model.captioner.width=16",
+    "model.captioner.heads=2",
+    "model.captioner.text_layers=1",
+    "model.captioner.joint_layers=1",
+    "model.captioner.feed_forward=32",
+    "model.captioner.projection=8",
+    "model.captioner.dropout=0.0",
+    "model.captioner.longest=12",
+    "model.captioner.longest_transcript=12",
+    "train.device=cpu",
+)
 
 
 def records(count=6, seed=0):
-    """Return videos of 24 s with two steps of people, swapped steps with what was said, and speech; no features."""
+    """Return videos of 24 s with two steps of people, swapped steps with what was said, and speech;
+    no features."""
     chance = np.random.default_rng(seed)
     made = []
     for number in range(count):
@@ -45,16 +69,28 @@ def records(count=6, seed=0):
         starts = (2.0 + number % 3, 13.0 + number % 2)
         spans = [Span(start, start + 6.0) for start in starts]
         texts = [DOINGS[kind] for kind in kinds]
-        said = [Sentence(text=f"now we {text}", span=span) for text, span in zip(texts, spans, strict=True)]
+        said = [
+            Sentence(text=f"now we {text}", span=span)
+            for text, span in zip(texts, spans, strict=True)
+        ]
         both = list(enumerate(zip(texts, spans, said, strict=True)))
         made.append(
             Record(
                 id=f"v{number}",
                 video=Video(id=f"v{number}", duration=float(SECONDS)),
                 transcript=Transcript(language="en", sentences=tuple(said)),
-                reference=tuple(Step(id=str(k), text=text, spans=(span,)) for k, (text, span, _) in both),
+                reference=tuple(
+                    Step(id=str(k), text=text, spans=(span,)) for k, (text, span, _) in both
+                ),
                 steps=tuple(
-                    Step(id=str(k), text=text, spans=(span,), said=span, alternatives=(one.text,), sources=(k,))
+                    Step(
+                        id=str(k),
+                        text=text,
+                        spans=(span,),
+                        said=span,
+                        alternatives=(one.text,),
+                        sources=(k,),
+                    )
                     for k, (text, span, one) in both
                 ),
             )
@@ -87,7 +123,8 @@ def samples(count=6):
 
 
 def write_videos(folder, count=6):
-    """Write a store of features and an annotation file in YouCook2's flat form; return their paths."""
+    """Write a store of features and an annotation file in YouCook2's flat form; return their
+    paths."""
     writer, tree = FeatureWriter(folder / "store"), {}
     for record in records(count):
         found = features(record)
@@ -103,4 +140,15 @@ def write_videos(folder, count=6):
 def train_command(store, steps, out, *settings, options=()):
     """Return the arguments of `stepline train procx`; settings: key=value."""
     sets = [part for each in (*OPTIONS, *settings) for part in ("--set", each)]
-    return ["train", "procx", "--features", str(store), "--steps", str(steps), "--out", str(out), *sets, *options]
+    return [
+        "train",
+        "procx",
+        "--features",
+        str(store),
+        "--steps",
+        str(steps),
+        "--out",
+        str(out),
+        *sets,
+        *options,
+    ]

@@ -5,7 +5,12 @@ import torch
 
 from stepline.procx.batch import StepSample, collate
 from stepline.procx.model import ProcX
-from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings, VocabularySettings
+from stepline.procx.settings import (
+    AttentionSettings,
+    CaptionerSettings,
+    ModelSettings,
+    VocabularySettings,
+)
 from stepline.procx.vocabulary import train_vocabulary
 
 SENTENCES = (
@@ -20,7 +25,14 @@ WIDTH = 16  # of a feature row
 
 
 def tiny(form="key-aware", kind="transformer", **changes):
-    sizes = {"width": 32, "heads": 4, "text_layers": 1, "joint_layers": 1, "feed_forward": 64, "projection": 16}
+    sizes = {
+        "width": 32,
+        "heads": 4,
+        "text_layers": 1,
+        "joint_layers": 1,
+        "feed_forward": 64,
+        "projection": 16,
+    }
     captioner = CaptionerSettings(kind=kind, **sizes, dropout=0.0, longest=16)
     settings = ModelSettings(
         features=WIDTH,
@@ -52,7 +64,9 @@ def network(settings=None, seed=0, stirred=False):
 def sample(name="a", rows=40, duration=100.0, steps=3, said=False, seed=0):
     """Steps that fill four fifths of the video, evenly."""
     values = np.random.default_rng(seed).standard_normal((rows, WIDTH)).astype(np.float32)
-    spans = tuple((duration * step / steps, duration * (step + 0.8) / steps) for step in range(steps))
+    spans = tuple(
+        (duration * step / steps, duration * (step + 0.8) / steps) for step in range(steps)
+    )
     sentences = tuple(SENTENCES[step % len(SENTENCES)] for step in range(steps))
     return StepSample(name, values, duration, spans, sentences, sentences[::-1] if said else None)
 

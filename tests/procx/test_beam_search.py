@@ -54,7 +54,8 @@ def test_a_beam_finds_what_greedy_passes_by():
 
 
 def test_the_penalty_prefers_longer_ones():
-    """B END: log .5 over 2 tokens is -.347; A A A END: log .32 over 4 is -.285, less over 2^0 and 4^0."""
+    """B END: log .5 over 2 tokens is -.347; A A A END: log .32 over 4 is -.285, less over 2^0 and
+    4^0."""
     writer = Chain({BEGIN: {B: 0.5, A: 0.5}, B: {END: 1.0}, A: {A: 0.8, END: 0.2}})
     writer.longest = 20
     assert generate(writer, one(), SearchSettings(beam=3, length_penalty=0.0))[0].tokens == (B,)
@@ -86,9 +87,13 @@ def test_no_query_is_no_caption():
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 def test_a_beam_of_one_without_penalty_is_greedy(kind, penalty):
     network, context, settings = made(kind), everything(), SearchSettings(length_penalty=0.0)
-    first, second = (search(network, context, 12, settings) for search in (greedy_search, beam_search))
+    first, second = (
+        search(network, context, 12, settings) for search in (greedy_search, beam_search)
+    )
     assert [w.tokens for w in first] == [w.tokens for w in second]
-    assert [w.log_probability for w in first] == pytest.approx([w.log_probability for w in second], abs=1e-4)
+    assert [w.log_probability for w in first] == pytest.approx(
+        [w.log_probability for w in second], abs=1e-4
+    )
     settings = SearchSettings(beam=1, length_penalty=penalty, longest=12)
     assert generate(network, context, settings) == first
 
@@ -101,11 +106,17 @@ def test_a_wide_beam_finds_the_best_of_all():
         writer.table = torch.rand(5, 5, generator=chance)
         writer.table /= writer.table.sum(dim=1, keepdim=True)
         ranks = {}
-        for words in (*product((A, B), repeat=1), *product((A, B), repeat=2), *product((A, B), repeat=3)):
+        for words in (
+            *product((A, B), repeat=1),
+            *product((A, B), repeat=2),
+            *product((A, B), repeat=3),
+        ):
             path = [BEGIN, *words, END][:4]  # three words are cut before their end
             total = sum(writer.table[a, b].log().item() for a, b in pairwise(path))
             ranks[words] = total / (len(path) - 1) ** penalty
-        (written,) = generate(writer, one(), SearchSettings(beam=30, length_penalty=penalty, longest=3))
+        (written,) = generate(
+            writer, one(), SearchSettings(beam=30, length_penalty=penalty, longest=3)
+        )
         assert written.tokens == max(ranks, key=ranks.get)
 
 
@@ -117,7 +128,10 @@ def test_other_captions_of_the_batch_change_none(size):
     whole = generate(network, context, settings)
     for caption in range(4):
         alone = CaptionContext(
-            context.queries[[caption]], context.features, context.video[[caption]], context.feature_pad
+            context.queries[[caption]],
+            context.features,
+            context.video[[caption]],
+            context.feature_pad,
         )
         (written,) = generate(network, alone, settings)
         assert written.tokens == whole[caption].tokens
@@ -127,11 +141,16 @@ def test_other_captions_of_the_batch_change_none(size):
 @pytest.mark.parametrize("size", [2, 4])
 def test_the_reported_probability_is_that_of_the_tokens(size):
     network, context = made(), silent_of(everything())
-    for caption, written in enumerate(generate(network, context, SearchSettings(beam=size, longest=8))):
+    for caption, written in enumerate(
+        generate(network, context, SearchSettings(beam=size, longest=8))
+    ):
         wanted = torch.tensor([[*written.tokens, *([END] if written.ended else [])]])
         tokens = torch.cat([torch.tensor([[BEGIN]]), wanted[:, :-1]], dim=1)
         alone = CaptionContext(
-            context.queries[[caption]], context.features, context.video[[caption]], context.feature_pad
+            context.queries[[caption]],
+            context.features,
+            context.video[[caption]],
+            context.feature_pad,
         )
         with torch.no_grad():
             scores = network(tokens, torch.zeros_like(tokens).bool(), alone).logits.log_softmax(-1)

@@ -8,7 +8,13 @@ from torch.testing import assert_close
 
 from stepline.errors import ShapeError
 from stepline.procx.beam_search import generate
-from stepline.procx.captioner import CaptionContext, Captioner, KeyValueCache, VideoKeyValues, VideoSlots
+from stepline.procx.captioner import (
+    CaptionContext,
+    Captioner,
+    KeyValueCache,
+    VideoKeyValues,
+    VideoSlots,
+)
 from stepline.procx.losses import caption_loss
 from stepline.procx.lstm_captioner import LstmCaptioner
 from stepline.procx.model import Temperature
@@ -34,7 +40,14 @@ def silent_of(context):
 
 def tiny(**changes):
     settings = CaptionerSettings(
-        width=32, heads=4, text_layers=1, joint_layers=1, feed_forward=64, projection=8, dropout=0.0, longest=16
+        width=32,
+        heads=4,
+        text_layers=1,
+        joint_layers=1,
+        feed_forward=64,
+        projection=8,
+        dropout=0.0,
+        longest=16,
     )
     return settings.model_copy(update=changes)
 
@@ -51,7 +64,8 @@ def everything(count=4, seed=0):
     """Context of `count` captions of two videos, features and transcript padded."""
     chance = torch.Generator().manual_seed(seed)
     pad = torch.arange(5) >= torch.tensor([[5], [3]])
-    transcript_pad = torch.arange(6) >= torch.tensor([6, 2, 0, 4])[:count, None]  # the third: nobody speaks
+    # the third: nobody speaks
+    transcript_pad = torch.arange(6) >= torch.tensor([6, 2, 0, 4])[:count, None]
     return CaptionContext(
         queries=torch.randn(count, 32, generator=chance),
         features=torch.randn(2, 5, 32, generator=chance),
@@ -86,7 +100,9 @@ def test_padding_of_words_features_and_transcript_changes_nothing(kind):
         features=torch.cat([context.features, torch.full((2, 3, 32), 9.0)], dim=1),
         feature_pad=torch.cat([context.feature_pad, torch.ones(2, 3, dtype=torch.bool)], dim=1),
         transcript=torch.cat([context.transcript, torch.full((4, 2), 7)], dim=1),
-        transcript_pad=torch.cat([context.transcript_pad, torch.ones(4, 2, dtype=torch.bool)], dim=1),
+        transcript_pad=torch.cat(
+            [context.transcript_pad, torch.ones(4, 2, dtype=torch.bool)], dim=1
+        ),
     )
     tokens = torch.cat([data.tokens, torch.full((4, 3), 7)], dim=1)
     pad = torch.cat([data.token_pad, torch.ones(4, 3, dtype=torch.bool)], dim=1)
@@ -102,7 +118,9 @@ def test_every_part_of_the_context_is_heard(part):
     network, data, context = made(), batch(), everything()
     other = replace(context, **{part: everything(seed=1).__getattribute__(part)})
     with torch.no_grad():
-        first, second = (network(data.tokens, data.token_pad, about).logits for about in (context, other))
+        first, second = (
+            network(data.tokens, data.token_pad, about).logits for about in (context, other)
+        )
     assert (first - second)[3].abs().max() > 1e-3
 
 
@@ -112,7 +130,9 @@ def test_a_silent_transcript_is_no_transcript():
     with torch.no_grad():
         heard = network(data.tokens, data.token_pad, silent).logits
         without = network(data.tokens, data.token_pad, silent_of(context)).logits
-        empty = network(data.tokens, data.token_pad, replace(context, transcript=context.transcript[:, :0])).logits
+        empty = network(
+            data.tokens, data.token_pad, replace(context, transcript=context.transcript[:, :0])
+        ).logits
     assert_close(heard, without, atol=1e-5, rtol=0)
     assert_close(empty, without)
 
@@ -128,7 +148,12 @@ def test_videos_share_their_features_but_captions_see_their_own():
             video=torch.tensor([0]),
             feature_pad=context.feature_pad[1:],
         )
-        assert_close(together[2:3], network(data.tokens[2:3], data.token_pad[2:3], alone).logits, atol=1e-5, rtol=0)
+        assert_close(
+            together[2:3],
+            network(data.tokens[2:3], data.token_pad[2:3], alone).logits,
+            atol=1e-5,
+            rtol=0,
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -166,20 +191,33 @@ def test_no_caption_is_no_row_and_a_zero_gradient(kind):
     loss = caption_loss(told.logits, none, none.bool()).mean
     loss.backward()
     assert loss == 0
-    assert all(torch.isfinite(weight.grad).all() for weight in network.parameters() if weight.grad is not None)
+    assert all(
+        torch.isfinite(weight.grad).all()
+        for weight in network.parameters()
+        if weight.grad is not None
+    )
 
 
 def test_gradients_are_finite_where_a_transcript_is_all_padding():
     network, data = made().train(), batch()
     told = network(data.tokens, data.token_pad, everything())
-    (caption_loss(told.logits, data.targets, data.token_pad).mean + told.text_vectors.sum()).backward()
-    assert all(torch.isfinite(weight.grad).all() for weight in network.parameters() if weight.grad is not None)
+    (
+        caption_loss(told.logits, data.targets, data.token_pad).mean + told.text_vectors.sum()
+    ).backward()
+    assert all(
+        torch.isfinite(weight.grad).all()
+        for weight in network.parameters()
+        if weight.grad is not None
+    )
 
 
 WRONG = {
     "of width 8": (lambda c: replace(c, queries=torch.zeros(4, 8)), "captioner.width"),
     "features of nobody": (lambda c: replace(c, video=None), "both or neither"),
-    "a long transcript": (lambda c: replace(c, transcript=torch.zeros(4, 200, dtype=torch.int64)), "at most 128"),
+    "a long transcript": (
+        lambda c: replace(c, transcript=torch.zeros(4, 200, dtype=torch.int64)),
+        "at most 128",
+    ),
     "other captions": (lambda c: CaptionContext(torch.zeros(3, 32)), r"tokens must be \(3"),
 }
 
@@ -203,7 +241,9 @@ def test_one_batch_is_learnt_word_for_word(kind):
         told = network(data.tokens, data.token_pad, context)
         loss = caption_loss(told.logits, data.targets, data.token_pad, 0.2).mean
         if told.text_vectors is not None:
-            similarity = network.query_vectors(context.queries) @ told.text_vectors.T / temperature()
+            similarity = (
+                network.query_vectors(context.queries) @ told.text_vectors.T / temperature()
+            )
             loss = loss + torch.nn.functional.cross_entropy(similarity, torch.arange(6))
         optimizer.zero_grad()
         loss.backward()
@@ -215,7 +255,9 @@ def test_one_batch_is_learnt_word_for_word(kind):
         assert all(one.ended for one in written)
     if kind == "transformer":
         text = network(data.tokens, data.token_pad, context).text_vectors
-        assert (network.query_vectors(context.queries) @ text.T).argmax(dim=1).tolist() == list(range(6))
+        assert (network.query_vectors(context.queries) @ text.T).argmax(dim=1).tolist() == list(
+            range(6)
+        )
 
 
 def test_a_transcript_can_be_copied():
@@ -223,10 +265,14 @@ def test_a_transcript_can_be_copied():
     torch.manual_seed(0)
     network = Captioner(tiny(), len(VOCABULARY))
     data = tokenize(SENTENCES, VOCABULARY, 16)
-    context = CaptionContext(torch.zeros(6, 32), transcript=data.tokens, transcript_pad=data.token_pad)
+    context = CaptionContext(
+        torch.zeros(6, 32), transcript=data.tokens, transcript_pad=data.token_pad
+    )
     optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
     for _ in range(120):
-        loss = caption_loss(network(data.tokens, data.token_pad, context).logits, data.targets, data.token_pad).mean
+        loss = caption_loss(
+            network(data.tokens, data.token_pad, context).logits, data.targets, data.token_pad
+        ).mean
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -261,5 +307,7 @@ def test_together_captions_read_what_each_alone_would_with_its_gradients(padded)
     assert_close(together, alone)
     wanted = (query, shared.keys, shared.values, own.keys, own.values)
     back = torch.randn(alone.shape, generator=torch.Generator().manual_seed(3))
-    for one, other in zip(*(torch.autograd.grad(out, wanted, back) for out in (together, alone)), strict=True):
+    for one, other in zip(
+        *(torch.autograd.grad(out, wanted, back) for out in (together, alone)), strict=True
+    ):
         assert_close(one, other)

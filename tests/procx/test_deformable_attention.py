@@ -8,7 +8,11 @@ import torch
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.deformable_attention import DeformableAttention, deformable_attention, key_aware_attention
+from stepline.procx.deformable_attention import (
+    DeformableAttention,
+    deformable_attention,
+    key_aware_attention,
+)
 from stepline.procx.settings import AttentionSettings
 
 PLAIN = Path(__file__).resolve().parents[2] / "benchmarks" / "plain_deformable.py"
@@ -40,7 +44,10 @@ def read(value, locations, padding="zero", lengths=None):
     eye = torch.eye(locations.shape[-1])
     lengths = lengths or (value.shape[1],)
     return [
-        deformable_attention(value, locations, weights.view(1, 1, 1, 1, -1), lengths, padding).item() for weights in eye
+        deformable_attention(
+            value, locations, weights.view(1, 1, 1, 1, -1), lengths, padding
+        ).item()
+        for weights in eye
     ]
 
 
@@ -51,8 +58,15 @@ def inputs(lengths, *, dtype=torch.float32, heads=2, width=4, queries=5, count=3
         return torch.randn(*shape, generator=chance, dtype=dtype).requires_grad_()
 
     total, shape = sum(lengths), (2, queries, heads, len(lengths), count)
-    locations = (0.5 + 0.7 * torch.randn(*shape, generator=chance, dtype=dtype)).requires_grad_()  # some outside
-    return draw(2, queries, heads, width), draw(2, total, heads, width), draw(2, total, heads, width), locations, shape
+    # some outside
+    locations = (0.5 + 0.7 * torch.randn(*shape, generator=chance, dtype=dtype)).requires_grad_()
+    return (
+        draw(2, queries, heads, width),
+        draw(2, total, heads, width),
+        draw(2, total, heads, width),
+        locations,
+        shape,
+    )
 
 
 def both_ways(form, plain, lengths, padding, dtype=torch.float32):
@@ -88,11 +102,14 @@ def rows(count, width=16):
 
 def test_a_centre_reads_its_position_and_between_two_it_is_linear():
     # centres of 4 positions: 1/8, 3/8, 5/8, 7/8; 0.4 is 0.1 of a step past 3/8
-    assert read(line(10.0, 20.0, 40.0, 80.0), points(0.125, 0.5, 0.4)) == pytest.approx([10, 30, 22])
+    assert read(line(10.0, 20.0, 40.0, 80.0), points(0.125, 0.5, 0.4)) == pytest.approx(
+        [10, 30, 22]
+    )
 
 
 def test_beyond_the_ends_zero_padding_fades_and_border_padding_stays():
-    value, where = line(10.0, 80.0), points(0.0, -0.25, -3.0, 1.0, 1.5)  # centres 1/4, 3/4; 0.0 is half a step before
+    # centres 1/4, 3/4; 0.0 is half a step before
+    value, where = line(10.0, 80.0), points(0.0, -0.25, -3.0, 1.0, 1.5)
     assert read(value, where, "zero") == pytest.approx([5, 0, 0, 40, 0])
     assert read(value, where, "border") == pytest.approx([10, 10, 10, 80, 80])
 
@@ -101,14 +118,18 @@ def test_levels_are_read_apart():
     value = line(1.0, 2.0, 30.0)  # a level of two positions and one of one
     locations = torch.tensor([0.75, 0.5]).view(1, 1, 1, 2, 1)
     for weights, wanted in (([1.0, 0.0], 2.0), ([0.0, 1.0], 30.0)):
-        mixed = deformable_attention(value, locations, torch.tensor(weights).view(1, 1, 1, 2, 1), (2, 1))
+        mixed = deformable_attention(
+            value, locations, torch.tensor(weights).view(1, 1, 1, 2, 1), (2, 1)
+        )
         assert mixed.item() == pytest.approx(wanted)
 
 
 def test_an_empty_level_is_zero():
     locations = torch.tensor([0.5, 0.5, 0.5]).view(1, 1, 1, 3, 1)
     for padding in PADDINGS:
-        mixed = deformable_attention(line(5.0), locations, torch.ones(1, 1, 1, 3, 1), (0, 1, 0), padding)
+        mixed = deformable_attention(
+            line(5.0), locations, torch.ones(1, 1, 1, 3, 1), (0, 1, 0), padding
+        )
         assert mixed.item() == pytest.approx(5.0)
 
 
@@ -123,13 +144,17 @@ def test_key_aware_weights_are_the_softmax_of_scaled_products():
 
 def test_a_point_in_padding_takes_part_in_the_softmax():
     ones = torch.ones(1, 1, 1, 1)
-    mixed = key_aware_attention(torch.tensor([math.log(3)]).view(1, 1, 1, 1), ones, ones, points(0.5, 9.0), (1,))
+    mixed = key_aware_attention(
+        torch.tensor([math.log(3)]).view(1, 1, 1, 1), ones, ones, points(0.5, 9.0), (1,)
+    )
     assert mixed.item() == pytest.approx(0.75)  # exp(ln 3) of 3 + exp(0)
 
 
 def test_recorded_values_are_met(shared):
     case = json.loads((shared / "metric_cases" / "deform_attn_1d.json").read_text())
-    value, locations = (torch.tensor(case[name]) for name in ("value[N,S,M,D]", "sampling_locations[N,Lq,M,L,P]"))
+    value, locations = (
+        torch.tensor(case[name]) for name in ("value[N,S,M,D]", "sampling_locations[N,Lq,M,L,P]")
+    )
     weights, lengths = torch.tensor(case["attention_weights"]), case["temporal_shapes"]
     mixed = deformable_attention(value, locations, weights, lengths, "border")
     assert_close(mixed.flatten(2), torch.tensor(case["output[N,Lq,M*D]"]), rtol=0, atol=1e-6)
@@ -140,7 +165,9 @@ def test_recorded_values_are_met(shared):
 @pytest.mark.parametrize("form", FORMS)
 def test_outputs_and_gradients_equal_those_of_sampling(plain, form, padding, lengths):
     for ours, theirs in zip(*both_ways(form, plain, lengths, padding), strict=True):
-        assert_close(ours, theirs, rtol=1e-5, atol=1e-5 * max(1.0, float(theirs.detach().abs().max())))
+        assert_close(
+            ours, theirs, rtol=1e-5, atol=1e-5 * max(1.0, float(theirs.detach().abs().max()))
+        )
     for ours, theirs in zip(*both_ways(form, plain, lengths, padding, torch.float64), strict=True):
         assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
@@ -149,13 +176,19 @@ def test_outputs_and_gradients_equal_those_of_sampling(plain, form, padding, len
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_are_those_of_finite_differences(form, padding):
     lengths = (4, 1, 0, 2)
-    query, key, value, locations, shape = inputs(lengths, dtype=torch.float64, queries=2, width=2, count=2)
+    query, key, value, locations, shape = inputs(
+        lengths, dtype=torch.float64, queries=2, width=2, count=2
+    )
     if form == "vanilla":
         given = (value, locations, torch.rand(shape, dtype=torch.float64).requires_grad_())
-        assert torch.autograd.gradcheck(lambda *some: deformable_attention(*some, lengths, padding), given)
+        assert torch.autograd.gradcheck(
+            lambda *some: deformable_attention(*some, lengths, padding), given
+        )
     else:
         given = (query, key, value, locations)
-        assert torch.autograd.gradcheck(lambda *some: key_aware_attention(*some, lengths, padding), given)
+        assert torch.autograd.gradcheck(
+            lambda *some: key_aware_attention(*some, lengths, padding), given
+        )
 
 
 @pytest.mark.parametrize("padding", PADDINGS)
@@ -175,7 +208,9 @@ def test_padding_is_read_as_zeros(form):
     pad[0, 6:8] = pad[1, 11] = True
     places = torch.rand(2, 5, 3, 2)
     before = attend(rows(5), places, memory, (8, 4, 2), pad)
-    assert_close(attend(rows(5), places, memory.masked_fill(pad[..., None], 1e4), (8, 4, 2), pad), before)
+    assert_close(
+        attend(rows(5), places, memory.masked_fill(pad[..., None], 1e4), (8, 4, 2), pad), before
+    )
     assert not torch.allclose(attend(rows(5), places, memory, (8, 4, 2)), before)
 
 
@@ -189,23 +224,28 @@ def test_offsets_are_positions_beside_a_point_and_shares_of_half_a_box():
     assert_close(beside.flatten(), torch.tensor([0.6, 0.3, 0.75, 0.5]))  # 1/10, -2/10, 1/4
     box = torch.tensor([0.5, 0.4]).expand(1, 1, 2, 2)
     within = attend.locations(query, box, (10, 4))
-    assert_close(within.flatten(), torch.tensor([0.6, 0.3, 0.6, 0.5]))  # 0.4 * 0.5 / 2 = 0.1 an offset
+    # 0.4 * 0.5 / 2 = 0.1 an offset
+    assert_close(within.flatten(), torch.tensor([0.6, 0.3, 0.6, 0.5]))
 
 
 def test_points_start_on_both_sides_of_the_reference():
     attend = DeformableAttention(AttentionSettings(width=8, heads=4, levels=1, points=2))
     offsets = attend.locations(torch.randn(1, 1, 8), torch.zeros(1, 1, 1, 1), (1,)).flatten()
-    assert_close(offsets, torch.tensor([1.0, 2, 0, 0, -1, -2, 0, 0]), atol=1e-6, rtol=0)  # cosines of quarter turns
+    # cosines of quarter turns
+    assert_close(offsets, torch.tensor([1.0, 2, 0, 0, -1, -2, 0, 0]), atol=1e-6, rtol=0)
 
 
 def test_with_queries_from_zero_points_count_alike_at_first_and_learn_at_once():
     torch.manual_seed(0)
     plain, keyed = (
-        DeformableAttention(AttentionSettings(width=16, heads=4, levels=3, points=2, form=form, query_start="zero"))
+        DeformableAttention(
+            AttentionSettings(width=16, heads=4, levels=3, points=2, form=form, query_start="zero")
+        )
         for form in FORMS
     )
     plain.load_state_dict(
-        {name: value for name, value in keyed.state_dict().items() if name in plain.state_dict()}, strict=False
+        {name: value for name, value in keyed.state_dict().items() if name in plain.state_dict()},
+        strict=False,
     )
     given = (rows(5), torch.rand(2, 5, 3, 1), rows(14), (8, 4, 2))
     assert_close(keyed(*given), plain(*given))
@@ -235,7 +275,8 @@ def test_half_precision_keeps_locations_exact(form):
     assert float((rounded - exact).detach().abs().max()) < 0.05 * float(exact.detach().abs().max())
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # the compiler's own doing
+# the compiler's own doing
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("form", FORMS)
 def test_compiling_breaks_no_graph_and_changes_nothing(form):
     attend, memory, query, places = layer(form), rows(14), rows(5), torch.rand(2, 5, 3, 2)
@@ -272,10 +313,22 @@ def test_no_query_and_no_video_give_none():
 @pytest.mark.parametrize(
     ("shapes", "lengths", "message"),
     [
-        (((2, 6, 2, 4), (2, 5, 2, 2, 3), (2, 5, 2, 2, 3)), (4, 3), r"levels of \(4, 3\) positions need 7"),
+        (
+            ((2, 6, 2, 4), (2, 5, 2, 2, 3), (2, 5, 2, 2, 3)),
+            (4, 3),
+            r"levels of \(4, 3\) positions need 7",
+        ),
         (((2, 0, 2, 4), (2, 5, 2, 1, 3), (2, 5, 2, 1, 3)), (0,), r"need 0, at least 1"),
-        (((2, 6, 2, 4), (2, 5, 3, 2, 3), (2, 5, 3, 2, 3)), (4, 2), r"locations must be \(2, queries, 2, 2, points\)"),
-        (((2, 6, 2, 4), (2, 5, 2, 2, 3), (2, 5, 2, 2, 1)), (4, 2), r"weights must be \(2, 5, 2, 2, 3\)"),
+        (
+            ((2, 6, 2, 4), (2, 5, 3, 2, 3), (2, 5, 3, 2, 3)),
+            (4, 2),
+            r"locations must be \(2, queries, 2, 2, points\)",
+        ),
+        (
+            ((2, 6, 2, 4), (2, 5, 2, 2, 3), (2, 5, 2, 2, 1)),
+            (4, 2),
+            r"weights must be \(2, 5, 2, 2, 3\)",
+        ),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(shapes, lengths, message):
@@ -284,13 +337,17 @@ def test_shapes_that_do_not_fit_are_refused(shapes, lengths, message):
 
 
 def test_references_of_another_number_of_levels_are_refused():
-    with pytest.raises(ShapeError, match=r"references must be \(2, 5, 3, 1\) or \(2, 5, 3, 2\), for 3 levels"):
+    with pytest.raises(
+        ShapeError, match=r"references must be \(2, 5, 3, 1\) or \(2, 5, 3, 2\), for 3 levels"
+    ):
         layer()(rows(5), torch.rand(2, 5, 2, 1), rows(14), (8, 4, 2))
 
 
 def test_keys_of_another_shape_are_refused():
     query, key, value, locations, _ = inputs((4, 2))
-    with pytest.raises(ShapeError, match=r"query and key must be \(2, 5, 2, 4\) and \(2, 6, 2, 4\)"):
+    with pytest.raises(
+        ShapeError, match=r"query and key must be \(2, 5, 2, 4\) and \(2, 6, 2, 4\)"
+    ):
         key_aware_attention(query, key[:, :5], value, locations, (4, 2))
 
 

@@ -22,7 +22,12 @@ from stepline.procx.inference import (
     with_likelihood,
 )
 from stepline.procx.model import ProcX
-from stepline.procx.settings import CaptionerSettings, DescribeSettings, SearchSettings, VocabularySettings
+from stepline.procx.settings import (
+    CaptionerSettings,
+    DescribeSettings,
+    SearchSettings,
+    VocabularySettings,
+)
 from stepline.procx.train import soda_scorer, train_procx
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.records import FeatureSequence, Sentence, Span
@@ -39,7 +44,8 @@ def proposals(count=3, likelihood=None):
 @pytest.mark.parametrize(
     ("settings", "chosen"),
     [
-        ({}, [1, 0, 2]),  # as many as are counted, in the order of time; the one of no length is none
+        # as many as are counted, in the order of time; the one of no length is none
+        ({}, [1, 0, 2]),
         ({"count": 1}, [0]),
         ({"count": 0}, []),
         ({"count": 100}, [1, 0, 2, 3]),
@@ -116,12 +122,19 @@ def fresh():
 def trained(tmp_path_factory):
     """A network that has learned where the steps of six videos are."""
     torch.set_num_threads(1)
-    settings = TrainSettings(epochs=60, batch=6, learning_rate=1e-2, warmup=0.1, readers=0, save_every=1000)
-    return train_procx(samples(), tmp_path_factory.mktemp("run"), vocabulary=WORDS, model=TINY, settings=settings)
+    settings = TrainSettings(
+        epochs=60, batch=6, learning_rate=1e-2, warmup=0.1, readers=0, save_every=1000
+    )
+    return train_procx(
+        samples(), tmp_path_factory.mktemp("run"), vocabulary=WORDS, model=TINY, settings=settings
+    )
 
 
 def clips(count=6):
-    return [VideoToDescribe(features(one).values, float(SECONDS), float(SECONDS)) for one in records(count)]
+    return [
+        VideoToDescribe(features(one).values, float(SECONDS), float(SECONDS))
+        for one in records(count)
+    ]
 
 
 def test_a_trained_network_finds_the_steps(trained):
@@ -171,7 +184,10 @@ def test_an_empty_video_in_a_batch_has_no_steps_and_harms_none(fresh):
 
 
 def test_the_count_can_be_set_and_nothing_is_an_answer(fresh):
-    assert len(describe_many(fresh, WORDS, clips(1), DescribeSettings(count=100))[0].steps) <= TINY.queries
+    assert (
+        len(describe_many(fresh, WORDS, clips(1), DescribeSettings(count=100))[0].steps)
+        <= TINY.queries
+    )
     assert describe_many(fresh, WORDS, clips(1), DescribeSettings(count=0))[0].steps == ()
     assert describe_many(fresh, WORDS, clips(1), DescribeSettings(floor=1.0))[0].steps == ()
 
@@ -179,9 +195,13 @@ def test_the_count_can_be_set_and_nothing_is_an_answer(fresh):
 def test_a_hundred_steps_can_be_told():
     torch.manual_seed(0)
     crowded = TINY.model_copy(update={"queries": 120})
-    found = describe_many(ProcX(crowded, len(WORDS)).eval(), WORDS, clips(1), DescribeSettings(count=100))[0]
+    found = describe_many(
+        ProcX(crowded, len(WORDS)).eval(), WORDS, clips(1), DescribeSettings(count=100)
+    )[0]
     assert len(found.steps) + len(found.dropped) == 100
-    assert [step.id for step in found.steps] == [str(number) for number in range(1, len(found.steps) + 1)]
+    assert [step.id for step in found.steps] == [
+        str(number) for number in range(1, len(found.steps) + 1)
+    ]
 
 
 def test_a_video_that_ends_before_its_features_has_no_step_past_its_end(fresh):
@@ -218,7 +238,9 @@ def test_a_captions_likelihood_ranks_as_pdvc_does(fresh):
     likelihood = with_likelihood(fresh, found, settings).videos[0].likelihood
     assert likelihood.shape == (TINY.queries,)
     assert (likelihood < 0).all()
-    doubled = with_likelihood(fresh, found, DescribeSettings(caption_weight=2.0)).videos[0].likelihood
+    doubled = (
+        with_likelihood(fresh, found, DescribeSettings(caption_weight=2.0)).videos[0].likelihood
+    )
     assert doubled == pytest.approx(2 * likelihood)
     assert with_likelihood(fresh, found, DescribeSettings()) is found
     assert describe_many(fresh, WORDS, clips(1), settings)[0].steps
@@ -233,14 +255,17 @@ def test_speech_is_read_only_where_it_is_asked_for(fresh):
     heard = describe_many(fresh, WORDS, [clip], DescribeSettings(count=4, speech=True))[0]
     assert [step.spans for step in heard.steps] == [step.spans for step in silent.steps]
     nothing = describe_many(fresh, WORDS, clips(1), DescribeSettings(count=4, speech=True))[0]
-    assert [step.text for step in nothing.steps] == [step.text for step in silent.steps]  # nobody speaks
+    # nobody speaks
+    assert [step.text for step in nothing.steps] == [step.text for step in silent.steps]
 
 
 def test_what_is_said_changes_what_is_likely(fresh):
     found = propose(fresh, [clips(1)[0].values], [24.0])
 
     def likelihood(said):
-        (row,) = generate_captions(fresh, found, [[0, 1]], SearchSettings(), speech=said, vocabulary=WORDS)
+        (row,) = generate_captions(
+            fresh, found, [[0, 1]], SearchSettings(), speech=said, vocabulary=WORDS
+        )
         return [one.log_probability for one in row]
 
     silent = likelihood(None)
@@ -251,7 +276,9 @@ def test_what_is_said_changes_what_is_likely(fresh):
 
 
 def test_a_captioner_without_ears_refuses_speech():
-    deaf = TINY.model_copy(update={"captioner": CaptionerSettings(**TINY.captioner.model_dump() | {"kind": "lstm"})})
+    deaf = TINY.model_copy(
+        update={"captioner": CaptionerSettings(**TINY.captioner.model_dump() | {"kind": "lstm"})}
+    )
     network = ProcX(deaf, len(WORDS)).eval()
     assert describe_many(network, WORDS, clips(1))[0].steps
     with pytest.raises(SettingsError, match="reads no speech"):
@@ -263,7 +290,10 @@ def test_words_that_no_training_had_are_read_and_written():
     network = ProcX(TINY, len(WORDS)).eval()
     said = tuple(Sentence(text=text, span=Span(0.0, 24.0)) for text in strange)
     found = describe_many(
-        network, WORDS, [VideoToDescribe(clips(1)[0].values, 24.0, 24.0, said)], DescribeSettings(speech=True, count=2)
+        network,
+        WORDS,
+        [VideoToDescribe(clips(1)[0].values, 24.0, 24.0, said)],
+        DescribeSettings(speech=True, count=2),
     )
     assert len(found[0].steps) + len(found[0].dropped) == 2
 

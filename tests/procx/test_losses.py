@@ -31,7 +31,14 @@ from stepline.procx.losses import (
     training_losses,
     varifocal_loss,
 )
-from stepline.procx.matcher import Matches, QueryIndex, boxes_to_spans, build_targets, hungarian_match, iou
+from stepline.procx.matcher import (
+    Matches,
+    QueryIndex,
+    boxes_to_spans,
+    build_targets,
+    hungarian_match,
+    iou,
+)
 from stepline.procx.model import Predictions, ProcX, Temperature
 from stepline.procx.settings import PDVC_LOSSES as PDVC
 from stepline.procx.settings import LossSettings, VocabularySettings
@@ -45,9 +52,14 @@ def cases(shared):
 
 def test_focal_is_pdvcs(cases):
     case = cases["focal"]
-    logits, matched = torch.tensor(case["logits"])[..., 0], torch.tensor(case["targets"])[..., 0] > 0
+    logits, matched = (
+        torch.tensor(case["logits"])[..., 0],
+        torch.tensor(case["targets"])[..., 0] > 0,
+    )
     losses = focal_loss(logits, matched, alpha=case["alpha"], gamma=case["gamma"])
-    assert losses.sum().item() / case["num_boxes"] == pytest.approx(case["loss_ce_as_used"], abs=1e-6)
+    assert losses.sum().item() / case["num_boxes"] == pytest.approx(
+        case["loss_ce_as_used"], abs=1e-6
+    )
     official = case["loss(sigmoid_focal_loss, mean over queries,sum over batch,/num_boxes)"]
     assert losses.mean(dim=1).sum().item() / case["num_boxes"] == pytest.approx(official, abs=1e-6)
 
@@ -55,7 +67,9 @@ def test_focal_is_pdvcs(cases):
 def test_varifocal_is_the_mended_equation(cases):
     case = next(value for name, value in cases.items() if name.startswith("varifocal"))
     logits = torch.tensor(case["p"]).logit()
-    losses = varifocal_loss(logits, torch.tensor(case["q"]), alpha=case["alpha"], gamma=case["gamma"])
+    losses = varifocal_loss(
+        logits, torch.tensor(case["q"]), alpha=case["alpha"], gamma=case["gamma"]
+    )
     assert_close(losses, torch.tensor(case["loss"]), atol=1e-6, rtol=0)
 
 
@@ -99,7 +113,9 @@ def test_the_plain_count_loss_is_a_cross_entropy():
 @pytest.mark.parametrize("form", ["pdvc", "cross_entropy"])
 def test_more_steps_than_counts_are_the_greatest_count(form):
     logits = torch.tensor([[0.3, -1.0, 0.5]])
-    assert_close(count_loss(logits, torch.tensor([100]), form), count_loss(logits, torch.tensor([2]), form))
+    assert_close(
+        count_loss(logits, torch.tensor([100]), form), count_loss(logits, torch.tensor([2]), form)
+    )
 
 
 def test_rates_are_shares_of_the_training_videos():
@@ -113,9 +129,9 @@ def test_rates_are_shares_of_the_training_videos():
 def test_infonce_by_hand():
     """Two orthogonal pairs at temperature 1: each surprise is log(e + 1) - 1."""
     same = torch.eye(2)
-    assert info_nce(same, same, torch.eye(2, dtype=torch.bool), torch.tensor(1.0)).item() == pytest.approx(
-        2 * (math.log(math.e + 1) - 1), abs=1e-6
-    )
+    assert info_nce(
+        same, same, torch.eye(2, dtype=torch.bool), torch.tensor(1.0)
+    ).item() == pytest.approx(2 * (math.log(math.e + 1) - 1), abs=1e-6)
 
 
 def test_more_positives_are_a_share_in_the_logarithm():
@@ -123,13 +139,17 @@ def test_more_positives_are_a_share_in_the_logarithm():
     query, texts = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
     right = torch.tensor([[True, True, False]])
     to_text = math.log(math.e + 1 + 1 / math.e) - math.log(math.e + 1)
-    assert info_nce(query, texts, right, torch.tensor(1.0)).item() == pytest.approx(0.5 * to_text, abs=1e-6)
+    assert info_nce(query, texts, right, torch.tensor(1.0)).item() == pytest.approx(
+        0.5 * to_text, abs=1e-6
+    )
 
 
 def test_the_surprise_falls_as_learning_goes_right():
     wrong = torch.eye(2).flip(0)
     pairs, cold = torch.eye(2, dtype=torch.bool), torch.tensor(0.1)
-    assert info_nce(wrong, torch.eye(2), pairs, cold) > info_nce(torch.eye(2), torch.eye(2), pairs, cold)
+    assert info_nce(wrong, torch.eye(2), pairs, cold) > info_nce(
+        torch.eye(2), torch.eye(2), pairs, cold
+    )
 
 
 def test_the_temperature_begins_at_cocas_and_never_vanishes():
@@ -142,19 +162,35 @@ def test_the_temperature_begins_at_cocas_and_never_vanishes():
 def drawn_outputs(layers=2, counts=(2, 0, 3), queries=6, classes=5, seed=0):
     chance = torch.Generator().manual_seed(seed)
     shapes = ((queries,), (queries, 2), (classes,))
-    raw = [torch.randn(layers, len(counts), *shape, generator=chance).requires_grad_() for shape in shapes]
+    raw = [
+        torch.randn(layers, len(counts), *shape, generator=chance).requires_grad_()
+        for shape in shapes
+    ]
     spans = [[(i * 90.0 / n, (i + 0.6) * 90.0 / n) for i in range(n)] for n in counts]
-    return raw, Predictions(raw[0], raw[1].sigmoid(), raw[2]), build_targets(spans, [90.0] * len(counts))
+    return (
+        raw,
+        Predictions(raw[0], raw[1].sigmoid(), raw[2]),
+        build_targets(spans, [90.0] * len(counts)),
+    )
 
 
 def units(count, seed=0):
-    return torch.nn.functional.normalize(torch.randn(count, 8, generator=torch.Generator().manual_seed(seed)), dim=1)
+    return torch.nn.functional.normalize(
+        torch.randn(count, 8, generator=torch.Generator().manual_seed(seed)), dim=1
+    )
 
 
-COUNTS = {"one empty": (2, 0, 3), "no steps": (0, 0), "100 steps": (100, 1), "more steps than queries": (7, 20)}
+COUNTS = {
+    "one empty": (2, 0, 3),
+    "no steps": (0, 0),
+    "100 steps": (100, 1),
+    "more steps than queries": (7, 20),
+}
 
 
-@pytest.mark.parametrize("settings", [LossSettings(), LossSettings(count="cross_entropy", text_layers="every"), PDVC])
+@pytest.mark.parametrize(
+    "settings", [LossSettings(), LossSettings(count="cross_entropy", text_layers="every"), PDVC]
+)
 @pytest.mark.parametrize("case", COUNTS)
 def test_every_case_is_finite_with_finite_gradients(case, settings):
     raw, proposed, wanted = drawn_outputs(counts=COUNTS[case])
@@ -174,7 +210,8 @@ def test_the_parts_are_sums_over_layers_divided_by_steps():
     assert len(pairs) == 10
     single = [
         localization_losses(
-            Predictions(*(v[[layer]] for v in (proposed.logits, proposed.boxes, proposed.counts))), wanted
+            Predictions(*(v[[layer]] for v in (proposed.logits, proposed.boxes, proposed.counts))),
+            wanted,
         )[0]
         for layer in range(2)
     ]
@@ -205,7 +242,8 @@ def test_padding_of_targets_changes_nothing():
 
 
 def test_caption_loss_by_hand():
-    """Uniform over 4 tokens: log 4 a token however much is smoothed; a padded token counts nothing."""
+    """Uniform over 4 tokens: log 4 a token however much is smoothed; a padded token counts
+    nothing."""
     token_pad = torch.tensor([[False, False, False], [False, True, True]])
     loss = caption_loss(torch.zeros(2, 3, 4), torch.zeros(2, 3, dtype=torch.int64), token_pad)
     assert loss.count == 4
@@ -222,7 +260,11 @@ def test_smoothing_spreads_a_fifth_over_all_tokens():
 @pytest.mark.parametrize("captions", [0, 2])
 def test_no_caption_or_only_padding_is_no_loss(captions):
     logits = torch.randn(captions, 3, 7, requires_grad=True)
-    loss = caption_loss(logits, torch.zeros(captions, 3, dtype=torch.int64), torch.ones(captions, 3, dtype=torch.bool))
+    loss = caption_loss(
+        logits,
+        torch.zeros(captions, 3, dtype=torch.int64),
+        torch.ones(captions, 3, dtype=torch.bool),
+    )
     loss.mean.backward()
     assert loss.mean == 0
     assert (logits.grad == 0).all()
@@ -244,7 +286,9 @@ def test_neighbours_are_right_in_the_same_video_alone():
 def test_contrast_is_finite_for_any_number_of_pairs(counts, form):
     settings = LossSettings(contrast=form)
     _, proposed, wanted = drawn_outputs(counts=counts)
-    pairs = caption_matches(hungarian_match(proposed.logits, proposed.boxes, wanted), settings, layers=2)
+    pairs = caption_matches(
+        hungarian_match(proposed.logits, proposed.boxes, wanted), settings, layers=2
+    )
     assert len(pairs) == sum(counts)
     query = units(len(pairs)).requires_grad_()
     loss = contrastive_loss(query, units(len(pairs), seed=1), pairs, torch.tensor(0.01), settings)
@@ -256,13 +300,19 @@ def test_contrast_is_finite_for_any_number_of_pairs(counts, form):
 def test_layers_are_contrasted_apart_and_summed():
     settings = LossSettings(text_layers="every")
     _, proposed, wanted = drawn_outputs()
-    pairs = caption_matches(hungarian_match(proposed.logits, proposed.boxes, wanted), settings, layers=2)
+    pairs = caption_matches(
+        hungarian_match(proposed.logits, proposed.boxes, wanted), settings, layers=2
+    )
     vectors = units(len(pairs))
     temperature = torch.tensor(0.1)
     whole = contrastive_loss(vectors, vectors, pairs, temperature, settings).mean
     apart = [
         contrastive_loss(
-            vectors[pairs.layer == n], vectors[pairs.layer == n], pairs.of_layer(n), temperature, settings
+            vectors[pairs.layer == n],
+            vectors[pairs.layer == n],
+            pairs.of_layer(n),
+            temperature,
+            settings,
         ).mean
         for n in range(2)
     ]
@@ -272,9 +322,17 @@ def test_layers_are_contrasted_apart_and_summed():
 def test_weights_are_those_of_section_e2():
     losses = dict.fromkeys(("giou", "l1", "confidence", "count", "caption", "contrast"))
     weights = {name: getattr(LossSettings(), f"{name}_weight") for name in losses}
-    assert weights == {"giou": 4, "l1": 0.5, "confidence": 2, "count": 0.5, "caption": 5, "contrast": 0.8}
+    assert weights == {
+        "giou": 4,
+        "l1": 0.5,
+        "confidence": 2,
+        "count": 0.5,
+        "caption": 5,
+        "contrast": 0.8,
+    }
     _, proposed, wanted = drawn_outputs()
-    assert len(apply_weights(localization_losses(proposed, wanted, PDVC)[0], PDVC)) == 3  # PDVC leaves l1 out
+    # PDVC leaves l1 out
+    assert len(apply_weights(localization_losses(proposed, wanted, PDVC)[0], PDVC)) == 3
 
 
 SYSTEMS = [("key-aware", "transformer", LossSettings()), ("vanilla", "lstm", PDVC)]
@@ -286,8 +344,16 @@ def total(model, batch, settings=None):
 
 def broken(model):
     """Names of the parameters without a finite gradient, and of those with a gradient of zeros."""
-    none = [name for name, one in model.named_parameters() if one.grad is None or not one.grad.abs().sum()]
-    odd = [name for name, one in model.named_parameters() if one.grad is not None and not one.grad.isfinite().all()]
+    none = [
+        name
+        for name, one in model.named_parameters()
+        if one.grad is None or not one.grad.abs().sum()
+    ]
+    odd = [
+        name
+        for name, one in model.named_parameters()
+        if one.grad is not None and not one.grad.isfinite().all()
+    ]
     return none, odd
 
 
@@ -330,7 +396,14 @@ def test_hard_batches_are_defined(form, kind, settings, samples):
 def test_parts_are_weighted_as_the_paper_has_them():
     model, batch = network(), made(three())
     parts = batch_losses(model, batch)
-    weights = {"giou": 4.0, "l1": 0.5, "confidence": 2.0, "count": 0.5, "caption": 5.0, "contrast": 0.8}
+    weights = {
+        "giou": 4.0,
+        "l1": 0.5,
+        "confidence": 2.0,
+        "count": 0.5,
+        "caption": 5.0,
+        "contrast": 0.8,
+    }
     assert set(parts) == set(weights)
     expected = sum(weight * float(parts[name].mean.detach()) for name, weight in weights.items())
     assert float(total(model, batch).detach()) == pytest.approx(expected, rel=1e-5)
@@ -381,7 +454,10 @@ def test_one_batch_is_learnt_word_for_word(form, kind, settings, rate, steps):
     said = seen.predictions
     pairs = hungarian_match(said.logits, said.boxes, batch.targets).of_layer(1)
     assert (
-        iou(boxes_to_spans(pairs.of_queries(said.boxes)), boxes_to_spans(pairs.of_steps(batch.targets.boxes))).min()
+        iou(
+            boxes_to_spans(pairs.of_queries(said.boxes)),
+            boxes_to_spans(pairs.of_steps(batch.targets.boxes)),
+        ).min()
         > 0.9
     )
     assert said.counts[-1].argmax(dim=-1).tolist() == [3, 2, 0]
@@ -389,7 +465,9 @@ def test_one_batch_is_learnt_word_for_word(form, kind, settings, rate, steps):
     for video, count in enumerate((3, 2, 0)):
         surest = said.logits[-1, video].topk(count).indices
         queries = surest[said.boxes[-1, video, surest, 0].argsort()]  # in time
-        context = model.context(seen, QueryIndex.last_layer(torch.full_like(queries, video), queries))
+        context = model.context(
+            seen, QueryIndex.last_layer(torch.full_like(queries, video), queries)
+        )
         found += [VOCABULARY.decode(one.tokens) for one in generate(model.captioner, context)]
     assert found == list(SENTENCES)
     assert (said.logits[-1, 2] < 0).all()  # no step: sure of nothing
@@ -413,21 +491,32 @@ def test_a_further_wording_is_a_positive_of_its_step_alone():
 
 
 def test_a_further_wording_shares_the_numerator():
-    """One query, its own sentence across from it, another wording just like it: only the wording is near."""
+    """One query, its own sentence across from it, another wording just like it: only the wording is
+    near."""
     query, own = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
     one, temperature = pairs((0, 0)), torch.tensor(1.0)
     right = AlternativeTexts(query, torch.tensor([0]), torch.tensor([0]))
     wrong = AlternativeTexts(query, torch.tensor([1]), torch.tensor([0]))
-    assert contrastive_loss(query, own, one, temperature, MULTIPLE, right).mean == pytest.approx(0.0, abs=1e-6)
-    surprise = math.log(1 + math.e)  # of exp(0) among exp(0) + exp(1); from text to query there is one choice
-    assert contrastive_loss(query, own, one, temperature, MULTIPLE, wrong).mean == pytest.approx(0.5 * surprise)
+    assert contrastive_loss(query, own, one, temperature, MULTIPLE, right).mean == pytest.approx(
+        0.0, abs=1e-6
+    )
+    # of exp(0) among exp(0) + exp(1); from text to query there is one choice
+    surprise = math.log(1 + math.e)
+    assert contrastive_loss(query, own, one, temperature, MULTIPLE, wrong).mean == pytest.approx(
+        0.5 * surprise
+    )
     single = LossSettings(contrast="pair")
-    assert contrastive_loss(query, own, one, temperature, single, wrong).mean == pytest.approx(0.0, abs=1e-6)
+    assert contrastive_loss(query, own, one, temperature, single, wrong).mean == pytest.approx(
+        0.0, abs=1e-6
+    )
 
 
 def test_a_batch_carries_them_to_the_loss():
     plain = samples(3)
-    told = [replace(one, alternatives=tuple((f"now {text}", text) for text in one.sentences)) for one in plain]
+    told = [
+        replace(one, alternatives=tuple((f"now {text}", text) for text in one.sentences))
+        for one in plain
+    ]
     torch.manual_seed(0)
     network = ProcX(SILENT, len(WORDS)).eval()
     batch = collate(told, WORDS, SILENT)
@@ -435,13 +524,20 @@ def test_a_batch_carries_them_to_the_loss():
     assert batch.alternatives.video.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert batch.alternatives.step.tolist() == [0, 0, 1, 1] * 3
     assert collate(plain, WORDS, SILENT).alternatives is None
-    with_them, without = (batch_losses(network, one, MULTIPLE) for one in (batch, collate(plain, WORDS, SILENT)))
+    with_them, without = (
+        batch_losses(network, one, MULTIPLE) for one in (batch, collate(plain, WORDS, SILENT))
+    )
     assert with_them["contrast"].mean != without["contrast"].mean
     assert with_them["caption"].mean == without["caption"].mean
     single = LossSettings(contrast="pair")
     paired, unpaired = (
-        batch_losses(network, one, single)["contrast"].mean for one in (batch, collate(plain, WORDS, SILENT))
+        batch_losses(network, one, single)["contrast"].mean
+        for one in (batch, collate(plain, WORDS, SILENT))
     )
     assert paired == unpaired
     with_them["contrast"].mean.backward()
-    assert all(torch.isfinite(weight.grad).all() for weight in network.parameters() if weight.grad is not None)
+    assert all(
+        torch.isfinite(weight.grad).all()
+        for weight in network.parameters()
+        if weight.grad is not None
+    )

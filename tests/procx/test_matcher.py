@@ -32,16 +32,26 @@ def test_the_official_values_are_met(shared):
     first, second = torch.tensor(case["A_xy"])[:, None], torch.tensor(case["B_xy"])[None]
     assert_close(iou(first, second), torch.tensor(case["iou"]), atol=1e-6, rtol=0)
     assert_close(giou(first, second), torch.tensor(case["giou"]), atol=1e-6, rtol=0)
-    assert_close(0.5 * (1 + giou(first, second)), torch.tensor(case["g_scaled=0.5*(1+giou)"]), atol=1e-6, rtol=0)
+    assert_close(
+        0.5 * (1 + giou(first, second)),
+        torch.tensor(case["g_scaled=0.5*(1+giou)"]),
+        atol=1e-6,
+        rtol=0,
+    )
 
 
 def test_giou_by_hand():
-    apart = giou(torch.tensor([0.0, 0.2]), torch.tensor([0.6, 1.0])).item()  # a gap of 0.4 in a hull of 1
+    # a gap of 0.4 in a hull of 1
+    apart = giou(torch.tensor([0.0, 0.2]), torch.tensor([0.6, 1.0])).item()
     assert apart == pytest.approx(-0.4, abs=1e-4)
-    assert giou(torch.tensor([0.0, 0.5]), torch.tensor([0.25, 0.75])).item() == pytest.approx(1 / 3, abs=1e-4)
+    assert giou(torch.tensor([0.0, 0.5]), torch.tensor([0.25, 0.75])).item() == pytest.approx(
+        1 / 3, abs=1e-4
+    )
 
 
-@pytest.mark.parametrize("spans", [[[0.3, 0.3], [0.3, 0.3]], [[0.3, 0.3], [0.7, 0.7]], [[0.0, 1.0], [0.5, 0.5]]])
+@pytest.mark.parametrize(
+    "spans", [[[0.3, 0.3], [0.3, 0.3]], [[0.3, 0.3], [0.7, 0.7]], [[0.0, 1.0], [0.5, 0.5]]]
+)
 def test_boxes_without_length_have_finite_values_and_gradients(spans):
     first = torch.tensor(spans[0], requires_grad=True)
     value = giou(first, torch.tensor(spans[1]))
@@ -55,7 +65,13 @@ def drawn(layers=2, videos=3, queries=5, counts=(2, 0, 4), seed=0):
     logits = torch.randn(layers, videos, queries, generator=chance)
     boxes = torch.rand(layers, videos, queries, 2, generator=chance) * 0.5 + 0.1
     starts = [(torch.rand(count, generator=chance) * 50).tolist() for count in counts]
-    return logits, boxes, build_targets([[(start, start + 20) for start in each] for each in starts], [100.0] * videos)
+    return (
+        logits,
+        boxes,
+        build_targets(
+            [[(start, start + 20) for start in each] for each in starts], [100.0] * videos
+        ),
+    )
 
 
 def test_the_official_pairs_are_met(shared):
@@ -88,7 +104,9 @@ def test_each_query_and_each_step_comes_once_and_padding_never():
     assert len(pairs) == 2 * 6
     assert pairs.unmatched == 0
     for row in (pairs.query, pairs.step):
-        assert len({*zip(pairs.layer.tolist(), pairs.video.tolist(), row.tolist(), strict=True)}) == 12
+        assert (
+            len({*zip(pairs.layer.tolist(), pairs.video.tolist(), row.tolist(), strict=True)}) == 12
+        )
     assert not wanted.box_pad[pairs.video, pairs.step].any()
 
 
@@ -131,7 +149,9 @@ def test_targets_are_fractions_and_no_step_is_dropped():
     made = build_targets([[(10.0, 30.0), (90.0, 120.0)], []], [100.0, 5.0])
     assert made.boxes[0].flatten().tolist() == pytest.approx([0.2, 0.2, 0.95, 0.1])
     assert made.counts.tolist() == [2, 0]
-    assert build_targets([[(float(i), i + 1.0) for i in range(100)]], [100.0]).counts.tolist() == [100]
+    assert build_targets([[(float(i), i + 1.0) for i in range(100)]], [100.0]).counts.tolist() == [
+        100
+    ]
 
 
 @pytest.mark.parametrize("span", [(30.0, 20.0), (110.0, 120.0), (float("nan"), 3.0)])

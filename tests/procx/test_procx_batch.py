@@ -17,16 +17,26 @@ def rows(count):
 
 
 def test_steps_stand_in_the_order_of_time_with_their_words():
-    late = StepSample("a", rows(4), 10.0, ((6.0, 8.0), (1.0, 3.0)), (SENTENCES[0], SENTENCES[4]), ("oil", "salt"))
+    late = StepSample(
+        "a", rows(4), 10.0, ((6.0, 8.0), (1.0, 3.0)), (SENTENCES[0], SENTENCES[4]), ("oil", "salt")
+    )
     batch = made([late])
     assert_close(batch.targets.boxes[0], torch.tensor([[0.2, 0.2], [0.7, 0.2]]))
-    assert [VOCABULARY.decode(row) for row in batch.captions.targets.tolist()] == [SENTENCES[4], SENTENCES[0]]
+    assert [VOCABULARY.decode(row) for row in batch.captions.targets.tolist()] == [
+        SENTENCES[4],
+        SENTENCES[0],
+    ]
     assert [VOCABULARY.decode(row) for row in batch.speech.tolist()] == ["salt", "oil"]
 
 
 def test_captions_are_found_by_video_and_step():
     batch = made([sample(steps=2), sample(steps=0), sample(steps=3)])
-    assert batch.rows(torch.tensor([0, 0, 2, 2]), torch.tensor([0, 1, 0, 2])).tolist() == [0, 1, 2, 4]
+    assert batch.rows(torch.tensor([0, 0, 2, 2]), torch.tensor([0, 1, 0, 2])).tolist() == [
+        0,
+        1,
+        2,
+        4,
+    ]
     assert len(batch.captions) == 5
 
 
@@ -57,18 +67,28 @@ def test_a_video_without_rows_is_zeros_and_marked():
     assert not seen.values[1].any()
     assert_close(seen.values[0], torch.from_numpy(rows(3)[[0, 1, 1, 2]]))  # 2/3 is row 1, 4/3 too
     assert stack_videos([rows(3)], [3.0], 4).empty is None
-    assert stack_videos([np.zeros((0, 0), np.float32)], [1.0], 4, WIDTH).values.shape == (1, 4, WIDTH)
+    assert stack_videos([np.zeros((0, 0), np.float32)], [1.0], 4, WIDTH).values.shape == (
+        1,
+        4,
+        WIDTH,
+    )
 
 
 @pytest.mark.parametrize(
     ("broken", "told"),
     [
         (lambda: StepSample("a", rows(2), 5.0, ((0.0, 1.0),), ()), "as many sentences, not 0"),
-        (lambda: StepSample("a", rows(2), 5.0, ((0.0, 1.0),), ("cut",), ()), "as many texts of speech, not 0"),
+        (
+            lambda: StepSample("a", rows(2), 5.0, ((0.0, 1.0),), ("cut",), ()),
+            "as many texts of speech, not 0",
+        ),
         (lambda: StepSample("a", np.full((2, 3), np.nan, np.float32), 5.0), "finite"),
         (lambda: made([]), "at least one video"),
         (lambda: made([StepSample("a", np.zeros((2, 3), np.float32), 5.0)]), "one width"),
-        (lambda: made([StepSample("a", rows(2), 5.0, ((7.0, 8.0),), ("cut",))]), "does not lie in the video"),
+        (
+            lambda: made([StepSample("a", rows(2), 5.0, ((7.0, 8.0),), ("cut",))]),
+            "does not lie in the video",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(broken, told):
@@ -96,7 +116,9 @@ def test_it_agrees_with_scipy(length):
 
     values = np.arange(length, dtype=np.float32)
     places = [i * (length - 1) / 255 for i in range(256)]
-    want = interp1d(np.arange(length), values, kind="nearest")(places) if length > 1 else np.zeros(256)
+    want = (
+        interp1d(np.arange(length), values, kind="nearest")(places) if length > 1 else np.zeros(256)
+    )
     np.testing.assert_array_equal(resize_rows(values[:, None], 256)[:, 0], want)
 
 

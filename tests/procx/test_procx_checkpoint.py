@@ -39,7 +39,9 @@ def header(path):
 
 def rewritten(path, place, tree=None, weights=None):
     """Write the file again with another header or other weights."""
-    save_file(weights or load_file(path), place, metadata={"stepline": json.dumps(tree or header(path))})
+    save_file(
+        weights or load_file(path), place, metadata={"stepline": json.dumps(tree or header(path))}
+    )
     return place
 
 
@@ -58,7 +60,9 @@ def test_what_is_read_is_what_was_written(written):
 def test_another_kind_of_file_is_one_line(written, tmp_path):
     _, path = written
     (tmp_path / "text.safetensors").write_text("hello")
-    rewritten(path, tmp_path / "aligner.safetensors", header(path) | {"kind": "stepline.nasva.aligner"})
+    rewritten(
+        path, tmp_path / "aligner.safetensors", header(path) | {"kind": "stepline.nasva.aligner"}
+    )
     rewritten(path, tmp_path / "new.safetensors", header(path) | {"version": 2})
     rewritten(path, tmp_path / "list.safetensors", [1])
     bad = header(path) | {"vocabulary": {"tokens": ["a"], "lower": True}}
@@ -76,7 +80,9 @@ def test_another_kind_of_file_is_one_line(written, tmp_path):
         load_model(tmp_path)
     (tmp_path / "seed-4").mkdir()
     shutil.copy(path, tmp_path / "seed-4" / "procx.safetensors")
-    with pytest.raises(ModelError, match="holds a network a seed; give one of them, such as .*seed-4$"):
+    with pytest.raises(
+        ModelError, match="holds a network a seed; give one of them, such as .*seed-4$"
+    ):
         load_model(tmp_path)
     (tmp_path / "last.safetensors").write_text("")
     with pytest.raises(ModelError, match="not finished"):
@@ -93,7 +99,11 @@ def test_weights_that_do_not_fit_are_named(written, tmp_path):
     with pytest.raises(ModelError, match=r"reference\.weight is missing"):
         load_model(rewritten(path, tmp_path / "fewer.safetensors", weights=fewer))
     with pytest.raises(ModelError, match="more is unknown"):
-        load_model(rewritten(path, tmp_path / "more.safetensors", weights=weights | {"more": torch.ones(1)}))
+        load_model(
+            rewritten(
+                path, tmp_path / "more.safetensors", weights=weights | {"more": torch.ones(1)}
+            )
+        )
 
 
 def test_features_of_another_kind_are_refused(written):

@@ -63,7 +63,9 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
     assert (report["videos"], report["missing"], report["extra"]) == (6, [], [])
     ready = tmp_path / "v0.safetensors"
     write_feature_file(features(records()[0]), ready)
-    described = stepline("describe", ready, "--model", tmp_path / "run", "--out", tmp_path / "out", "--format", "vtt")
+    described = stepline(
+        "describe", ready, "--model", tmp_path / "run", "--out", tmp_path / "out", "--format", "vtt"
+    )
     assert described.exit_code == 0, described.stderr
     record = read_record(tmp_path / "out" / "v0.json")
     assert len(record.steps) == 2
@@ -77,12 +79,24 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
 def test_videos_without_features_are_listed_and_scored_as_missing(tmp_path, stores, stepline):
     store, flat, _ = stores
     words = train_vocabulary(["cut the onion"], VocabularySettings(size=300))
-    write_model(ProcX(TINY, len(words)), words, tmp_path / "procx.safetensors", TrainingFeatures("drawn"))
+    write_model(
+        ProcX(TINY, len(words)), words, tmp_path / "procx.safetensors", TrainingFeatures("drawn")
+    )
     tree = json.loads(Path(flat.partition(":")[2]).read_text())
     tree["gone"] = tree["v0"]
     (tmp_path / "yc2_val.json").write_text(json.dumps(tree))
     prediction, reference = tmp_path / "p.json", ("--reference", tmp_path / "yc2_val.json")
-    run = ("predict", "youcook2", "--model", tmp_path, "--features", store, *reference, "--out", prediction)
+    run = (
+        "predict",
+        "youcook2",
+        "--model",
+        tmp_path,
+        "--features",
+        store,
+        *reference,
+        "--out",
+        prediction,
+    )
     made = stepline(*run)
     assert made.exit_code == 1
     assert "1 of 7 videos are not in" in made.stderr
@@ -101,7 +115,9 @@ def test_videos_without_features_are_listed_and_scored_as_missing(tmp_path, stor
 
 def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
     sources = ProcxSources(stores[0], str(stores[2]))
-    settings = chosen("data.wording=any", "data.speech=0.5", "model.dropout=0.2", "data.held_out=0.3")
+    settings = chosen(
+        "data.wording=any", "data.speech=0.5", "model.dropout=0.2", "data.held_out=0.3"
+    )
 
     def stop(progress):
         if progress.step == 3:
@@ -110,10 +126,14 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
     with pytest.raises(KeyboardInterrupt):
         train_procx_run(sources, tmp_path / "stopped", settings, report=stop)
     assert not (tmp_path / "stopped" / "procx.safetensors").exists()
-    outcomes = [train_procx_run(sources, tmp_path / name, settings) for name in ("stopped", "whole")]
+    outcomes = [
+        train_procx_run(sources, tmp_path / name, settings) for name in ("stopped", "whole")
+    ]
     assert outcomes[0][0].loss == outcomes[1][0].loss
     for name in (CHECKPOINT, LOG, "procx.safetensors", "best.safetensors"):
-        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+        assert (tmp_path / "stopped" / name).read_bytes() == (
+            tmp_path / "whole" / name
+        ).read_bytes(), name
     assert load_model(tmp_path / "whole").trained.around == 10.0
     with pytest.raises(SettingsError, match="another run"):
         train_procx_run(sources, tmp_path / "whole", chosen())
@@ -121,34 +141,64 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
 
 def test_a_network_learns_from_packed_texts_what_it_does_from_texts_in_memory(tmp_path, stores):
     settings = chosen("data.wording=any", "data.speech=0.5", "data.around=2.0", "model.dropout=0.2")
-    (packed,) = train_procx_run(ProcxSources(stores[0], str(stores[2])), tmp_path / "packed", settings)
+    (packed,) = train_procx_run(
+        ProcxSources(stores[0], str(stores[2])), tmp_path / "packed", settings
+    )
     held = []
     for record in records():
         spans = tuple((span.start, span.end) for step in record.steps for span in step.spans)
         heard = tuple(
-            " ".join(s.text for s in record.sentences if s.span.end > start - 2.0 and s.span.start < end + 2.0)
+            " ".join(
+                s.text
+                for s in record.sentences
+                if s.span.end > start - 2.0 and s.span.start < end + 2.0
+            )
             for start, end in spans
         )
-        own, others = (tuple(getattr(step, name) for step in record.steps) for name in ("text", "alternatives"))
+        own, others = (
+            tuple(getattr(step, name) for step in record.steps) for name in ("text", "alternatives")
+        )
         values = FeatureStore(stores[0]).read(record.id).values
         held.append(StepSample(record.id, values, float(SECONDS), spans, own, heard, others))
     words, model = load_model(packed.folder).vocabulary, TINY.model_copy(update={"dropout": 0.2})
     given = {"loss": settings.loss, "data": settings.data, "settings": settings.train}
     train_procx(held, tmp_path / "held", vocabulary=words, model=model, **given)
-    assert (tmp_path / "held" / CHECKPOINT).read_bytes() == (packed.folder / CHECKPOINT).read_bytes()
+    assert (tmp_path / "held" / CHECKPOINT).read_bytes() == (
+        packed.folder / CHECKPOINT
+    ).read_bytes()
     assert (tmp_path / "held" / LOG).read_bytes() == (packed.folder / LOG).read_bytes()
 
 
 def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, stepline):
     store, flat, swapped = stores
     multiple = ("loss.contrast=multiple", "data.wording=any")
-    first = train_command(store, swapped, tmp_path / "first", *QUICK, *multiple, options=("--words", flat))
+    first = train_command(
+        store, swapped, tmp_path / "first", *QUICK, *multiple, options=("--words", flat)
+    )
     assert stepline(*first).exit_code == 0
-    asked = ("--features", store, "--reference", flat.partition(":")[2], "--out", tmp_path / "zero-shot.json")
+    asked = (
+        "--features",
+        store,
+        "--reference",
+        flat.partition(":")[2],
+        "--out",
+        tmp_path / "zero-shot.json",
+    )
     assert stepline("predict", "youcook2", "--model", tmp_path / "first", *asked).exit_code == 0
     start = ("--start", tmp_path / "first")
     sets = [part for each in (*QUICK, "model.dropout=0.3") for part in ("--set", each)]
-    run = ("train", "procx", "--features", store, "--steps", flat, *sets, *start, "--set", "train.device=cpu")
+    run = (
+        "train",
+        "procx",
+        "--features",
+        store,
+        "--steps",
+        flat,
+        *sets,
+        *start,
+        "--set",
+        "train.device=cpu",
+    )
     made = stepline(*run, "--out", tmp_path / "second")
     assert made.exit_code == 0, made.stderr
     before, after = load_model(tmp_path / "first"), load_model(tmp_path / "second")
@@ -165,7 +215,9 @@ def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, ste
 
 def test_several_seeds_have_a_mean_and_a_spread(tmp_path, stores, stepline):
     seeds = ("--seeds", "2", "--json")
-    made = stepline(*train_command(*stores[:2], tmp_path, *QUICK, "data.held_out=0.3", options=seeds))
+    made = stepline(
+        *train_command(*stores[:2], tmp_path, *QUICK, "data.held_out=0.3", options=seeds)
+    )
     assert made.exit_code == 0, made.stderr
     tree = json.loads((tmp_path / "seeds.json").read_text())
     losses = [row["loss"] for row in tree["seeds"]]
@@ -189,11 +241,18 @@ def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
     assert "left out 1: it is excluded" in made.stderr
     run = told(tmp_path / "run")
     assert run["data"] | {"tokens": 0} == {
-        "videos": 5, "steps": 10, "crowded": 5, "held_out": 0, "tokens": 0, "omitted": {"it is excluded": 1},
-    }  # fmt: skip
+        "videos": 5,
+        "steps": 10,
+        "crowded": 5,
+        "held_out": 0,
+        "tokens": 0,
+        "omitted": {"it is excluded": 1},
+    }
     assert run["settings"]["data"]["target"] == "reference"
     assert run["versions"]["torch"] == torch.__version__
-    omitted = [json.loads(line) for line in (tmp_path / "run" / "omitted.jsonl").read_text().splitlines()]
+    omitted = [
+        json.loads(line) for line in (tmp_path / "run" / "omitted.jsonl").read_text().splitlines()
+    ]
     assert [row["video"] for row in omitted] == ["v1"]
 
 
@@ -218,25 +277,42 @@ def test_what_does_not_fit_is_one_line(tmp_path, stores, stepline):
         assert says in failed.stderr
         assert len(failed.stderr.strip().splitlines()) == 1, failed.stderr
     with pytest.raises(ModelError, match="no such file"):
-        train_procx_run(ProcxSources(store, flat), tmp_path / "out", chosen(), start=tmp_path / "none")
+        train_procx_run(
+            ProcxSources(store, flat), tmp_path / "out", chosen(), start=tmp_path / "none"
+        )
 
 
 def test_the_defaults_are_the_papers_whatever_else_is_set():
     settings = load_settings(ProcxRunSettings, None, ["train.epochs=3"])
-    assert (settings.train.weight_decay, settings.train.clip, settings.train.batch) == (1e-3, 0.1, 8)
+    assert (settings.train.weight_decay, settings.train.clip, settings.train.batch) == (
+        1e-3,
+        0.1,
+        8,
+    )
     assert settings.train.learning_rate == 1e-4
 
 
 pytest.importorskip("accelerate", reason="several processes need the extra `train`")
 
 # contrast compares the sentences that one process holds, so that only without it two are as one
-SETTINGS = ("train.epochs=4", "train.batch=4", "train.learning_rate=1e-3", "vocabulary.size=300",
-            "data.held_out=0.2", "loss.contrast_weight=0.0")  # fmt: skip
+SETTINGS = (
+    "train.epochs=4",
+    "train.batch=4",
+    "train.learning_rate=1e-3",
+    "vocabulary.size=300",
+    "data.held_out=0.2",
+    "loss.contrast_weight=0.0",
+)
 
 
 def one_of_two(rank, port, arguments):
     """What torchrun would start."""
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+    }
     os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     torch.set_num_threads(1)
     main(arguments, standalone_mode=False)
@@ -247,7 +323,9 @@ def test_two_processes_train_as_one(tmp_path, stepline):
     store, flat = write_videos(tmp_path, 9)
     told = {}
     for name in ("one", "two"):
-        arguments = train_command(store, f"youcook2:{flat}", tmp_path / name, *SETTINGS, options=("--seeds", "2"))
+        arguments = train_command(
+            store, f"youcook2:{flat}", tmp_path / name, *SETTINGS, options=("--seeds", "2")
+        )
         if name == "one":
             made = stepline(*arguments)
             assert made.exit_code == 0, made.stderr
@@ -260,7 +338,9 @@ def test_two_processes_train_as_one(tmp_path, stepline):
         told[name] = [json.loads(line) for line in lines]
     assert len(told["one"]) == len(told["two"]) >= 8
     for key in ("loss", "score"):
-        one, two = ([line[key] for line in lines if key in line] for lines in (told["one"], told["two"]))
+        one, two = (
+            [line[key] for line in lines if key in line] for lines in (told["one"], told["two"])
+        )
         assert two == pytest.approx(one, abs=1e-3)
     seeds = [json.loads((tmp_path / name / "seeds.json").read_text()) for name in ("one", "two")]
     assert seeds[1]["loss"]["mean"] == pytest.approx(seeds[0]["loss"]["mean"], abs=1e-3)

@@ -7,12 +7,26 @@ from silent_videos import DOINGS, SECONDS, features, records, write_videos
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.procx.dataset import NO_STEP, PAST, gather_samples, speech_window, steps_given_by, timed_texts
+from stepline.procx.dataset import (
+    NO_STEP,
+    PAST,
+    gather_samples,
+    speech_window,
+    steps_given_by,
+    timed_texts,
+)
 from stepline.procx.settings import DataSettings
 from stepline.procx.train import augment_sample
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_parquet, write_record
-from stepline.training.gather import EXCLUDED, NO_FEATURES, NO_ROWS, OTHER_LENGTH, OTHER_WIDTH, TWICE
+from stepline.training.gather import (
+    EXCLUDED,
+    NO_FEATURES,
+    NO_ROWS,
+    OTHER_LENGTH,
+    OTHER_WIDTH,
+    TWICE,
+)
 from stepline.training.sources import read_records
 
 
@@ -46,11 +60,16 @@ def test_the_setting_says_which_steps_are_asked_for(settings, wanted):
 def test_a_step_that_is_only_said_lies_where_it_is_said():
     record = records(1)[0]
     said = tuple(step.model_copy(update={"spans": ()}) for step in record.steps)
-    assert gathered([record.model_copy(update={"steps": said})])[0].spans == ((2.0, 8.0), (13.0, 19.0))
+    assert gathered([record.model_copy(update={"steps": said})])[0].spans == (
+        (2.0, 8.0),
+        (13.0, 19.0),
+    )
 
 
 def test_a_hundred_steps_are_all_kept():
-    steps = tuple(Step(id=str(k), text=f"step {k}", spans=(Span(k * 0.2, k * 0.2 + 0.1),)) for k in range(100))
+    steps = tuple(
+        Step(id=str(k), text=f"step {k}", spans=(Span(k * 0.2, k * 0.2 + 0.1),)) for k in range(100)
+    )
     record = records(1)[0].model_copy(update={"steps": steps})
     found = gathered([record])
     assert found.counts == (100,)
@@ -62,7 +81,9 @@ def test_what_is_left_out_is_told():
     one, two, three, four, five, six, seven = records(7)
     long = two.model_copy(update={"video": Video(id="v1", duration=90.0)})
     empty = three.model_copy(update={"steps": ()})
-    late = four.model_copy(update={"steps": (Step(id="0", text="late", spans=(Span(30.0, 40.0),)), *four.steps)})
+    late = four.model_copy(
+        update={"steps": (Step(id="0", text="late", spans=(Span(30.0, 40.0),)), *four.steps)}
+    )
     given = {record.id: features(record) for record in (one, two, three, four, six, seven)}
     given["v5"] = FeatureSequence(np.zeros((SECONDS, 3), np.float32), 1.0, "drawn")
     given["v6"] = FeatureSequence(np.zeros((0, 8), np.float32), 1.0, "drawn")
@@ -110,16 +131,27 @@ def test_what_is_said_around_a_step_comes_only_where_it_is_asked_for():
 
 def test_texts_and_times_come_back_as_they_were():
     odd = ("½ cup, “sauté” 切る 🍳\n", 'a "quoted" \\ line', "\x00\x1f\u2028")
-    spans = [Span(0.1 + 0.2, 1 / 3 + 1), Span(2, 2.0000000000000004), Span(1e-310, 23.999999999999996)]
-    steps = tuple(Step(id=text, text=text, spans=(span,)) for text, span in zip(odd, spans, strict=True))
-    said = tuple(Sentence(text=text, span=span) for text, span in sorted(zip(odd, spans, strict=True), key=str)[::-1])
+    spans = [
+        Span(0.1 + 0.2, 1 / 3 + 1),
+        Span(2, 2.0000000000000004),
+        Span(1e-310, 23.999999999999996),
+    ]
+    steps = tuple(
+        Step(id=text, text=text, spans=(span,)) for text, span in zip(odd, spans, strict=True)
+    )
+    said = tuple(
+        Sentence(text=text, span=span)
+        for text, span in sorted(zip(odd, spans, strict=True), key=str)[::-1]
+    )
     told = Transcript.model_construct(sentences=said)
     record = records(1)[0].model_copy(update={"steps": steps, "transcript": told})
     found = gathered([record], speech=1.0, around=0.0)
     assert found[0].sentences == odd
     assert found[0].spans == tuple((span.start, span.end) for span in spans)
     for span, heard in zip(spans, found[0].speech, strict=True):
-        assert heard == " ".join(s.text for s in said if s.span.end > span.start and s.span.start < span.end)
+        assert heard == " ".join(
+            s.text for s in said if s.span.end > span.start and s.span.start < span.end
+        )
     assert list(found.texts()) == [*odd, *(sentence.text for sentence in said)]
 
 
@@ -128,10 +160,17 @@ def test_a_hundred_sentences_a_video_take_a_few_kilobytes():
 
     def told():
         for number, record in enumerate(records(videos)):
-            texts = (f"and then you {rng.randrange(999)} the {rng.randrange(999)} a little more" for _ in range(100))
+            texts = (
+                f"and then you {rng.randrange(999)} the {rng.randrange(999)} a little more"
+                for _ in range(100)
+            )
             spans = (Span(start, start + rng.random()) for start in (0.2 * k for k in range(100)))
-            said = tuple(Sentence(text=text, span=span) for text, span in zip(texts, spans, strict=True))
-            yield record.model_copy(update={"id": str(number), "transcript": Transcript(sentences=said)})
+            said = tuple(
+                Sentence(text=text, span=span) for text, span in zip(texts, spans, strict=True)
+            )
+            yield record.model_copy(
+                update={"id": str(number), "transcript": Transcript(sentences=said)}
+            )
 
     given = {record.video.id: features(record) for record in records(videos)}
     tracemalloc.start()

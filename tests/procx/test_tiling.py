@@ -16,7 +16,8 @@ def iou(first, second):
 
 
 def best_by_hand(boxes, scores, duration, count, cost):
-    """The greatest worth of so many segments, by trying all proposals in order and all pairs of ends."""
+    """The greatest worth of so many segments, by trying all proposals in order and all pairs of
+    ends."""
     ends = sorted({0.0, duration, *boxes.ravel().tolist()})
     order = np.argsort(boxes.sum(axis=1), kind="stable").tolist()
     best = -np.inf
@@ -24,8 +25,13 @@ def best_by_hand(boxes, scores, duration, count, cost):
         for cuts in itertools.combinations_with_replacement(ends, 2 * count):
             segments = list(zip(cuts[::2], cuts[1::2], strict=True))
             if all(start < end for start, end in segments):
-                found = sum(scores[one] * iou(span, boxes[one]) for one, span in zip(chosen, segments, strict=True))
-                best = max(best, found - cost * (duration - sum(end - start for start, end in segments)))
+                found = sum(
+                    scores[one] * iou(span, boxes[one])
+                    for one, span in zip(chosen, segments, strict=True)
+                )
+                best = max(
+                    best, found - cost * (duration - sum(end - start for start, end in segments))
+                )
     return best
 
 
@@ -39,9 +45,12 @@ def test_a_tiling_of_every_count_is_the_best_of_all(cost):
         found = tile(boxes, scores, 20.0, most=2, cost=cost)
         assert [len(one.proposals) for one in found] == [0, 1, 2]
         for one in found:
-            assert one.worth == pytest.approx(best_by_hand(boxes, scores, 20.0, len(one.proposals), cost))
+            assert one.worth == pytest.approx(
+                best_by_hand(boxes, scores, 20.0, len(one.proposals), cost)
+            )
             own = sum(
-                scores[number] * iou(span, boxes[number]) for number, span in zip(one.proposals, one.spans, strict=True)
+                scores[number] * iou(span, boxes[number])
+                for number, span in zip(one.proposals, one.spans, strict=True)
             )
             assert own - cost * (20.0 - np.diff(one.spans).sum()) == pytest.approx(one.worth)
 
@@ -66,7 +75,10 @@ def test_segments_meet_where_a_gap_costs_and_stay_as_they_are_where_it_does_not(
 
 
 def test_the_count_weighs_what_is_found_against_what_is_there():
-    one, two = (Segmentation(tuple(range(count)), np.zeros((count, 2)), worth) for count, worth in ((1, 0.9), (2, 1.2)))
+    one, two = (
+        Segmentation(tuple(range(count)), np.zeros((count, 2)), worth)
+        for count, worth in ((1, 0.9), (2, 1.2))
+    )
     sure_of_two = np.array([0.0, 0.0, 1.0])
     assert expected_f1(one, sure_of_two) == pytest.approx(0.9 / 1.5)
     assert expected_f1(two, sure_of_two) == pytest.approx(0.6)
@@ -74,11 +86,19 @@ def test_the_count_weighs_what_is_found_against_what_is_there():
 
 def test_describing_takes_the_tiling_and_its_segments():
     queries, spans = place_steps(proposals(), DescribeSettings(choose="tile", cover=1.0))
-    assert queries == select_proposals(proposals(), DescribeSettings(choose="tile", cover=1.0)) == [0, 1, 3]
+    assert (
+        queries
+        == select_proposals(proposals(), DescribeSettings(choose="tile", cover=1.0))
+        == [0, 1, 3]
+    )
     assert np.diff(spans).sum() == pytest.approx(30.0)
-    assert place_steps(proposals(), DescribeSettings(choose="tile", cover=1.0, count=1))[1].shape == (1, 2)
+    assert place_steps(proposals(), DescribeSettings(choose="tile", cover=1.0, count=1))[
+        1
+    ].shape == (1, 2)
     assert select_proposals(proposals(), DescribeSettings(choose="tile", cover=1.0, count=0)) == []
-    assert select_proposals(proposals(0), DescribeSettings(choose="tile", cover=1.0, floor=0.95)) == []
+    assert (
+        select_proposals(proposals(0), DescribeSettings(choose="tile", cover=1.0, floor=0.95)) == []
+    )
 
 
 def test_no_proposal_leaves_nothing():

@@ -12,7 +12,12 @@ from stepline.errors import ShapeError
 from stepline.procx.settings import VocabularySettings
 from stepline.procx.vocabulary import BEGIN, END, PAD, normalise, tokenize, train_vocabulary
 
-SENTENCES = ["cut the onion", "cut the red onions, then fry them", "fry the onion in butter", "the butter"] * 3
+SENTENCES = [
+    "cut the onion",
+    "cut the red onions, then fry them",
+    "fry the onion in butter",
+    "the butter",
+] * 3
 SMALL = VocabularySettings(size=250)
 
 
@@ -22,7 +27,11 @@ def vocabulary():
 
 
 def test_common_words_are_one_token_and_others_are_pieces(vocabulary):
-    assert [vocabulary.tokens[n] for n in vocabulary.encode("cut the onion")] == ["cut", "the", "onion"]
+    assert [vocabulary.tokens[n] for n in vocabulary.encode("cut the onion")] == [
+        "cut",
+        "the",
+        "onion",
+    ]
     pieces = [vocabulary.tokens[n] for n in vocabulary.encode("cuts")]
     assert pieces == ["cut", "##s"]
 
@@ -45,7 +54,9 @@ def test_any_sentence_comes_back_as_it_was(sentence, lower):
     vocabulary = train_vocabulary(SENTENCES, VocabularySettings(size=320, lower=lower))
     numbers = vocabulary.encode(sentence)
     assert PAD not in numbers  # which stands for the unknown
-    assert vocabulary.decode(numbers).replace(" ", "") == normalise(sentence, lower).replace(" ", "")
+    assert vocabulary.decode(numbers).replace(" ", "") == normalise(sentence, lower).replace(
+        " ", ""
+    )
     if len(sentence) < 100:
         assert vocabulary.decode(numbers) == normalise(sentence, lower)
 
@@ -94,7 +105,10 @@ def test_another_process_gives_the_same_vocabulary(vocabulary):
         "from stepline.procx.vocabulary import *; from stepline.procx.settings import *;"
         f"print(train_vocabulary({SENTENCES!r}, VocabularySettings(size=250)).sha256)"
     )
-    found = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(2)}
+    found = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+        for _ in range(2)
+    }
     assert found == {vocabulary.sha256 + "\n"}
 
 
@@ -110,7 +124,11 @@ def test_no_sentence_gives_a_vocabulary_that_spells():
 
 def sentences_of(shared, part):
     path = shared / "data" / "youcook2" / f"{part}.json.gz"
-    return [s for video in json.loads(gzip.decompress(path.read_bytes())).values() for s in video["sentences"]]
+    return [
+        s
+        for video in json.loads(gzip.decompress(path.read_bytes())).values()
+        for s in video["sentences"]
+    ]
 
 
 def test_held_out_sentences_of_youcook2_have_no_unknown_token(shared):
@@ -120,7 +138,9 @@ def test_held_out_sentences_of_youcook2_have_no_unknown_token(shared):
     held_out = sentences_of(shared, "val")
     encoded = [vocabulary.encode(sentence) for sentence in held_out]
     assert sum(PAD in numbers for numbers in encoded) == 0
-    assert [vocabulary.decode(numbers) for numbers in encoded] == [normalise(s, lower=True) for s in held_out]
+    assert [vocabulary.decode(numbers) for numbers in encoded] == [
+        normalise(s, lower=True) for s in held_out
+    ]
     assert sum(map(len, encoded)) / sum(len(s.split()) for s in held_out) < 1.1  # tokens a word
 
 

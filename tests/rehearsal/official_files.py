@@ -1,7 +1,9 @@
-"""The files that a holder of the papers' data has: official names and layouts, made content, in one folder.
+"""The files that a holder of the papers' data has: official names and layouts, made content, in one
+folder.
 
-What a video shows is a row a second: noise, and while a step is shown the vector of its text. Words have the vector of
-their spelling, so that texts and pictures share a space, as those of InternVideo and S3D do.
+What a video shows is a row a second: noise, and while a step is shown the vector of its text. Words
+have the vector of their spelling, so that texts and pictures share a space, as those of InternVideo
+and S3D do.
 """
 
 import csv
@@ -18,7 +20,9 @@ import numpy as np
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [
-    str(TESTS / folder) for folder in ("datasets", "nasva", "vision") if str(TESTS / folder) not in sys.path
+    str(TESTS / folder)
+    for folder in ("datasets", "nasva", "vision")
+    if str(TESTS / folder) not in sys.path
 ]
 
 from official_forms import write  # noqa: E402
@@ -27,7 +31,12 @@ INTERNVIDEO, MIXED_5C = 768, 1024  # widths of InternVideo's rows and of HowTo10
 VERBS = ("slice", "wash", "chop", "peel", "fry", "boil", "mash", "grate")
 THINGS = ("lemons", "onions", "carrots", "potatoes", "tomatoes", "apples", "garlic", "beans")
 PLACES = ("in the pan", "on the board", "in the bowl", "over the salad")
-TALK = ("hello everyone and welcome back", "my grandmother loved this kitchen", "I am so happy today", "love you all")
+TALK = (
+    "hello everyone and welcome back",
+    "my grandmother loved this kitchen",
+    "I am so happy today",
+    "love you all",
+)
 
 
 @dataclass(frozen=True)
@@ -92,8 +101,13 @@ def made_videos(prefix, count, seconds, steps=4):
             start = round(slot * k + 0.4 * slot * rng.random() + 0.25, 2)
             text = f"{rng.choice(VERBS)} the {THINGS[things[k]]} {rng.choice(PLACES)}"
             told.append((text, start, round(start + 0.45 * slot, 2)))
-        talk = [(TALK[k % len(TALK)], round(slot * k + 0.9 * slot, 2), round(slot * (k + 1), 2)) for k in range(steps)]
-        videos.append(MadeVideo(f"{prefix}{number:0{11 - len(prefix)}}", length, tuple(told), tuple(talk)))
+        talk = [
+            (TALK[k % len(TALK)], round(slot * k + 0.9 * slot, 2), round(slot * (k + 1), 2))
+            for k in range(steps)
+        ]
+        videos.append(
+            MadeVideo(f"{prefix}{number:0{11 - len(prefix)}}", length, tuple(told), tuple(talk))
+        )
     return videos
 
 
@@ -111,14 +125,21 @@ def write_internvideo(folder, videos):
 
 
 def write_texts(folder, texts, times=None):
-    """Write {id}.pth, {vid, start, end, text, features}, as NaSVA's extract_textualfeature.py does."""
+    """Write {id}.pth, {vid, start, end, text, features}, as NaSVA's extract_textualfeature.py
+    does."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
     for id, lines in texts.items():
         starts, ends = zip(*times[id], strict=True) if times else ((), ())
         features = torch.from_numpy(vectors(lines, INTERNVIDEO)).half()
-        tree = {"vid": id, "start": list(starts), "end": list(ends), "text": list(lines), "features": features}
+        tree = {
+            "vid": id,
+            "start": list(starts),
+            "end": list(ends),
+            "text": list(lines),
+            "features": features,
+        }
         torch.save(tree, folder / f"{id}.pth")
 
 
@@ -147,7 +168,8 @@ def array_bytes(values):
 
 
 def write_nasva(path, seed):
-    """Write a network under the names of NaSVA's release; its weights are random, its sizes small."""
+    """Write a network under the names of NaSVA's release; its weights are random, its sizes
+    small."""
     import torch
     from aligner_samples import released_layout
 
@@ -155,7 +177,13 @@ def write_nasva(path, seed):
     from stepline.nasva.settings import AlignerNetworkSettings
 
     torch.manual_seed(seed)
-    sizes = {"width": 32, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 48, "projection": 8}
+    sizes = {
+        "width": 32,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "feed_forward": 48,
+        "projection": 8,
+    }
     torch.save(released_layout(Aligner(AlignerNetworkSettings(**sizes, text_positions=64))), path)
 
 
@@ -168,7 +196,9 @@ def write_nasva_files(folder, size):
         write_nasva(folder / name, seed)
     learned = made_videos("htm", size.trained, size.seconds)
     aligned = made_videos("alg", size.tested, size.seconds)
-    steps = {split: made_videos(prefix, size.tested, size.seconds) for split, prefix in SPLITS.items()}
+    steps = {
+        split: made_videos(prefix, size.tested, size.seconds) for split, prefix in SPLITS.items()
+    }
     crossed = same_steps(made_videos("crt", CROSSED, size.seconds // 3))
     tested = [*aligned, *(video for videos in steps.values() for video in videos), *crossed]
     write_internvideo(folder / "internvideo_MM_L14", [*learned, *tested])
@@ -176,58 +206,94 @@ def write_nasva_files(folder, size):
     write_ht_step(folder, steps)
     write_crosstask(folder, crossed)
     columns = {
-        video.id: {"start": [s for _, s, _ in video.steps], "end": [e for *_, e in video.steps],
-                   "text": [text for text, *_ in video.steps]}
+        video.id: {
+            "start": [s for _, s, _ in video.steps],
+            "end": [e for *_, e in video.steps],
+            "text": [text for text, *_ in video.steps],
+        }
         for video in [*learned, aligned[0]]  # of which the last must be kept out
-    }  # fmt: skip
+    }
     write_tar(
-        folder / "HowToStep.tar.gz", {f"HowToStep/{id}.json": json.dumps(v).encode() for id, v in columns.items()}
+        folder / "HowToStep.tar.gz",
+        {f"HowToStep/{id}.json": json.dumps(v).encode() for id, v in columns.items()},
     )
     for name, kind in (("howtostep_text", "steps"), ("whisperx_text", "narration")):
         lines = {video.id: getattr(video, kind) for video in [*learned, aligned[0]]}
         times = {id: [row[1:] for row in rows] for id, rows in lines.items()}
-        write_texts(folder / name, {id: [row[0] for row in rows] for id, rows in lines.items()}, times)
+        write_texts(
+            folder / name, {id: [row[0] for row in rows] for id, rows in lines.items()}, times
+        )
 
 
 CROSSED = 66  # videos of CrossTask: its 20 test sets leave 30 of each of two tasks out
-SPLITS = {"train": "tra", "val_seen": "vas", "val_unseen": "vau", "test_seen": "tes", "test_unseen": "teu"}
+SPLITS = {
+    "train": "tra",
+    "val_seen": "vas",
+    "val_unseen": "vau",
+    "test_seen": "tes",
+    "test_unseen": "teu",
+}
 
 
 def same_steps(videos):
-    """Return the videos as every second one of two tasks: all show the steps of the task's first."""
+    """Return the videos as every second one of two tasks: all show the steps of the task's
+    first."""
     return [
-        replace(video, steps=tuple((text, *times) for (text, *_), (_, *times) in zip(model, video.steps, strict=True)))
+        replace(
+            video,
+            steps=tuple(
+                (text, *times) for (text, *_), (_, *times) in zip(model, video.steps, strict=True)
+            ),
+        )
         for number, video in enumerate(videos)
         for model in (videos[number % 2].steps,)
     ]
 
 
 def write_htm_align(folder, videos):
-    """Write htm_align.json with a video that has nothing alignable and a span of no length, and the text features."""
+    """Write htm_align.json with a video that has nothing alignable and a span of no length, and the
+    text features."""
     rows = {}
     for video in videos:
         shown = {f"now we {text}": (start, end) for text, start, end in video.steps}
         rows[video.id] = [
-            [1, *shown[text], text] if text in shown else [0, start, end, text] for text, start, end in video.narration
+            [1, *shown[text], text] if text in shown else [0, start, end, text]
+            for text, start, end in video.narration
         ]
     last = rows[videos[-1].id]
     rows[videos[-1].id] = [[0, start, end, text] for _, start, end, text in last]
     first = next(row for row in rows[videos[0].id] if row[0])
     first[2] = first[1]
     write(folder / "htm_align.json", rows)
-    write_texts(folder / "htm_align_text", {id: [row[3] for row in lines] for id, lines in rows.items()})
+    write_texts(
+        folder / "htm_align_text", {id: [row[3] for row in lines] for id, lines in rows.items()}
+    )
 
 
 def write_ht_step(folder, splits):
-    """Write HT-Step's release, whose test videos have no annotation, the server's queries, and apart what it knows."""
-    head = ("global_step_index", "activity", "step_index", "variation", "variation_index", "headline", "paragraph")
+    """Write HT-Step's release, whose test videos have no annotation, the server's queries, and
+    apart what it knows."""
+    head = (
+        "global_step_index",
+        "activity",
+        "step_index",
+        "variation",
+        "variation_index",
+        "headline",
+        "paragraph",
+    )
     table, annotations, queries, hidden = [head], {}, {}, {}
     for split, videos in splits.items():
         for video in videos:
             first, activity = len(table) - 1, f"Cook {video.id}"
             headlines = [f"{text.capitalize()}." for text, *_ in video.steps] + ["Serve it."]
-            table += [(first + k, activity, k, "none", 1, line, "") for k, line in enumerate(headlines)]
-            marks = [{"id": first + k, "segment": [start, end]} for k, (_, start, end) in enumerate(video.steps)]
+            table += [
+                (first + k, activity, k, "none", 1, line, "") for k, line in enumerate(headlines)
+            ]
+            marks = [
+                {"id": first + k, "segment": [start, end]}
+                for k, (_, start, end) in enumerate(video.steps)
+            ]
             entry = {video.id: {"subset": split, "activity": activity, "annotations": marks}}
             (hidden if split.startswith("test") else annotations).update(entry)
             if split.startswith("test"):
@@ -238,7 +304,8 @@ def write_ht_step(folder, splits):
     write(folder / "htstep" / "taxonomy.csv", file.getvalue())
     write(folder / "htstep" / "annotations.json", annotations)
     write(
-        folder / "htstep" / "video_splits.json", {name: [one.id for one in videos] for name, videos in splits.items()}
+        folder / "htstep" / "video_splits.json",
+        {name: [one.id for one in videos] for name, videos in splits.items()},
     )
     write(folder / "htstep" / "htm_test_input_headline.json", queries)
     write(folder / "hidden" / "taxonomy.csv", file.getvalue())
@@ -246,15 +313,23 @@ def write_ht_step(folder, splits):
 
 
 def write_crosstask(folder, videos):
-    """Write the CrossTask release of two tasks whose videos show the task's steps, one of them twice."""
+    """Write the CrossTask release of two tasks whose videos show the task's steps, one of them
+    twice."""
     release, tasks, listed = folder / "crosstask_release", [], []
     for number in range(2):
         texts = [text for text, *_ in videos[number].steps]
-        tasks.append(f"{1000 + number}\nTask {number}\nhttps://www.wikihow.com/{number}\n4\n{','.join(texts)}\n")
+        tasks.append(
+            f"{1000 + number}\nTask {number}\nhttps://www.wikihow.com/{number}\n4\n{','.join(texts)}\n"
+        )
         for video in videos[number::2]:
             listed.append(f"{1000 + number},{video.id},https://youtu.be/{video.id}\n")
-            marks = [f"{k},{start},{end}\n" for k, (_, start, end) in enumerate(video.steps, start=1)]
-            write(release / "annotations" / f"{1000 + number}_{video.id}.csv", "".join([*marks, marks[0]]))
+            marks = [
+                f"{k},{start},{end}\n" for k, (_, start, end) in enumerate(video.steps, start=1)
+            ]
+            write(
+                release / "annotations" / f"{1000 + number}_{video.id}.csv",
+                "".join([*marks, marks[0]]),
+            )
             write_texts(folder / "crosstask_text", {video.id: texts})
     write(release / "tasks_primary.txt", "\n".join(tasks))
     write(release / "tasks_related.txt", "")
@@ -268,57 +343,82 @@ def write_crosstask(folder, videos):
 def flat(videos):
     """Return videos as YouCook2's flat form has them."""
     return {
-        video.id: {"duration": video.seconds, "timestamps": [list(times) for _, *times in video.steps],
-                   "sentences": [text for text, *_ in video.steps]}
+        video.id: {
+            "duration": video.seconds,
+            "timestamps": [list(times) for _, *times in video.steps],
+            "sentences": [text for text, *_ in video.steps],
+        }
         for video in videos
-    }  # fmt: skip
+    }
 
 
 def write_procx_files(folder, size):
-    """Write what the tables of paper B need: HowTo100M, RecipeNLG, and what Sieve & Swap's authors ship."""
-    cooked = {split: made_videos(f"yc{split[0]}", count, size.seconds) for split, count in
-              (("train", size.trained), ("val", size.tested))}  # fmt: skip
-    tasty = {split: made_videos(f"ta{split[:2]}", count, size.seconds) for split, count in
-             (("train", size.trained), ("val", size.tested), ("test", size.tested))}  # fmt: skip
+    """Write what the tables of paper B need: HowTo100M, RecipeNLG, and what Sieve & Swap's authors
+    ship."""
+    cooked = {
+        split: made_videos(f"yc{split[0]}", count, size.seconds)
+        for split, count in (("train", size.trained), ("val", size.tested))
+    }
+    tasty = {
+        split: made_videos(f"ta{split[:2]}", count, size.seconds)
+        for split, count in (("train", size.trained), ("val", size.tested), ("test", size.tested))
+    }
     shipped = folder / "sieve_and_swap"
     names = {"train": "yc2_train.json", "val": "yc2_val_official_available.json"}
     for name, splits in (("yc2", cooked), ("tasty", tasty)):
         for split, videos in splits.items():
             file = names[split] if name == "yc2" else f"tasty_{split}.json"
             write(shipped / "downstream" / name / "data" / "captiondata" / file, flat(videos))
-        rows = {f"features/{video.id}.npy": array_bytes(video.rows(512)) for part in splits.values() for video in part}
+        rows = {
+            f"features/{video.id}.npy": array_bytes(video.rows(512))
+            for part in splits.values()
+            for video in part
+        }
         write_tar(shipped / "downstream" / name / "features.tar.gz", rows)
     narrated = made_videos("how", size.trained, size.seconds)
     write_howto100m(folder, [*narrated, cooked["val"][0]])
     swapped = flat(narrated)
     for video in swapped.values():
         video["sentences"] = [[text, f"{text} well"] for text in video["sentences"]]
-    write(shipped / "pretraining" / "data" / "htmrkb_dis_train_48k_6july_yc2format_clean.json", swapped)
+    write(
+        shipped / "pretraining" / "data" / "htmrkb_dis_train_48k_6july_yc2format_clean.json",
+        swapped,
+    )
     rows = {f"features/{video.id}.npy": array_bytes(video.rows(512)) for video in narrated}
     write_tar(shipped / "pretraining" / "features" / "features.tar.gz", rows)
 
 
 def captions(videos):
-    """Return what is said in videos, in columns, as HowTo100M's captions and the sentencified ones are."""
+    """Return what is said in videos, in columns, as HowTo100M's captions and the sentencified ones
+    are."""
     return {
-        video.id: {name: [row[k] for row in video.narration] for k, name in enumerate(("text", "start", "end"))}
+        video.id: {
+            name: [row[k] for row in video.narration]
+            for k, name in enumerate(("text", "start", "end"))
+        }
         for video in videos
     }
 
 
 def write_howto100m(folder, videos):
-    """Write HowTo100M's table, tasks, caption.json and features, RecipeNLG's csv with a recipe a video, and MPNet."""
+    """Write HowTo100M's table, tasks, caption.json and features, RecipeNLG's csv with a recipe a
+    video, and MPNet."""
     from stepline.weights import find_weights
 
     table = "video_id,category_1,category_2,rank,task_id\n"
-    table += "".join(f"{video.id},Food and Entertaining,Recipes,{n},{n % 2}\n" for n, video in enumerate(videos))
+    table += "".join(
+        f"{video.id},Food and Entertaining,Recipes,{n},{n % 2}\n" for n, video in enumerate(videos)
+    )
     for kind in ("howto100m", "howto100m_captions"):
         write(folder / kind / "HowTo100M_v1.csv", table)
         write(folder / kind / "task_ids.csv", "0\tCook a Salad\n1\tCook a Stew\n")
     write(folder / "howto100m" / "caption.json", captions(videos))
     for video in videos:
         file = io.StringIO()
-        rows = [("start", "end", "text"), *((start, end, text) for text, start, end in video.narration)]
+        rows = [
+            ("start", "end", "text"),
+            *((start, end, text) for text, start, end in video.narration),
+        ]
         csv.writer(file, lineterminator="\n").writerows(rows)
         write(folder / "howto100m_captions" / f"{video.id}.csv", file.getvalue())
     write_s3d_rows(folder / "howto100m_s3d_features", videos)
@@ -327,7 +427,10 @@ def write_howto100m(folder, videos):
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(("", "title", "ingredients", "directions", "link", "source", "NER"))
     for number, video in enumerate(videos):
-        lists = [json.dumps(["1 pinch salt"]), json.dumps([f"{text.capitalize()}." for text, *_ in video.steps])]
+        lists = [
+            json.dumps(["1 pinch salt"]),
+            json.dumps([f"{text.capitalize()}." for text, *_ in video.steps]),
+        ]
         rows.writerow(
             (
                 number,
@@ -345,7 +448,8 @@ def write_howto100m(folder, videos):
 
 
 def write_wys2_files(folder, size):
-    """Write what the tables of paper C need: S3D, COIN with its films and speech, VND, HTM-Align, HowTo100M."""
+    """Write what the tables of paper C need: S3D, COIN with its films and speech, VND, HTM-Align,
+    HowTo100M."""
     from checkpoints import write_s3d
 
     coin = made_videos("coi", size.drawn, size.drawn_seconds, steps=2)
@@ -353,19 +457,32 @@ def write_wys2_files(folder, size):
     write_s3d(folder, [text for video in coin for text, *_ in video.narration])
     for video in [*coin, *vnd]:
         draw(folder / "coin_videos" / f"{video.id}.mp4", video)
-        segments = [{"start": start, "end": end, "text": text} for text, start, end in video.narration]
-        write(folder / "coin_whisperx" / f"{video.id}.json", {"segments": segments, "language": "en"})
-    write(folder / "COIN.json", {"database": {video.id: coin_entry(video) for video in [*coin, *vnd]}})
+        segments = [
+            {"start": start, "end": end, "text": text} for text, start, end in video.narration
+        ]
+        write(
+            folder / "coin_whisperx" / f"{video.id}.json", {"segments": segments, "language": "en"}
+        )
+    write(
+        folder / "COIN.json", {"database": {video.id: coin_entry(video) for video in [*coin, *vnd]}}
+    )
     clips = [
-        {"id": f"{video.id}:{k}", "video": f"coin_videos/{video.id}.mp4", "span": {"start": start, "end": start + 3.0},
-         "text": text, "shown": text not in TALK}
+        {
+            "id": f"{video.id}:{k}",
+            "video": f"coin_videos/{video.id}.mp4",
+            "span": {"start": start, "end": start + 3.0},
+            "text": text,
+            "shown": text not in TALK,
+        }
         for video in vnd
         for k, (text, start, _) in enumerate(video.narration)
-    ]  # fmt: skip
+    ]
     write(folder / "vnd" / "vnd_clips.json", clips)
     write(folder / "vnd" / "vnd.json", {clip["id"]: int(clip["shown"]) for clip in clips})
     write(folder / "vnd" / "videos.txt", "".join(f"{video.id}\n" for video in vnd))
-    aligned, narrated = (made_videos(prefix, size.tested, size.seconds) for prefix in ("alg", "how"))
+    aligned, narrated = (
+        made_videos(prefix, size.tested, size.seconds) for prefix in ("alg", "how")
+    )
     write_s3d_rows(folder / "howto100m_s3d_features", [*aligned, *narrated])
     write_htm_align(folder / "htm_align", aligned)
     write(folder / "htm_align" / "sentencified_htm_370k.json", captions(aligned))
@@ -374,9 +491,20 @@ def write_wys2_files(folder, size):
 
 def coin_entry(video):
     """Return a video's entry in COIN.json."""
-    steps = [{"id": str(k), "segment": [start, end], "label": text} for k, (text, start, end) in enumerate(video.steps)]
-    return {"duration": video.seconds, "class": "MakeSalad", "start": 0, "end": video.seconds, "subset": "training",
-            "recipe_type": 1, "video_url": "u", "annotation": steps}  # fmt: skip
+    steps = [
+        {"id": str(k), "segment": [start, end], "label": text}
+        for k, (text, start, end) in enumerate(video.steps)
+    ]
+    return {
+        "duration": video.seconds,
+        "class": "MakeSalad",
+        "start": 0,
+        "end": video.seconds,
+        "subset": "training",
+        "recipe_type": 1,
+        "video_url": "u",
+        "annotation": steps,
+    }
 
 
 def draw(path, video):
@@ -388,7 +516,9 @@ def draw(path, video):
         picture = film.add_stream("libx264", rate=4, width=64, height=64, pix_fmt="yuv420p")
         for index in range(4 * video.seconds):
             shown = [text for text, start, end in video.steps if start <= index / 4 < end]
-            colour = zlib.crc32(shown[0].encode()).to_bytes(4, "big")[:3] if shown else b"\x20\x20\x20"
+            colour = (
+                zlib.crc32(shown[0].encode()).to_bytes(4, "big")[:3] if shown else b"\x20\x20\x20"
+            )
             image = np.broadcast_to(np.frombuffer(colour, np.uint8), (64, 64, 3)).copy()
             image[20:40, index % 40 : index % 40 + 20] = 255
             film.mux(picture.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))

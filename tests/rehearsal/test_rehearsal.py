@@ -1,9 +1,11 @@
-"""The walk of docs/reproduce.md, typed line by line on files in the official layouts; every score is worked out twice.
+"""The walk of docs/reproduce.md, typed line by line on files in the official layouts; every score
+is worked out twice.
 
     make rehearsal                  the whole walk, each command a process, METEOR by its own Java program
     pytest tests/rehearsal          its small form: fewer and shorter videos, all commands in one process
 
-What is typed differs from the page only by the `--set` of `SMALLER`: sizes, and thresholds of other features.
+What is typed differs from the page only by the `--set` of `SMALLER`: sizes, and thresholds of other
+features.
 """
 
 import json
@@ -26,28 +28,52 @@ from stepline.cli import main
 ROOT = Path(__file__).resolve().parents[2]
 NEAR = 1e-6  # by which two ways to the same number may differ
 
-ALIGNER = ("model.width=32", "model.heads=4", "model.encoder_layers=1", "model.decoder_layers=1",
-           "model.projection=16", "model.feed_forward=48", "train.epochs=2", "train.learning_rate=0.003")  # fmt: skip
-PROCX = (
-    "model.rows=16", "model.attention.width=16", "model.attention.heads=2", "model.attention.levels=2",
-    "model.attention.points=2", "model.encoder_layers=1", "model.decoder_layers=1", "model.feed_forward=24",
-    "model.queries=8", "model.most_steps=6", "model.captioner.width=16", "model.captioner.heads=2",
-    "model.captioner.text_layers=1", "model.captioner.joint_layers=1", "model.captioner.feed_forward=24",
-    "model.captioner.projection=8", "model.captioner.longest=16", "vocabulary.size=300", "train.epochs=3",
+ALIGNER = (
+    "model.width=32",
+    "model.heads=4",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.projection=16",
+    "model.feed_forward=48",
+    "train.epochs=2",
     "train.learning_rate=0.003",
-)  # fmt: skip
+)
+PROCX = (
+    "model.rows=16",
+    "model.attention.width=16",
+    "model.attention.heads=2",
+    "model.attention.levels=2",
+    "model.attention.points=2",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.feed_forward=24",
+    "model.queries=8",
+    "model.most_steps=6",
+    "model.captioner.width=16",
+    "model.captioner.heads=2",
+    "model.captioner.text_layers=1",
+    "model.captioner.joint_layers=1",
+    "model.captioner.feed_forward=24",
+    "model.captioner.projection=8",
+    "model.captioner.longest=16",
+    "vocabulary.size=300",
+    "train.epochs=3",
+    "train.learning_rate=0.003",
+)
 SMALLER = {
     "train nasva": ALIGNER,
     "train procx": PROCX,
     "train wys2": ("train.epochs=4",),
-    # of a network that has hardly learnt, no cosine reaches 0.8; made transcripts hold little else than their recipe
+    # of a network that has hardly learnt, no cosine reaches 0.8; made transcripts hold little else
+    # than their recipe
     "refine": (*ALIGNER, "rounds.teacher_epochs=1", "rounds.refine.threshold=0.0"),
     "sieve-swap": ("pairing.validation_iou=0.9",),
 }
 
 
 def read_walk(page=ROOT / "docs" / "reproduce.md"):
-    """Return the words after `stepline` of each line of a table's block, by the first word of its title."""
+    """Return the words after `stepline` of each line of a table's block, by the first word of its
+    title."""
     blocks = {}
     for block in page.read_text().split("\n### ")[1:]:
         lines = re.findall(r"^    \$ stepline (.*)$", block, re.MULTILINE)
@@ -75,10 +101,13 @@ class Walk:
 
     def __init__(self, paper, folder, *, whole):
         self.folder, self.whole, self.scores = folder, whole, []
-        official_files.PAPERS[paper](folder, official_files.WHOLE if whole else official_files.SMALL)
+        official_files.PAPERS[paper](
+            folder, official_files.WHOLE if whole else official_files.SMALL
+        )
 
     def type(self, words):
-        """Type a command, which must end well, and return what it prints; a score must have its second opinion."""
+        """Type a command, which must end well, and return what it prints; a score must have its
+        second opinion."""
         scored = words[0] == "evaluate"
         typed = [*smaller(words), *(["--json"] if scored else [])]
         began = time.perf_counter()
@@ -90,9 +119,16 @@ class Walk:
             self._submit(given(words)["out"], given(words)["subset"])
 
     def _process(self, words):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "STEPLINE_CONFIG": "", "OMP_NUM_THREADS": "1"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "STEPLINE_CONFIG": "",
+            "OMP_NUM_THREADS": "1",
+        }
         command = [sys.executable, "-m", "stepline", *words]
-        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, f"stepline {shlex.join(words)}\n{done.stderr[-3000:]}"
         return done.stdout
 
@@ -103,18 +139,32 @@ class Walk:
             done = CliRunner().invoke(main, words)
         finally:
             os.chdir(before)
-        assert done.exit_code == 0, f"stepline {shlex.join(words)}\n{done.output[-3000:]}\n{done.exception!r}"
+        assert done.exit_code == 0, (
+            f"stepline {shlex.join(words)}\n{done.output[-3000:]}\n{done.exception!r}"
+        )
         return done.stdout
 
     def _submit(self, answer, subset):
-        """Do what HT-Step's server does with an answer: check its form, score it by the truth that it alone has."""
+        """Do what HT-Step's server does with an answer: check its form, score it by the truth that
+        it alone has."""
         asked = opinion.load(self.folder / "htstep" / "htm_test_input_headline.json")
         split = opinion.load(self.folder / "htstep" / "video_splits.json")[subset]
         seconds = opinion.load(self.folder / answer)
         assert sorted(seconds) == sorted(split)
         assert all(len(seconds[id]) == len(asked[id]["step_headline"]) for id in split)
         assert all(isinstance(second, int) for row in seconds.values() for second in row)
-        self.type(["evaluate", "ht-step", "--predictions", answer, "--reference", "hidden", "--subset", subset])
+        self.type(
+            [
+                "evaluate",
+                "ht-step",
+                "--predictions",
+                answer,
+                "--reference",
+                "hidden",
+                "--subset",
+                subset,
+            ]
+        )
 
     def _compare(self, words, report):
         options = given(words)
@@ -122,7 +172,9 @@ class Walk:
         second = self._opinions()[benchmark, options.get("convention")]
         if second is None:
             return
-        expected = second(self.folder / options["predictions"], self.folder / options["reference"], subset)
+        expected = second(
+            self.folder / options["predictions"], self.folder / options["reference"], subset
+        )
         assert expected, words
         assert not report["missing"], words
         for name, value in expected.items():
@@ -140,7 +192,8 @@ class Walk:
             ("htm-align", "narration"): opinion.htm_align_narrations,
             ("ht-step", None): opinion.ht_step,
             ("crosstask", "each-all"): opinion.crosstask,
-            ("crosstask", None): None,  # it draws its 20 test sets at random, as each paper draws its own
+            # it draws its 20 test sets at random, as each paper draws its own
+            ("crosstask", None): None,
             ("youcook2", None): soda,
             ("tasty", None): soda,
             ("vnd", None): opinion.vnd,
@@ -174,7 +227,8 @@ def test_the_whole_walk(paper, tmp_path):
 
 
 def walk(paper, folder, *, whole):
-    """Type the blocks of a paper; each command ends well, each score is what its second opinion says."""
+    """Type the blocks of a paper; each command ends well, each score is what its second opinion
+    says."""
     walked = Walk(paper, folder, whole=whole)
     for block, lines in WALK.items():
         for words in lines if block.startswith(paper) else ():

@@ -1,4 +1,5 @@
-"""The second opinions are held to what the official programs gave on recorded cases, where those are at hand."""
+"""The second opinions are held to what the official programs gave on recorded cases, where those
+are at hand."""
 
 import csv
 import json
@@ -27,9 +28,13 @@ def test_htm_align_as_tan_scores_it(case, tmp_path):
     (tmp_path / "truth.json").write_text(json.dumps(given["annotations"]))
     files = tmp_path / "answer.json", tmp_path / "truth.json"
     official = given["expected"]["global_official"]
-    assert opinion.htm_align(*files) == pytest.approx({"R@1": official["Recall"], "ROC-AUC alignable": official["AUC"]})
+    assert opinion.htm_align(*files) == pytest.approx(
+        {"R@1": official["Recall"], "ROC-AUC alignable": official["AUC"]}
+    )
     # NaSVA's rule as it reads, no official run
-    assert opinion.htm_align(*files, rule="nasva")["R@1"] == given["expected"]["nasva_rule"]["Recall"]
+    assert (
+        opinion.htm_align(*files, rule="nasva")["R@1"] == given["expected"]["nasva_rule"]["Recall"]
+    )
 
 
 def test_ht_step_as_its_evaluator_scores_it(case, tmp_path):
@@ -40,13 +45,19 @@ def test_ht_step_as_its_evaluator_scores_it(case, tmp_path):
             table.writeheader()
             table.writerows(rows)
     (tmp_path / "annotations.json").write_text(json.dumps(given["annotations"]))
-    assert opinion.ht_step(tmp_path / "answer.csv", tmp_path)["mAP"] == pytest.approx(given["mAP_activity_grouped"])
+    assert opinion.ht_step(tmp_path / "answer.csv", tmp_path)["mAP"] == pytest.approx(
+        given["mAP_activity_grouped"]
+    )
 
 
 @pytest.fixture
 def captions(case, tmp_path):
     """Predictions and references of the videos in both, and what SODA's program gave for them."""
-    truth, told, official = case("yc2_ground_truth"), case("yc2_predictions")["results"], case("yc2_soda")["fujiso"]
+    truth, told, official = (
+        case("yc2_ground_truth"),
+        case("yc2_predictions")["results"],
+        case("yc2_soda")["fujiso"],
+    )
     both = [id for id in truth if told.get(id)]
     (tmp_path / "truth.json").write_text(json.dumps({id: truth[id] for id in both}))
     (tmp_path / "answer.json").write_text(json.dumps({"results": {id: told[id] for id in both}}))

@@ -84,7 +84,9 @@ def test_a_shard_in_use_stays(store, tmp_path):
 
 def test_threads_that_ask_at_once_fetch_once(store, tmp_path, bucket, monkeypatch):
     fetched, own = [], RemotePath.fetch
-    monkeypatch.setattr(RemotePath, "fetch", lambda self, path: fetched.append(self.name) or own(self, path))
+    monkeypatch.setattr(
+        RemotePath, "fetch", lambda self, path: fetched.append(self.name) or own(self, path)
+    )
     remote = open_store("s3://bucket/store")
     threads = [threading.Thread(target=remote.matrix, args=("v0",)) for _ in range(8)]
     for thread in threads:
@@ -94,20 +96,26 @@ def test_threads_that_ask_at_once_fetch_once(store, tmp_path, bucket, monkeypatc
     assert fetched.count("shard-00000.safetensors") == 1
 
 
-def test_a_store_that_changes_is_another_and_one_that_changes_while_it_is_read_is_told(store, tmp_path, bucket):
+def test_a_store_that_changes_is_another_and_one_that_changes_while_it_is_read_is_told(
+    store, tmp_path, bucket
+):
     before = open_store("s3://bucket/store")
     with FeatureWriter(tmp_path / "store") as writer:
         writer.add("late", np.ones((2, 8), np.float32), rate=2.0, backbone="drawn")
     upload(tmp_path / "store", "s3://bucket/store")
     assert "late" in open_store("s3://bucket/store")
     RemotePath("s3://bucket/store/shard-00001.safetensors").write(b"another")
-    with pytest.raises(StoreError, match=r"s3://bucket/store/shard-00001.safetensors: it changed meanwhile"):
+    with pytest.raises(
+        StoreError, match=r"s3://bucket/store/shard-00001.safetensors: it changed meanwhile"
+    ):
         before.matrix("v2")
     assert before.folder.joinpath("shard-00001.safetensors").exists() is False
 
 
 def test_what_is_no_store_is_told(bucket):
-    with pytest.raises(StoreError, match=r"s3://bucket/none: no feature store; `stepline features import"):
+    with pytest.raises(
+        StoreError, match=r"s3://bucket/none: no feature store; `stepline features import"
+    ):
         open_store("s3://bucket/none")
 
 

@@ -1,4 +1,5 @@
-"""gs:// against gcp-storage-emulator; what holds for every kind of place is in test_remote_path.py."""
+"""gs:// against gcp-storage-emulator; what holds for every kind of place is in
+test_remote_path.py."""
 
 import threading
 
@@ -34,8 +35,10 @@ def test_of_several_who_create_a_file_at_once_one_does(google_bucket):
 def test_a_missing_bucket_is_told_with_its_cure_at_once(google_bucket):
     none = RemotePath("gs://none/out", QUICK)
     for action in (
-        lambda: list(none.list()), lambda: (none / "a").write("x"), lambda: (none / "a").create(b"x"),
-    ):  # fmt: skip
+        lambda: list(none.list()),
+        lambda: (none / "a").write("x"),
+        lambda: (none / "a").create(b"x"),
+    ):
         before = google_bucket.requests
         with pytest.raises(StoreError, match=MISSING):
             action()
@@ -88,7 +91,8 @@ def test_bytes_arrive_as_they_are(google_bucket, content, way, tmp_path):
     assert (tmp_path / "back").read_bytes() == content
 
 
-@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # gcsfs's own, of its parts
+# gcsfs's own, of its parts
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 def test_a_file_that_goes_in_parts_arrives_whole(google_bucket, tmp_path):
     content = bytes(range(256)) * 4096 * 6  # 6 MiB
     (tmp_path / "source").write_bytes(content)

@@ -1,4 +1,5 @@
-"""Sources over http: which hosts and addresses they may lead to, and how much a hostile server can make them take."""
+"""Sources over http: which hosts and addresses they may lead to, and how much a hostile server can
+make them take."""
 
 import gzip
 import io
@@ -31,37 +32,69 @@ def server():
 
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1", "127.8.8.8", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
-     "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255", "198.18.0.1", "::1", "::", "fe80::1%eth0", "fc00::1",
-     "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::",
-     "2002:c0a8:101::1", "2001:db8::1"],
-)  # fmt: skip
+    [
+        "127.0.0.1",
+        "127.8.8.8",
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "239.1.1.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "198.18.0.1",
+        "::1",
+        "::",
+        "fe80::1%eth0",
+        "fc00::1",
+        "ff02::1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "64:ff9b::a9fe:a9fe",
+        "2002:7f00:1::",
+        "2002:c0a8:101::1",
+        "2001:db8::1",
+    ],
+)
 def test_private_addresses_are_known_in_every_form(address):
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "93.184.216.34", "2606:2800:220:1::1", "64:ff9b::808:808"])
+@pytest.mark.parametrize(
+    "address", ["8.8.8.8", "93.184.216.34", "2606:2800:220:1::1", "64:ff9b::808:808"]
+)
 def test_public_addresses_are_public(address):
     assert is_public(address)
 
 
 def test_a_private_address_is_refused_before_anything_is_sent(server):
     server.pages["/a.bin"] = b"secret"
-    with pytest.raises(StoreError, match="127.0.0.1 is a private address; where you trust it, --set places.private"):
+    with pytest.raises(
+        StoreError, match="127.0.0.1 is a private address; where you trust it, --set places.private"
+    ):
         RemotePath(f"{server.url}/a.bin", QUICK).read()
     assert server.asked == []
     assert RemotePath(f"{server.url}/a.bin", OURS).read() == b"secret"
 
 
-@pytest.mark.parametrize("url", ["http://2130706433:{}/a", "http://0x7f.1:{}/a", "http://[::ffff:127.0.0.1]:{}/a"])
+@pytest.mark.parametrize(
+    "url", ["http://2130706433:{}/a", "http://0x7f.1:{}/a", "http://[::ffff:127.0.0.1]:{}/a"]
+)
 def test_a_private_address_in_another_spelling_is_refused(server, url):
     with pytest.raises(StoreError):
         RemotePath(url.format(server.server_port), QUICK).read()
     assert server.asked == []
 
 
-def test_a_name_that_means_a_private_address_is_refused_whatever_it_meant_before(server, monkeypatch):
-    """The address that is looked at is the one that is connected to: a name cannot change its meaning in between."""
+def test_a_name_that_means_a_private_address_is_refused_whatever_it_meant_before(
+    server, monkeypatch
+):
+    """The address that is looked at is the one that is connected to: a name cannot change its
+    meaning in between."""
     asked = []
 
     def resolve(host, port, *_, **__):
@@ -75,11 +108,17 @@ def test_a_name_that_means_a_private_address_is_refused_whatever_it_meant_before
 
 
 def test_a_redirect_to_another_host_is_refused_unless_allowed(server):
-    server.pages |= {"/here": "/a.bin", "/there": f"http://localhost:{server.server_port}/a.bin", "/a.bin": b"x"}
+    server.pages |= {
+        "/here": "/a.bin",
+        "/there": f"http://localhost:{server.server_port}/a.bin",
+        "/a.bin": b"x",
+    }
     assert RemotePath(f"{server.url}/here", OURS).read() == b"x"
     for method in (RemotePath.read, RemotePath.size, RemotePath.fingerprint):
         server.asked.clear()
-        with pytest.raises(StoreError, match=r"leads to another host; .*places.hosts=\[\"localhost\"\]"):
+        with pytest.raises(
+            StoreError, match=r"leads to another host; .*places.hosts=\[\"localhost\"\]"
+        ):
             method(RemotePath(f"{server.url}/there", OURS))
         assert set(server.asked) == {"/there"}
     for hosts in (("localhost",), ("*",)):
@@ -89,9 +128,13 @@ def test_a_redirect_to_another_host_is_refused_unless_allowed(server):
 
 def test_a_redirect_from_https_to_http_is_refused_on_any_host():
     anywhere = OURS.model_copy(update={"hosts": ("*",)})
-    assert "from https to http" in redirect_refusal("https://a.example/x", "http://a.example/x", anywhere)
+    assert "from https to http" in redirect_refusal(
+        "https://a.example/x", "http://a.example/x", anywhere
+    )
     assert redirect_refusal("http://a.example/x", "https://A.example/y", OURS) is None
-    assert "another host" in redirect_refusal("https://a.example/x", "https://a.example.evil/x", OURS)
+    assert "another host" in redirect_refusal(
+        "https://a.example/x", "https://a.example.evil/x", OURS
+    )
 
 
 def test_a_redirect_to_a_file_or_without_end_is_one_line(server):
@@ -144,7 +187,9 @@ def test_a_file_too_large_too_slow_or_of_no_size_is_refused(server, tmp_path):
 def listed(url, settings):
     """What becomes of a list's rows: id -> address or reason."""
     entries = read_source(url, SourceSettings(stamps=False), settings)
-    return {entry.id: entry.video if isinstance(entry, VideoItem) else entry.reason for entry in entries}
+    return {
+        entry.id: entry.video if isinstance(entry, VideoItem) else entry.reason for entry in entries
+    }
 
 
 ROWS = {
@@ -174,25 +219,38 @@ def test_a_list_from_elsewhere_names_files_of_its_own_host_alone(server):
     assert taken == {
         "own": f"{server.url}/lists/films/a.mp4",
         "whole": f"{server.url}/a.mp4",
-        "up": f"{server.url}/lists/../../../etc/passwd",  # of the same server, as every browser reads it
+        # of the same server, as every browser reads it
+        "up": f"{server.url}/lists/../../../etc/passwd",
     }
     assert {id for id, reason in found.items() if "names a file of this machine" in reason} == {
-        "path", "double", "file", "part", "parts",
-    }  # fmt: skip
+        "path",
+        "double",
+        "file",
+        "part",
+        "parts",
+    }
     cure = "where you trust it, --set 'places.hosts=[\"169.254.169.254\"]'"
     assert found["other"] == f"its row names another host; {cure}"
-    more = listed(f"{server.url}/lists/videos.csv", OURS.model_copy(update={"files": True, "hosts": ("s3://",)}))
+    more = listed(
+        f"{server.url}/lists/videos.csv",
+        OURS.model_copy(update={"files": True, "hosts": ("s3://",)}),
+    )
     assert (more["path"], more["bucket"]) == ("/etc/passwd", "s3://bucket/a.mp4")
     assert more["memory"].startswith("its row names another host")
 
 
 def test_a_list_of_this_machine_names_what_it_likes(tmp_path):
     (tmp_path / "videos.csv").write_text("id,video\na,/films/a.mp4\nb,http://else.example/b.mp4\n")
-    assert listed(str(tmp_path / "videos.csv"), QUICK) == {"a": "/films/a.mp4", "b": "http://else.example/b.mp4"}
+    assert listed(str(tmp_path / "videos.csv"), QUICK) == {
+        "a": "/films/a.mp4",
+        "b": "http://else.example/b.mp4",
+    }
 
 
 def test_a_list_of_too_many_rows_is_refused(server):
-    server.pages["/videos.csv"] = b"id,video\n" + b"".join(b"%d,v.mp4\n" % number for number in range(5))
+    server.pages["/videos.csv"] = b"id,video\n" + b"".join(
+        b"%d,v.mp4\n" % number for number in range(5)
+    )
     assert len(listed(f"{server.url}/videos.csv", OURS.model_copy(update={"most": 6}))) == 5
     with pytest.raises(DatasetError, match="more rows than places.most=3"):
         listed(f"{server.url}/videos.csv", OURS.model_copy(update={"most": 3}))
@@ -219,8 +277,11 @@ def test_a_packed_list_that_goes_on_and_on_is_refused(server, name):
     server.pages[f"/{name}"] = gzip.compress(line + b"x" * 2**21)
     with pytest.raises(DatasetError, match="a line has 1048576 characters and more"):
         listed(f"{server.url}/{name}", OURS)
-    server.pages[f"/{name}"] = gzip.compress(b'{"id": "a", "video": "v.mp4"}\n' * 50_000 if "json" in name else
-                                             b"id,video\n" + b"a,v.mp4\n" * 200_000)  # fmt: skip
+    server.pages[f"/{name}"] = gzip.compress(
+        b'{"id": "a", "video": "v.mp4"}\n' * 50_000
+        if "json" in name
+        else b"id,video\n" + b"a,v.mp4\n" * 200_000
+    )
     with pytest.raises(DatasetError, match="unpacks to more than places.largest"):
         listed(f"{server.url}/{name}", OURS.model_copy(update={"largest": 1}))
 

@@ -137,7 +137,9 @@ def test_listings_of_more_than_a_page_are_whole(kind, monkeypatch, request):
 def test_a_server_that_never_recovers_ends_in_one_line_and_leaves_no_file(bucket, tmp_path):
     RemotePath("s3://bucket/a.bin", QUICK).write(BIG)
     bucket.only = ("500 Internal Server Error", b"InternalError")
-    with pytest.raises(StoreError, match="answered 500, 10 times in a row; see whether its server is up") as caught:
+    with pytest.raises(
+        StoreError, match="answered 500, 10 times in a row; see whether its server is up"
+    ) as caught:
         RemotePath("s3://bucket/a.bin", QUICK).fetch(tmp_path / "a.bin")
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
@@ -152,7 +154,9 @@ def test_a_server_that_never_recovers_ends_in_one_line_and_leaves_no_file(bucket
         (("404 Not Found", b"NoSuchKey"), "is not there; correct the address"),
     ],
 )
-def test_a_refusal_is_told_at_once_with_its_cure_and_without_a_secret(bucket, answer, message, caplog):
+def test_a_refusal_is_told_at_once_with_its_cure_and_without_a_secret(
+    bucket, answer, message, caplog
+):
     caplog.set_level(logging.DEBUG, logger="stepline")
     bucket.only = answer
     before = bucket.requests
@@ -202,7 +206,9 @@ def test_a_missing_package_and_an_unknown_kind_name_the_cure(monkeypatch):
 
     filesystems._create.cache_clear()
     monkeypatch.setattr("fsspec.filesystem", lacks)
-    with pytest.raises(StoreError, match=r"s3:// needs the package s3fs; pip install 'stepline\[cloud\]'"):
+    with pytest.raises(
+        StoreError, match=r"s3:// needs the package s3fs; pip install 'stepline\[cloud\]'"
+    ):
         RemotePath("s3://bucket/a").read()
     with pytest.raises(StoreError, match=r"s4://: no such kind of address; did you mean s3"):
         RemotePath("s4://bucket/a").read()
@@ -227,7 +233,9 @@ def test_files_of_a_web_server_are_fetched(tmp_path):
 
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "film.bin").write_bytes(b"film" * 100)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "served"))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "served")
+    )
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         private = QUICK.model_copy(update={"private": True})
@@ -250,7 +258,14 @@ def test_a_disk_that_refuses_is_told_in_one_line(tmp_path):
         RemotePath(str(tmp_path)).read()
 
 
-PLACES = ["disk", "memory", "bucket", "google", "a disk without links", "a bucket without conditions"]
+PLACES = [
+    "disk",
+    "memory",
+    "bucket",
+    "google",
+    "a disk without links",
+    "a bucket without conditions",
+]
 
 
 @pytest.mark.parametrize("where", PLACES)
@@ -263,7 +278,9 @@ def test_a_file_is_created_once(where, tmp_path, monkeypatch, request):
         faults = request.getfixturevalue("bucket")
         folder = RemotePath("s3://bucket/out", RemoteSettings(attempts=2, pause=0.0))
     if "links" in where:
-        monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EPERM, "not permitted")))
+        monkeypatch.setattr(
+            os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EPERM, "not permitted"))
+        )
     if "conditions" in where:
         serve = faults.app
 
@@ -287,7 +304,10 @@ def test_a_file_whose_creation_was_not_answered_is_known_as_ones_own(bucket):
     serve, lost = bucket.app, []
 
     def answer_is_lost(environment, start):
-        answer = serve(environment, (lambda *_: None) if environment["REQUEST_METHOD"] == "PUT" and not lost else start)
+        answer = serve(
+            environment,
+            (lambda *_: None) if environment["REQUEST_METHOD"] == "PUT" and not lost else start,
+        )
         if environment["REQUEST_METHOD"] != "PUT" or lost:
             return answer
         lost.append(b"".join(answer))

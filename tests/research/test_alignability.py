@@ -19,7 +19,9 @@ from stepline.wys2.clips import ClipTextPair
 from stepline.wys2.detector import Detector, score_pairs
 from stepline.wys2.settings import DetectorSettings
 
-DETECTOR = DetectorSettings(video_width=6, text_width=6, hidden=8, width=5, score="cosine", temperature=1.0)
+DETECTOR = DetectorSettings(
+    video_width=6, text_width=6, hidden=8, width=5, score="cosine", temperature=1.0
+)
 
 
 def told(seed, count=4, rows=9):
@@ -36,7 +38,8 @@ def test_products_of_embeddings_are_the_detectors_scores():
     torch.manual_seed(0)
     network = Detector(DETECTOR)
     video = np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)
-    pair = ClipTextPair("0", video, video[:1])  # three rows: the clip of three seconds around the middle one
+    # three rows: the clip of three seconds around the middle one
+    pair = ClipTextPair("0", video, video[:1])
     seconds = embed_seconds(network, FeatureSequence(pair.video, 1.0, "x"))
     assert seconds.values.shape == (3, 5)
     product = seconds.values[1] @ embed_sentences(network, pair.text)[0]
@@ -68,7 +71,9 @@ def test_padding_changes_no_score():
 def test_what_cannot_teach_a_head_is_named(tmp_path):
     one = told(0)
     for samples in ([], [AlignabilitySample("v", one.video, one.text, np.ones(4, bool))]):
-        with pytest.raises(DatasetError, match="sentences are alignable; give videos with both kinds"):
+        with pytest.raises(
+            DatasetError, match="sentences are alignable; give videos with both kinds"
+        ):
             train_head(samples, tmp_path)
     with pytest.raises(ShapeError, match="of one D"):
         AlignabilitySample("v", one.video, one.text[:, :3], one.alignable)

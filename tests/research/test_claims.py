@@ -1,4 +1,5 @@
-"""The papers' claims: intervals worked by hand, where differences come from, and the page that shows them."""
+"""The papers' claims: intervals worked by hand, where differences come from, and the page that
+shows them."""
 
 import json
 
@@ -9,7 +10,8 @@ from benchmarks.claims import MARKS, PAGE, gains_of, line, mean_and_interval, ta
 
 
 def test_an_interval_over_seeds_says_what_can_be_told():
-    assert mean_and_interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, -0.484, 4.484), abs=1e-3)  # t of 2 degrees: 4.303
+    # t of 2 degrees: 4.303
+    assert mean_and_interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, -0.484, 4.484), abs=1e-3)
     assert verdict(*mean_and_interval([1.0, 2.0, 3.0])[1:]) == "cannot be told"
     assert verdict(*mean_and_interval([5.0, 6.0, 5.5])[1:]) == "**reproduces**"
     assert verdict(*mean_and_interval([-5.0, -6.0, -5.5])[1:]) == "**reverses**"
@@ -31,7 +33,12 @@ def results(tmp_path, monkeypatch):
         "arms": {
             "comparison": [
                 {"arm": arm, "world": world, "seed": seed, "scores": {"SODA-D": score}}
-                for arm, world, seed, score in [("A", 2, 0, 5.0), ("A", 2, 1, 7.0), ("B", 2, 0, 4.0), ("B", 3, 0, 9.0)]
+                for arm, world, seed, score in [
+                    ("A", 2, 0, 5.0),
+                    ("A", 2, 1, 7.0),
+                    ("B", 2, 0, 4.0),
+                    ("B", 3, 0, 9.0),
+                ]
             ]
         },
         "moved": {"table": {"prior": {"R@1": [0.01, -0.02, 0.04]}}},
@@ -46,12 +53,25 @@ def results(tmp_path, monkeypatch):
 
 
 def test_differences_are_of_the_seeds_that_both_rows_have(results):
-    assert gains_of({"file": "study", "claim": "W + S above W", "scale": 100.0}) == pytest.approx([3.0, 4.0])
-    assert gains_of({"file": "study", "more": "2: W + S", "less": "2: W", "metric": "R@1"}) == [3.0, 4.0]
+    assert gains_of({"file": "study", "claim": "W + S above W", "scale": 100.0}) == pytest.approx(
+        [3.0, 4.0]
+    )
+    assert gains_of({"file": "study", "more": "2: W + S", "less": "2: W", "metric": "R@1"}) == [
+        3.0,
+        4.0,
+    ]
     assert gains_of({"file": "arms", "more": "A", "less": "B", "metric": "SODA-D"}) == [1.0]
-    pool = [{"file": "arms", "more": "A", "less": "B", "metric": "SODA-D"}, {"file": "study", "claim": "W + S above W"}]
+    pool = [
+        {"file": "arms", "more": "A", "less": "B", "metric": "SODA-D"},
+        {"file": "study", "claim": "W + S above W"},
+    ]
     assert gains_of({"pool": pool}) == [1.0, 0.03, 0.04]
-    assert gains_of({"claim": "W + S above W", "files": ["study", "study"]}) == [0.03, 0.04, 0.03, 0.04]
+    assert gains_of({"claim": "W + S above W", "files": ["study", "study"]}) == [
+        0.03,
+        0.04,
+        0.03,
+        0.04,
+    ]
 
 
 def test_a_claim_that_nobody_measured_is_an_error(results):
@@ -62,7 +82,15 @@ def test_a_claim_that_nobody_measured_is_an_error(results):
 
 
 def test_an_interval_over_videos_is_told_as_its_benchmark_took_it(results):
-    said = line({"paper": "P", "says": "moved", "file": "moved", "videos": ["table", "prior", "R@1"], "how": "W"})
+    said = line(
+        {
+            "paper": "P",
+            "says": "moved",
+            "file": "moved",
+            "videos": ["table", "prior", "R@1"],
+            "how": "W",
+        }
+    )
     assert said == "| P | moved | – | +1.0 [-2.0, +4.0] | over videos | cannot be told |  | W |"
 
 

@@ -1,4 +1,5 @@
-"""What explains NaSVA's orderings: labellers, texts that are not shown, lags, sizes; the benchmarks that judge them."""
+"""What explains NaSVA's orderings: labellers, texts that are not shown, lags, sizes; the benchmarks
+that judge them."""
 
 from pathlib import Path
 
@@ -7,7 +8,15 @@ import pytest
 
 from benchmarks.shown_negatives import KINDS, measured
 from research.nasva.corpus import simulated
-from research.nasva.rows import EXPLAINED, LABELLERS, NasvaSize, NasvaTrial, of_corpus, of_lag, sized
+from research.nasva.rows import (
+    EXPLAINED,
+    LABELLERS,
+    NasvaSize,
+    NasvaTrial,
+    of_corpus,
+    of_lag,
+    sized,
+)
 from research.nasva.tables import NasvaStudy
 from research.nasva.trials import (
     NasvaTrials,
@@ -23,14 +32,26 @@ from stepline.nasva.dataset import label_matrix
 from stepline.records import Span
 from stepline.settings import validate
 
-TINY = NasvaSize(videos=16, held_out=6, width=16, heads=2, feed_forward=16, projection=8, epochs=1, teacher_epochs=1)
+TINY = NasvaSize(
+    videos=16,
+    held_out=6,
+    width=16,
+    heads=2,
+    feed_forward=16,
+    projection=8,
+    epochs=1,
+    teacher_epochs=1,
+)
 
 
 def test_more_videos_are_seen_in_fewer_epochs():
-    found = {videos: sized(of_corpus(videos, 0.8), NasvaSize(videos=300), 0).size for videos in (100, 300, 1000, 3000)}
-    assert {videos: (size.videos, size.epochs, size.teacher_epochs) for videos, size in found.items()} == {
-        100: (100, 8, 4), 300: (300, 8, 4), 1000: (1000, 3, 2), 3000: (3000, 1, 1)
-    }  # fmt: skip
+    found = {
+        videos: sized(of_corpus(videos, 0.8), NasvaSize(videos=300), 0).size
+        for videos in (100, 300, 1000, 3000)
+    }
+    assert {
+        videos: (size.videos, size.epochs, size.teacher_epochs) for videos, size in found.items()
+    } == {100: (100, 8, 4), 300: (300, 8, 4), 1000: (1000, 3, 2), 3000: (3000, 1, 1)}
 
 
 def test_teachers_live_in_the_world_of_their_student():
@@ -41,8 +62,12 @@ def test_teachers_live_in_the_world_of_their_student():
 def test_the_lag_of_a_trial_is_that_of_its_world():
     near, far = (simulated(0, "usual", "clean", TINY, "short", lag).videos[3] for lag in (0.0, 4.0))
     assert [step.text for step in near.steps]
-    assert [sentence.span for sentence in near.sentences] == [sentence.span for sentence in far.sentences]
-    assert [sentence.text for sentence in near.sentences] != [sentence.text for sentence in far.sentences]
+    assert [sentence.span for sentence in near.sentences] == [
+        sentence.span for sentence in far.sentences
+    ]
+    assert [sentence.text for sentence in near.sentences] != [
+        sentence.text for sentence in far.sentences
+    ]
 
 
 def test_labels_of_small_loss_are_those_that_the_teacher_finds_likely():
@@ -54,8 +79,11 @@ def test_labels_of_small_loss_are_those_that_the_teacher_finds_likely():
         good = np.arange(len(rows)) % 2 == 0  # the teacher thinks likewise of every second text
         sure.append(np.where(rows, np.where(good[:, None], 1.0, -1.0), 0.0).astype(np.float32))
     kept = small_loss_labels(labels, [sure], videos, 0.4)
-    texts = [(number % 2, span, first) for places, before in zip(kept, labels, strict=True)
-             for number, (span, first) in enumerate(zip(places, before, strict=True))]  # fmt: skip
+    texts = [
+        (number % 2, span, first)
+        for places, before in zip(kept, labels, strict=True)
+        for number, (span, first) in enumerate(zip(places, before, strict=True))
+    ]
     assert all(span is None for odd, span, _ in texts if odd)
     assert all(span == first for _, span, first in texts if span is not None)
     assert sum(span is not None for _, span, _ in texts) == pytest.approx(0.4 * len(texts), abs=1)
@@ -98,7 +126,9 @@ def test_the_tables_that_explain_run_whole_in_their_small_form(tmp_path: Path):
     assert len(names) == len(set(names))
     found = measured(NasvaTrials(tmp_path / "trials"), 0, "short-2", TINY)
     assert {*KINDS, "other task, apart", "best cosine", "told the truth"} <= found.keys()
-    assert all(0 <= figures["area"] <= 1 and 0 <= figures["error"] <= 1 for figures in found.values())
+    assert all(
+        0 <= figures["area"] <= 1 and 0 <= figures["error"] <= 1 for figures in found.values()
+    )
 
 
 def test_labels_are_compared_with_the_start_of_the_nearest_window():
@@ -110,8 +140,11 @@ def test_labels_are_compared_with_the_start_of_the_nearest_window():
 
 
 @pytest.mark.slow
-def test_own_texts_beside_unshown_ones_tell_more_of_what_is_shown_than_apart_from_those_of_other_tasks(tmp_path: Path):
-    """About 15 CPU seconds: a teacher, a student, 100 videos judged; why `place.unshown` is as it is."""
+def test_own_texts_beside_unshown_ones_tell_more_of_what_is_shown_than_apart_from_those_of_other_tasks(
+    tmp_path: Path,
+):
+    """About 15 CPU seconds: a teacher, a student, 100 videos judged; why `place.unshown` is as it
+    is."""
     found = measured(NasvaTrials(tmp_path), 0, "short", NasvaSize(videos=150))
     areas = {name: round(figures["area"], 3) for name, figures in found.items()}
     assert areas["unlike"] > areas["other task, apart"], areas

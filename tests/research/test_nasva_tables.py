@@ -36,12 +36,24 @@ from stepline.nasva.checkpoint import write_aligner
 from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerNetworkSettings, RefineSettings
 
-TINY = NasvaSize(videos=16, held_out=6, width=16, heads=2, feed_forward=16, projection=8, epochs=1, teacher_epochs=1)
+TINY = NasvaSize(
+    videos=16,
+    held_out=6,
+    width=16,
+    heads=2,
+    feed_forward=16,
+    projection=8,
+    epochs=1,
+    teacher_epochs=1,
+)
 
 
 def test_rows_carry_the_published_values_of_their_table():
     by_name = {(row.table, row.name): row.published for row in nasva_rows()}
-    assert by_name["2", "InternVideo-ViT/L-14 (here sharp), W + S"] == {STEPS: 46.4, "narration R@1": 71.6}
+    assert by_name["2", "InternVideo-ViT/L-14 (here sharp), W + S"] == {
+        STEPS: 46.4,
+        "narration R@1": 71.6,
+    }
     assert by_name["3", "Step-ASR, eps1 0.20, eps2 0.8"] == {STEPS: 43.7}
     assert by_name["8", "eps2 0.8, center, 8 s"] == {STEPS: 37.2}
     assert by_name["9", "2 rounds, center, grown, W + S"] == {STEPS: 46.9, "narration R@1": 72.1}
@@ -52,7 +64,17 @@ def test_trials_are_named_by_all_that_they_do():
     one = labelled(*PAPER)
     assert one.key == labelled(*PAPER).key
     assert (
-        len({one.key, FIRST.key, EARLY.key, NARRATED.key, sized(one, TINY, 0).key, sized(one, NasvaSize(), 1).key}) == 6
+        len(
+            {
+                one.key,
+                FIRST.key,
+                EARLY.key,
+                NARRATED.key,
+                sized(one, TINY, 0).key,
+                sized(one, NasvaSize(), 1).key,
+            }
+        )
+        == 6
     )
 
 
@@ -66,14 +88,20 @@ def test_teachers_stop_early_and_learn_the_labels_of_the_round_before():
 
 
 def test_a_claim_is_about_gains_seed_by_seed():
-    recalls = {FIRST: (30.0, 31.0), labelled(*PAPER): (40.0, 30.0), NARRATED: (20.0, 20.0), EARLY: (25.0, 20.0)}
+    recalls = {
+        FIRST: (30.0, 31.0),
+        labelled(*PAPER): (40.0, 30.0),
+        NARRATED: (20.0, 20.0),
+        EARLY: (25.0, 20.0),
+    }
     scores = {trial: {STEPS: recall} for trial, recall in recalls.items()}
     gain = Claim("x", STEPS, labelled(*PAPER), FIRST, least=4.0)
     assert gain.gains(scores) == (10.0, -1.0)
     beyond = Claim("x", STEPS, labelled(*PAPER), FIRST, least=6.0, beyond=(NARRATED, EARLY))
     assert beyond.gains(scores) == (5.0, -1.0)
     assert [
-        ClaimResult(*judged).holds for judged in ((gain, (10.0, -1.0)), (beyond, (5.0,)), (REPORTED[0], (1.0,)))
+        ClaimResult(*judged).holds
+        for judged in ((gain, (10.0, -1.0)), (beyond, (5.0,)), (REPORTED[0], (1.0,)))
     ] == [True, False, None]
 
 
@@ -85,7 +113,10 @@ def test_tables_give_the_mean_and_from_least_to_most():
     judged = [ClaimResult(ASSERTED[1], (3.0, 8.0)), ClaimResult(ASSERTED[0], (1.0, 2.0))]
     study = NasvaStudy(Path(), (0, 1))
     text = study.as_markdown(results, judged)
-    assert "| Step-ASR | 36.0 | 41.0 (40.0 to 42.0) | 21.0 (20.0 to 22.0) | – | 51.0 (50.0 to 52.0) | 10 |" in text
+    assert (
+        "| Step-ASR | 36.0 | 41.0 (40.0 to 42.0) | 21.0 (20.0 to 22.0) | – | 51.0 (50.0 to 52.0) | 10 |"
+        in text
+    )
     assert "| +7.7 | +3.0, +8.0 | +5.5 | > 4 | holds |" in text
     assert "| +10.2 | +1.0, +2.0 | +1.5 | > 5 | **does not hold** |" in text
     tree = json.loads(study.as_json(results, judged))
@@ -95,17 +126,26 @@ def test_tables_give_the_mean_and_from_least_to_most():
 
 def test_a_table_is_trained_once_and_a_rerun_only_reads(tmp_path):
     reports = []
-    study = NasvaStudy(tmp_path, (0,), ("dropout",), lambda done, count: reports.append((done, count)), TINY)
+    study = NasvaStudy(
+        tmp_path, (0,), ("dropout",), lambda done, count: reports.append((done, count)), TINY
+    )
     lines, judged = study.run()
     assert reports == [(0, 2), (1, 2)]
     assert judged == []
-    assert [line.row.name for line in lines] == [row.name for row in nasva_rows() if row.table == "dropout"]
+    assert [line.row.name for line in lines] == [
+        row.name for row in nasva_rows() if row.table == "dropout"
+    ]
     assert all(0 <= line.scores[STEPS][0] <= 100 and line.cpu_seconds[0] > 0 for line in lines)
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "trials").rglob("*") if path.is_file()}
-    assert sum(path.name == "outcome.json" for path in kept) == 4  # two finals and the two teachers they share
+    kept = {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "trials").rglob("*") if path.is_file()
+    }
+    # two finals and the two teachers they share
+    assert sum(path.name == "outcome.json" for path in kept) == 4
     again, _ = study.run()
     assert again == lines
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "trials").rglob("*") if path.is_file()} == kept
+    assert {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "trials").rglob("*") if path.is_file()
+    } == kept
     assert "Attention dropout" in (tmp_path / "tables.md").read_text()
 
 
@@ -113,7 +153,11 @@ def test_a_head_is_scored_beside_the_best_cosine(tmp_path):
     lines, _ = NasvaStudy(tmp_path, (0,), ("head",), size=TINY).run()
     without, kept, agreement = (line.scores for line in lines)
     assert "recipe AUC head" not in without
-    assert {"recipe AUC head", "narration AUC head", "recipe AUC cosine"} <= kept.keys() & agreement.keys()
+    assert {
+        "recipe AUC head",
+        "narration AUC head",
+        "recipe AUC cosine",
+    } <= kept.keys() & agreement.keys()
 
 
 def test_a_threshold_that_keeps_no_label_is_a_row_that_says_so(tmp_path, monkeypatch):
@@ -127,7 +171,8 @@ def test_a_threshold_that_keeps_no_label_is_a_row_that_says_so(tmp_path, monkeyp
 
 
 def scored_as_the_commands_do(stepline, corpus, data, folder):
-    """Check that a network's scores are those of `predict` and `evaluate`, where sentences are said twice, too."""
+    """Check that a network's scores are those of `predict` and `evaluate`, where sentences are said
+    twice, too."""
     file = data / "htm_align.json"
     truth = json.loads(file.read_text())
     for rows in truth.values():
@@ -135,7 +180,14 @@ def scored_as_the_commands_do(stepline, corpus, data, folder):
     file.write_text(json.dumps(truth))
     width = corpus.videos[0].features.values.shape[1]
     torch.manual_seed(0)
-    sizes = {"width": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 16, "projection": 8}
+    sizes = {
+        "width": 16,
+        "heads": 2,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "feed_forward": 16,
+        "projection": 8,
+    }
     network = Aligner(AlignerNetworkSettings(video_width=width, text_width=width, **sizes)).eval()
     write_aligner(network, folder / "network.safetensors")
     found = corpus.benchmarks.score(network, folder)
@@ -143,24 +195,50 @@ def scored_as_the_commands_do(stepline, corpus, data, folder):
         reference, out = data / row.file, folder / f"{kind}.json"
         chosen = () if row.subset is None else ("--subset", row.subset)
         predicted = stepline(
-            "predict", row.name, "--aligner", folder / "network.safetensors", "--features", data / "usual/video",
-            "--texts", data / "usual" / kind, "--reference", reference, "--out", out, *chosen,
-            "--set", "nasva.aligner.compete=0",
-        )  # fmt: skip
+            "predict",
+            row.name,
+            "--aligner",
+            folder / "network.safetensors",
+            "--features",
+            data / "usual/video",
+            "--texts",
+            data / "usual" / kind,
+            "--reference",
+            reference,
+            "--out",
+            out,
+            *chosen,
+            "--set",
+            "nasva.aligner.compete=0",
+        )
         assert predicted.exit_code == 0, predicted.output
-        given = ("--predictions", out, "--reference", reference, "--convention", row.convention, *chosen)
+        given = (
+            "--predictions",
+            out,
+            "--reference",
+            reference,
+            "--convention",
+            row.convention,
+            *chosen,
+        )
         metrics = json.loads(stepline("evaluate", row.name, *given, "--json").stdout)["metrics"]
         assert found[f"{kind} R@1"] == pytest.approx(100 * metrics["R@1"]["value"])
     given = ("--predictions", folder / "narration.json", "--reference", file, "--json")
-    area = json.loads(stepline("evaluate", "htm-align", *given).stdout)["metrics"]["ROC-AUC alignable"]["value"]
+    area = json.loads(stepline("evaluate", "htm-align", *given).stdout)["metrics"][
+        "ROC-AUC alignable"
+    ]["value"]
     assert found["narration AUC cosine"] == pytest.approx(100 * area)
 
 
 def test_no_video_of_a_benchmark_is_trained_on_also_without_features(tmp_path):
     data = tmp_path
     (data / "ht-step").mkdir()
-    (data / "ht-step/taxonomy.csv").write_text("global_step_index,activity,variation,headline\n0,Make A,none,Boil.\n")
-    (data / "ht-step/video_splits.json").write_text(json.dumps({"train": ["t"], "val_seen": ["v"], "test_seen": ["h"]}))
+    (data / "ht-step/taxonomy.csv").write_text(
+        "global_step_index,activity,variation,headline\n0,Make A,none,Boil.\n"
+    )
+    (data / "ht-step/video_splits.json").write_text(
+        json.dumps({"train": ["t"], "val_seen": ["v"], "test_seen": ["h"]})
+    )
     shown = {"activity": "Make A", "annotations": [{"id": 0, "segment": [1, 2]}]}
     annotations = {"t": {"subset": "train", **shown}, "v": {"subset": "val_seen", **shown}}
     (data / "ht-step/annotations.json").write_text(json.dumps(annotations))
@@ -183,11 +261,15 @@ def test_real_data_are_read_from_stores_and_have_the_papers_own_thresholds(stepl
         file.write_text(file.read_text().replace("val_unseen", "val_seen"))
     (raw / "htm_align.json").rename(data / "htm_align.json")
     corpus = read_corpus(data, EARLY)
-    assert sorted(video.id for video in corpus.videos) == sorted(one.id for one in simulation.videos[:7])
+    assert sorted(video.id for video in corpus.videos) == sorted(
+        one.id for one in simulation.videos[:7]
+    )
     planted = {one.id: one for one in simulation.videos}
     for video in corpus.videos:
         whole = planted[video.id]
-        assert np.allclose(video.likeness, whole.embeddings("step") @ whole.embeddings("narration").T, atol=1e-2)
+        assert np.allclose(
+            video.likeness, whole.embeddings("step") @ whole.embeddings("narration").T, atol=1e-2
+        )
     scored_as_the_commands_do(stepline, corpus, data, tmp_path)
     trial = sized(labelled(*PAPER), TINY, 0, cosines=True)
     assert trial.labels.rounds[0].refine.threshold_kind == "cosine"
@@ -213,5 +295,10 @@ def test_the_papers_orderings_hold_on_one_seed(tmp_path):
     trials = NasvaTrials(tmp_path)
     for claim in ASSERTED:
         outcomes = {trial: trials.outcome(sized(trial, NasvaSize(), 0)) for trial in claim.subjects}
-        gains = claim.gains({trial: {name: [s] for name, s in one.scores.items()} for trial, one in outcomes.items()})
+        gains = claim.gains(
+            {
+                trial: {name: [s] for name, s in one.scores.items()}
+                for trial, one in outcomes.items()
+            }
+        )
         assert ClaimResult(claim, gains).holds, f"{claim.statement}: {gains}"

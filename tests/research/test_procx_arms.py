@@ -18,13 +18,27 @@ from stepline.wys2.detector import Detector
 from stepline.wys2.settings import DetectorSettings
 
 TINY = ProcxSize(
-    narrated=3, captioned=4, withheld=2, rows=16, width=16, heads=2, layers=1, queries=30, pretraining_steps=1,
-    finetuning_steps=1, steps=1,
-)  # fmt: skip
+    narrated=3,
+    captioned=4,
+    withheld=2,
+    rows=16,
+    width=16,
+    heads=2,
+    layers=1,
+    queries=30,
+    pretraining_steps=1,
+    finetuning_steps=1,
+    steps=1,
+)
 
 
 def cell(arm, world, seed, value):
-    return {"arm": arm, "world": world, "seed": seed, "scores": dict.fromkeys(("SODA-D", "SODA-C", "CIDEr"), value)}
+    return {
+        "arm": arm,
+        "world": world,
+        "seed": seed,
+        "scores": dict.fromkeys(("SODA-D", "SODA-C", "CIDEr"), value),
+    }
 
 
 def test_differences_are_of_one_world_and_seed():
@@ -61,13 +75,22 @@ def test_arms_take_the_rate_that_was_best_and_cells_are_run_once(tmp_path):
     study.tune(["ProcX"], [0], [(1e-3, 1), (3e-3, 1)])
     tree = json.loads(result.read_text())
     rates = {one["rate"]: one["SODA-D"] for one in tree["tuned"]}
-    assert study.option_of("vanilla attention") == study.option_of("ProcX") == (max(rates, key=rates.get), 1)
+    assert (
+        study.option_of("vanilla attention")
+        == study.option_of("ProcX")
+        == (max(rates, key=rates.get), 1)
+    )
     study.compare(["ProcX", "vanilla attention"], [0], [0, 1])
     tree = json.loads(result.read_text())
     assert [(one["arm"], one["seed"]) for one in tree["comparison"]] == [
-        ("ProcX", 0), ("vanilla attention", 0), ("ProcX", 1), ("vanilla attention", 1),
-    ]  # fmt: skip
-    assert {one["claim"] for one in tree["claims"]} == {f"key-aware above vanilla, {metric}" for metric in METRICS}
+        ("ProcX", 0),
+        ("vanilla attention", 0),
+        ("ProcX", 1),
+        ("vanilla attention", 1),
+    ]
+    assert {one["claim"] for one in tree["claims"]} == {
+        f"key-aware above vanilla, {metric}" for metric in METRICS
+    }
     before = result.stat().st_mtime_ns
     study.compare(["ProcX", "vanilla attention"], [0], [0, 1])
     assert result.stat().st_mtime_ns == before
@@ -76,7 +99,9 @@ def test_arms_take_the_rate_that_was_best_and_cells_are_run_once(tmp_path):
 @pytest.fixture(scope="module")
 def told():
     videos = list(stream(0, SHORT, count=3))
-    return videos, sieve_and_swap([video.record for video in videos], None, SwapSettings(variant="raw"))
+    return videos, sieve_and_swap(
+        [video.record for video in videos], None, SwapSettings(variant="raw")
+    )
 
 
 def test_true_places_are_windows_and_steps_that_are_not_shown_go(told):
@@ -84,7 +109,10 @@ def test_true_places_are_windows_and_steps_that_are_not_shown_go(told):
     for video, record in zip(videos, records, strict=True):
         shown = [step for step in record.steps if true_window(video, step) is not None]
         assert [step.id for step in true_record(video, record).steps] == [step.id for step in shown]
-    assert mean_agreement(videos, [true_record(*pair) for pair in zip(videos, records, strict=True)]) == 1.0
+    assert (
+        mean_agreement(videos, [true_record(*pair) for pair in zip(videos, records, strict=True)])
+        == 1.0
+    )
     assert 0 < mean_agreement(videos, records) < 1
 
 
@@ -93,9 +121,13 @@ def test_refined_places_are_near_the_speech_and_as_long_as_asked(told):
     width = clips_of(videos[:1]).pairs[0].text.shape[1]
     towers = Detector(DetectorSettings(video_width=width, text_width=width))
     for video, record in zip(videos, records, strict=True):
-        for step, moved in zip(record.steps, refined_record(video, record, towers).steps, strict=True):
+        for step, moved in zip(
+            record.steps, refined_record(video, record, towers).steps, strict=True
+        ):
             assert place_of(moved).duration == pytest.approx(10.0)
-            assert abs(place_of(moved).center - place_of(step).center) <= max(15.0, np.ceil(10.0 / 2) + 15.0)
+            assert abs(place_of(moved).center - place_of(step).center) <= max(
+                15.0, np.ceil(10.0 / 2) + 15.0
+            )
 
 
 def test_pre_training_on_true_places_takes_the_videos_of_the_swapped(tmp_path):

@@ -5,15 +5,32 @@ import json
 import numpy as np
 import pytest
 
-from research.procx.decoders import CHOICES, COVERS, DecoderStudy, as_markdown, place_scores, placed, stretched
+from research.procx.decoders import (
+    CHOICES,
+    COVERS,
+    DecoderStudy,
+    as_markdown,
+    place_scores,
+    placed,
+    stretched,
+)
 from research.procx.rows import ProcxSize
 from stepline.procx.batch import StepSample
 from stepline.procx.inference import Proposals
 
 TINY = ProcxSize(
-    narrated=3, captioned=4, withheld=2, rows=16, width=16, heads=2, layers=1, queries=30, pretraining_steps=1,
-    finetuning_steps=1, steps=1,
-)  # fmt: skip
+    narrated=3,
+    captioned=4,
+    withheld=2,
+    rows=16,
+    width=16,
+    heads=2,
+    layers=1,
+    queries=30,
+    pretraining_steps=1,
+    finetuning_steps=1,
+    steps=1,
+)
 
 
 def test_stretched_steps_meet_half_way():
@@ -27,7 +44,9 @@ def test_stretched_steps_meet_half_way():
 def test_every_choice_sees_the_same_proposals():
     boxes = np.array([[0.0, 9.0], [11.0, 20.0], [1.0, 10.0]])
     proposals = Proposals(20.0, np.array([0.9, 0.8, 0.7]), boxes, np.eye(4)[2] * 9)
-    sample = StepSample("a", np.zeros((3, 2), np.float32), 20.0, ((0.0, 10.0), (10.0, 20.0)), ("x", "y"))
+    sample = StepSample(
+        "a", np.zeros((3, 2), np.float32), 20.0, ((0.0, 10.0), (10.0, 20.0)), ("x", "y")
+    )
     given = placed([sample], [proposals])
     assert len(given) == 3 + 3 * len(COVERS)
     assert given["surest"]["a"] == [(0.0, 9.0, ""), (11.0, 20.0, "")]

@@ -39,9 +39,18 @@ from stepline.procx.model import ProcX
 from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings
 
 TINY = ProcxSize(
-    narrated=4, captioned=6, withheld=3, rows=16, width=16, heads=2, layers=1, queries=30, pretraining_steps=1,
-    finetuning_steps=1, steps=1,
-)  # fmt: skip
+    narrated=4,
+    captioned=6,
+    withheld=3,
+    rows=16,
+    width=16,
+    heads=2,
+    layers=1,
+    queries=30,
+    pretraining_steps=1,
+    finetuning_steps=1,
+    steps=1,
+)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +79,10 @@ TEST = [sample("d", ((0.0, 50.0),), (0.1, 0.9), 50.0)]
 def test_no_video_is_trained_on_and_scored(corpus):
     parts = [
         {one.id for one in part}
-        for part in (corpus.narrated["raw"], *(x for c in corpus.captioned.values() for x in (c.train, c.test)))
+        for part in (
+            corpus.narrated["raw"],
+            *(x for c in corpus.captioned.values() for x in (c.train, c.test)),
+        )
     ]
     assert [len(part) for part in parts] == [4, 6, 3, 6, 3]
     assert len(set.union(*parts)) == sum(map(len, parts))
@@ -93,7 +105,9 @@ def test_what_sieve_and_swap_made_is_kept(corpus, folder):
     procx_corpus.cache_clear()
     again = procx_corpus(0, TINY, folder)
     assert kept.stat().st_mtime_ns == before
-    assert [one.sentences for one in again.narrated["swap"]] == [one.sentences for one in corpus.narrated["swap"]]
+    assert [one.sentences for one in again.narrated["swap"]] == [
+        one.sentences for one in corpus.narrated["swap"]
+    ]
 
 
 def test_places_without_a_look_are_even_or_usual():
@@ -103,7 +117,9 @@ def test_places_without_a_look_are_even_or_usual():
 
 
 def test_sentences_of_baselines_are_the_commonest_or_the_nearest_videos():
-    assert baseline_steps(TRAIN, TEST, "uniform, nearest") == {"d": [(0.0, 25.0, "b 1"), (25.0, 50.0, "b 0")]}
+    assert baseline_steps(TRAIN, TEST, "uniform, nearest") == {
+        "d": [(0.0, 25.0, "b 1"), (25.0, 50.0, "b 0")]
+    }
     common = [*TRAIN, sample("a", ((0.0, 5.0),))]
     assert {event[2] for event in baseline_steps(common, TEST, "prior, common")["d"]} == {"a 0"}
     assert nearest_video_steps(TRAIN, TEST) == {"d": [(10.0, 20.0, "b 1"), (25.0, 50.0, "b 0")]}
@@ -118,7 +134,9 @@ def test_the_oracle_takes_the_proposals_that_fit_best_each_once():
 def test_scores_are_those_of_stepline_evaluate(corpus, tmp_path):
     part = corpus.captioned["youcook2"]
     given = baseline_steps(part.train, part.test, "uniform, nearest")
-    write_reference(tmp_path / "reference.json", part.reference, {one.id: one.duration for one in part.test})
+    write_reference(
+        tmp_path / "reference.json", part.reference, {one.id: one.duration for one in part.test}
+    )
     write_predictions(tmp_path / "given.json", given)
     official = evaluate("youcook2", tmp_path / "given.json", tmp_path / "reference.json")
     found = score_events(part.reference, given)
@@ -172,10 +190,16 @@ def test_a_trial_is_named_by_its_content():
 
 def test_a_zero_shot_trial_learns_from_narration_and_others_from_captions(corpus):
     trial = pretrained(PROCX, "swap", narrated_share=0.5, size=TINY)
-    assert [one.id for one in training_samples(trial.start, corpus)] == [one.id for one in corpus.narrated["swap"][:2]]
-    assert [one.id for one in training_samples(trial, corpus)] == [one.id for one in corpus.captioned["youcook2"].train]
+    assert [one.id for one in training_samples(trial.start, corpus)] == [
+        one.id for one in corpus.narrated["swap"][:2]
+    ]
+    assert [one.id for one in training_samples(trial, corpus)] == [
+        one.id for one in corpus.captioned["youcook2"].train
+    ]
     assert all(one.speech is None for one in training_samples(trial, corpus))
-    assert all(one.speech for one in training_samples(PROCX.changed(speech=True, size=TINY), corpus))
+    assert all(
+        one.speech for one in training_samples(PROCX.changed(speech=True, size=TINY), corpus)
+    )
     assert len(first_fraction(corpus.narrated["raw"], 0.01)) == 1
 
 
@@ -212,15 +236,23 @@ def test_the_weights_of_points_are_those_that_attention_uses(form):
         value = module.value(memory).unflatten(-1, (2, -1))
         locations = module.locations(query, references, (6, 3))
         read = deformable_attention(value, locations, weights.view_as(locations), (6, 3))
-        torch.testing.assert_close(module.out(read.flatten(2)), module(query, references, memory, (6, 3)))
+        torch.testing.assert_close(
+            module.out(read.flatten(2)), module(query, references, memory, (6, 3))
+        )
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 2))
 
 
 def test_spread_is_counted_in_points_and_drawn():
     settings = ModelSettings(
-        features=4, rows=8, attention=AttentionSettings(width=8, heads=2, form="vanilla"), encoder_layers=1,
-        decoder_layers=1, feed_forward=8, queries=3, captioner=CaptionerSettings(width=8, heads=2),
-    )  # fmt: skip
+        features=4,
+        rows=8,
+        attention=AttentionSettings(width=8, heads=2, form="vanilla"),
+        encoder_layers=1,
+        decoder_layers=1,
+        feed_forward=8,
+        queries=3,
+        captioner=CaptionerSettings(width=8, heads=2),
+    )
     network = ProcX(settings, 80).eval()
     samples = [StepSample("a", np.zeros((5, 4), dtype=np.float32), 10.0)]
     fresh = spread_points(network, samples)  # fresh weights of points are all alike

@@ -17,7 +17,13 @@ from research.drawn_videos.motions import MOTIONS
 from research.drawn_videos.paint import Pen
 from research.drawn_videos.scene_renderer import SceneRenderer
 from research.drawn_videos.script import Scene, Shot, TrueStep, Utterance
-from research.drawn_videos.speech import RATE, choose_voice, loudness_envelope, schedule_utterances, synthesize_speech
+from research.drawn_videos.speech import (
+    RATE,
+    choose_voice,
+    loudness_envelope,
+    schedule_utterances,
+    synthesize_speech,
+)
 from research.drawn_videos.things import THINGS
 from stepline.errors import MediaError
 from stepline.records import Span
@@ -27,12 +33,20 @@ DEMO = Path(stepline.__file__).parent / "demo"
 SMALL = RenderSettings(width=160, height=96, frame_rate=6)
 
 needs_voice = pytest.mark.skipif(
-    shutil.which("espeak-ng") is None, reason="espeak-ng is not installed (apt-get install espeak-ng)"
+    shutil.which("espeak-ng") is None,
+    reason="espeak-ng is not installed (apt-get install espeak-ng)",
 )
 
 
 def small_script() -> Script:
-    cut = Scene(kind="table", place="kitchen", action="cut", item="knife", target="lemon", props=("cutting board",))
+    cut = Scene(
+        kind="table",
+        place="kitchen",
+        action="cut",
+        item="knife",
+        target="lemon",
+        props=("cutting board",),
+    )
     return Script(
         id="small",
         seed=5,
@@ -43,7 +57,10 @@ def small_script() -> Script:
             Shot(span=Span(0.0, 2.0), scene=Scene(kind="talk", place="kitchen")),
             Shot(span=Span(2.0, 6.0), scene=cut),
         ),
-        utterances=(Utterance(at=0.2, text="Hello there, everybody."), Utterance(at=0.6, text="Now cut the lemon.")),
+        utterances=(
+            Utterance(at=0.2, text="Hello there, everybody."),
+            Utterance(at=0.6, text="Now cut the lemon."),
+        ),
         steps=(TrueStep(id="1", text="cut the lemon", utterance=1, spans=(Span(2.0, 6.0),)),),
     )
 
@@ -56,7 +73,9 @@ def durations(path: Path) -> tuple[float, float, int]:
         picture, sound = file.streams.video[0], file.streams.audio[0]
         assert picture.duration is not None
         assert sound.duration is not None
-        seconds = [float(stream.duration * Fraction(stream.time_base)) for stream in (picture, sound)]
+        seconds = [
+            float(stream.duration * Fraction(stream.time_base)) for stream in (picture, sound)
+        ]
         return seconds[0], seconds[1], picture.frames
 
 
@@ -84,7 +103,12 @@ def test_nobody_speaks_twice_at_once(tmp_path: Path) -> None:
 @needs_voice
 def test_speech_that_overruns_the_script_makes_the_video_longer(tmp_path: Path) -> None:
     late = small_script().model_copy(
-        update={"utterances": (Utterance(at=0.2, text="Hello."), Utterance(at=5.8, text="Now cut the lemon in half."))}
+        update={
+            "utterances": (
+                Utterance(at=0.2, text="Hello."),
+                Utterance(at=5.8, text="Now cut the lemon in half."),
+            )
+        }
     )
     spoken = render(late, tmp_path / "a.mp4", SMALL)
     assert spoken.duration > 6.5
@@ -99,7 +123,8 @@ def test_without_the_voice_the_error_names_its_package(monkeypatch: pytest.Monke
 
 def test_an_utterance_waits_until_the_last_is_over() -> None:
     placed = schedule_utterances(
-        [Utterance(at=1.0, text="a"), Utterance(at=2.0, text="b"), Utterance(at=9.0, text="c")], [3.0, 1.0, 1.0]
+        [Utterance(at=1.0, text="a"), Utterance(at=2.0, text="b"), Utterance(at=9.0, text="c")],
+        [3.0, 1.0, 1.0],
     )
     assert [each.span for each in placed] == [Span(1.0, 4.0), Span(4.18, 5.18), Span(9.0, 10.0)]
 
@@ -123,7 +148,9 @@ def test_at_least_forty_things_can_be_drawn_and_none_is_empty() -> None:
 @pytest.mark.parametrize("action", sorted(MOTIONS))
 def test_every_action_moves_something(action: str) -> None:
     stage = SceneRenderer(2, RenderSettings(width=96, height=64))
-    scene = Scene(kind="table", place="workshop", action=action, item="spoon", target="bowl", props=("jar",))
+    scene = Scene(
+        kind="table", place="workshop", action=action, item="spoon", target="bowl", props=("jar",)
+    )
     early, later = (stage.frame(scene, t, 6.0, 0.0, 0).astype(float) for t in (1.0, 2.6))
     assert early.shape == (64, 96, 3)
     assert np.abs(early - later).mean() > 0.4
@@ -135,11 +162,14 @@ def test_the_demo_has_what_a_first_look_needs() -> None:
     far = [
         step
         for step in shown
-        if step.said and min(step.spans[0].gap(step.said.start), step.spans[0].gap(step.said.end)) >= 6.0
+        if step.said
+        and min(step.spans[0].gap(step.said.start), step.spans[0].gap(step.said.end)) >= 6.0
     ]
     assert len(shown) >= 8
     assert len(far) == 2
-    assert [step.text for step in record.reference if step.status == "said"] == ["let the batter rest for ten minutes"]
+    assert [step.text for step in record.reference if step.status == "said"] == [
+        "let the batter rest for ten minutes"
+    ]
     assert record.transcript is not None
     assert len(record.transcript.sentences) >= len(record.reference) + 4
 
@@ -158,7 +188,9 @@ def test_the_demo_truth_belongs_to_the_committed_video() -> None:
 
 
 @needs_voice
-def test_the_command_writes_a_video_with_its_truth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_video_with_its_truth(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from research.drawn_videos import write_script
 
     write_script(small_script(), tmp_path / "small.json")
@@ -168,6 +200,8 @@ def test_the_command_writes_a_video_with_its_truth(tmp_path: Path, capsys: pytes
     assert tree["reference"][0]["spans"] == [[2.0, 6.0]]
 
 
-def test_a_missing_script_is_one_line_and_exit_code_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_script_is_one_line_and_exit_code_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["render", str(tmp_path / "none.json"), str(tmp_path / "a.mp4")]) == 1
     assert capsys.readouterr().err.count("\n") == 1

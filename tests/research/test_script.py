@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from research.drawn_videos import Script, ScriptSettings, make_script, read_script, true_record, write_script
+from research.drawn_videos import (
+    Script,
+    ScriptSettings,
+    make_script,
+    read_script,
+    true_record,
+    write_script,
+)
 from research.drawn_videos.layout import distance, free_spans
 from research.drawn_videos.script import Scene, Shot, TrueStep, Utterance
 from research.drawn_videos.script_generator import spoken_length
@@ -43,11 +50,25 @@ def test_a_script_survives_its_file(tmp_path: Path) -> None:
     ("changes", "reason"),
     [
         ({"duration": 7.0}, "shots end at"),
-        ({"shots": (Shot(span=Span(0.0, 2.0), scene=TALK), Shot(span=Span(3.0, 6.0), scene=CUT))}, "follow each other"),
+        (
+            {
+                "shots": (
+                    Shot(span=Span(0.0, 2.0), scene=TALK),
+                    Shot(span=Span(3.0, 6.0), scene=CUT),
+                )
+            },
+            "follow each other",
+        ),
         ({"utterances": (Utterance(at=3.0, text="b"), Utterance(at=1.0, text="a"))}, "sorted"),
         ({"steps": (TrueStep(id="1", text="x", utterance=9),)}, "names utterance 9"),
-        ({"steps": (TrueStep(id="1", text="x", utterance=0, spans=(Span(5.0, 7.0),)),)}, "the video at"),
-        ({"steps": (TrueStep(id="1", text="x", utterance=0, spans=(Span(1.0, 4.0),)),)}, "no hands"),
+        (
+            {"steps": (TrueStep(id="1", text="x", utterance=0, spans=(Span(5.0, 7.0),)),)},
+            "the video at",
+        ),
+        (
+            {"steps": (TrueStep(id="1", text="x", utterance=0, spans=(Span(1.0, 4.0),)),)},
+            "no hands",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_refused(changes: dict[str, object], reason: str) -> None:
@@ -122,13 +143,19 @@ def test_about_a_sixth_of_the_steps_is_never_shown(scripts: list[Script]) -> Non
     assert 0.10 <= share <= 0.20
 
 
-def test_about_a_quarter_of_the_shown_steps_is_far_from_where_it_is_said(scripts: list[Script]) -> None:
+def test_about_a_quarter_of_the_shown_steps_is_far_from_where_it_is_said(
+    scripts: list[Script],
+) -> None:
     shown = [(script, step) for script in scripts for step in script.steps if step.spans]
-    far = sum(distance(step.spans[0], estimated(script, step.utterance)) >= 5.0 for script, step in shown)
+    far = sum(
+        distance(step.spans[0], estimated(script, step.utterance)) >= 5.0 for script, step in shown
+    )
     assert 0.18 <= far / len(shown) <= 0.34
 
 
-def test_the_other_steps_are_shown_around_a_second_after_they_are_said(scripts: list[Script]) -> None:
+def test_the_other_steps_are_shown_around_a_second_after_they_are_said(
+    scripts: list[Script],
+) -> None:
     offsets = []
     for script in scripts:
         for step in script.steps:
@@ -139,14 +166,18 @@ def test_the_other_steps_are_shown_around_a_second_after_they_are_said(scripts: 
 
 
 def test_shown_spans_have_the_length_asked_for(scripts: list[Script]) -> None:
-    lengths = sorted(step.spans[0].duration for script in scripts for step in script.steps if step.spans)
+    lengths = sorted(
+        step.spans[0].duration for script in scripts for step in script.steps if step.spans
+    )
     assert 5.0 <= lengths[len(lengths) // 2] <= 8.0
     assert lengths[0] >= 3.0
 
 
 def test_only_one_step_is_shown_at_a_time_and_inside_the_video(scripts: list[Script]) -> None:
     for script in scripts:
-        spans = sorted((span for step in script.steps for span in step.spans), key=lambda span: span.start)
+        spans = sorted(
+            (span for step in script.steps for span in step.spans), key=lambda span: span.start
+        )
         assert all(first.end <= second.start for first, second in pairwise(spans))
         assert spans[-1].end <= script.duration
 
@@ -158,7 +189,11 @@ def test_where_a_step_is_true_its_own_action_is_drawn(scripts: list[Script]) -> 
             for span in step.spans:
                 scenes = [shot.scene for shot in script.shots if shot.span.overlap(span) > 0]
                 drawn = {(scene.action, scene.item, scene.target) for scene in scenes}
-                wanted = {(each.action, each.item, each.target) for each in task.steps if each.text == step.text}
+                wanted = {
+                    (each.action, each.item, each.target)
+                    for each in task.steps
+                    if each.text == step.text
+                }
                 assert drawn <= wanted
 
 
@@ -167,11 +202,17 @@ def test_hands_work_only_where_a_step_is_true(scripts: list[Script]) -> None:
         shown = [span for step in script.steps for span in step.spans]
         for shot in script.shots:
             if shot.scene.kind == "table":
-                assert any(span.start <= shot.span.start and shot.span.end <= span.end for span in shown)
+                assert any(
+                    span.start <= shot.span.start and shot.span.end <= span.end for span in shown
+                )
 
 
 def test_free_spans_are_what_is_left() -> None:
-    assert free_spans([Span(2.0, 3.0), Span(5.0, 6.0)], 1.0, 8.0) == [Span(1.0, 2.0), Span(3.0, 5.0), Span(6.0, 8.0)]
+    assert free_spans([Span(2.0, 3.0), Span(5.0, 6.0)], 1.0, 8.0) == [
+        Span(1.0, 2.0),
+        Span(3.0, 5.0),
+        Span(6.0, 8.0),
+    ]
 
 
 def test_distance_is_zero_where_spans_touch() -> None:

@@ -35,7 +35,9 @@ def simulation() -> Simulation:
 def test_the_same_seed_gives_the_same_videos() -> None:
     settings = SHORT.model_copy(update={"videos": 2})
     first, second, other = simulate(1, settings), simulate(1, settings), simulate(2, settings)
-    assert [to_json(record) for record in first.records] == [to_json(record) for record in second.records]
+    assert [to_json(record) for record in first.records] == [
+        to_json(record) for record in second.records
+    ]
     assert first.records != other.records
     for style in STYLES:
         assert np.array_equal(first.vectors(style)[1], second.vectors(style)[1])
@@ -56,7 +58,11 @@ def test_a_video_is_the_same_whatever_was_drawn_before_it(simulation: Simulation
 def test_texts_and_vectors_and_truth_are_aligned(simulation: Simulation) -> None:
     for sample, record in zip(simulation.videos, simulation.records, strict=True):
         assert record.transcript is not None
-        texts = {"narration": record.transcript.sentences, "step": record.steps, "recipe": record.recipe}
+        texts = {
+            "narration": record.transcript.sentences,
+            "step": record.steps,
+            "recipe": record.recipe,
+        }
         seconds = int(np.ceil(sample.duration))
         assert sample.features().values.shape == (seconds, 128)
         for style in STYLES:
@@ -67,7 +73,11 @@ def test_texts_and_vectors_and_truth_are_aligned(simulation: Simulation) -> None
 
 def test_rows_have_length_one(simulation: Simulation) -> None:
     sample = simulation.videos[0]
-    for rows in (sample.features().values, *(sample.vectors(style) for style in STYLES), sample.embeddings("step")):
+    for rows in (
+        sample.features().values,
+        *(sample.vectors(style) for style in STYLES),
+        sample.embeddings("step"),
+    ):
         assert rows.dtype == np.float32
         assert np.allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
 
@@ -91,7 +101,9 @@ def test_the_reference_is_the_planted_truth_about_each_kind_of_text(simulation: 
         assert len(record.reference) == len(sample.lines(style))
         for step, row in zip(record.reference, sample.shown(style), strict=True):
             seconds = np.arange(len(row)) + 0.5
-            assert row.tolist() == [any(second in span for span in step.spans) for second in seconds]
+            assert row.tolist() == [
+                any(second in span for span in step.spans) for second in seconds
+            ]
 
 
 def test_a_repeated_step_has_several_spans() -> None:
@@ -111,7 +123,9 @@ def test_written_steps_cite_sentences_that_tell_them(simulation: Simulation) -> 
 
 def test_captions_tell_what_is_shown_in_the_order_of_time(simulation: Simulation) -> None:
     for sample, record in zip(simulation.videos, simulation.records, strict=True):
-        assert [step.spans[0] for step in record.captions] == [Span(*map(float, w)) for w in sample.timeline.windows]
+        assert [step.spans[0] for step in record.captions] == [
+            Span(*map(float, w)) for w in sample.timeline.windows
+        ]
         assert len({step.id for step in record.captions}) == len(record.captions)
 
 
@@ -124,7 +138,9 @@ def test_titles_and_articles_belong_to_the_task(simulation: Simulation) -> None:
     assert len(many.recipes) == 1000
 
 
-def test_a_line_of_an_article_reads_the_same_and_has_the_same_vector_in_every_video(simulation: Simulation) -> None:
+def test_a_line_of_an_article_reads_the_same_and_has_the_same_vector_in_every_video(
+    simulation: Simulation,
+) -> None:
     first, *others = stream(0, simulation.settings, count=60)
     other = next(s for s in others if s.task.number == first.task.number)
     assert np.array_equal(first.vectors("recipe"), other.vectors("recipe"))
@@ -142,12 +158,26 @@ def test_an_unseen_task_is_never_trained_on() -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_text_and_picture_of_a_shown_step_are_alike_without_noise(style: Style) -> None:
-    quiet = {"walk": 0.0, "white": 0.0, "video": 0.0, "instance": 0.0, "style_bias": 0.0, "action_shared": 1.0,
-             "object_shared": 1.0, **{each: {"distortion": 0.0, "noise": 0.0} for each in STYLES}}  # fmt: skip
-    settings = validate(SimulationSettings, {
-        "videos": 20, "backbone": "quiet", "backbones": {"quiet": quiet}, "scene": {"action_seen": 1.0},
-        "narration": {"object_dropped": 0.0, "action_dropped": 0.0},
-    })  # fmt: skip
+    quiet = {
+        "walk": 0.0,
+        "white": 0.0,
+        "video": 0.0,
+        "instance": 0.0,
+        "style_bias": 0.0,
+        "action_shared": 1.0,
+        "object_shared": 1.0,
+        **{each: {"distortion": 0.0, "noise": 0.0} for each in STYLES},
+    }
+    settings = validate(
+        SimulationSettings,
+        {
+            "videos": 20,
+            "backbone": "quiet",
+            "backbones": {"quiet": quiet},
+            "scene": {"action_seen": 1.0},
+            "narration": {"object_dropped": 0.0, "action_dropped": 0.0},
+        },
+    )
     hits = []
     for sample in stream(0, settings):
         truth = sample.shown(style)
@@ -171,7 +201,9 @@ def test_a_worse_recogniser_writes_other_words() -> None:
     said = {
         grade: " ".join(
             sentence.text
-            for record in simulate(0, SHORT.model_copy(update={"videos": 5, "recogniser": grade})).records
+            for record in simulate(
+                0, SHORT.model_copy(update={"videos": 5, "recogniser": grade})
+            ).records
             for sentence in (record.transcript.sentences if record.transcript else ())
         )
         for grade in RECOGNISERS
@@ -179,7 +211,10 @@ def test_a_worse_recogniser_writes_other_words() -> None:
     assert said["noisy"] == said["noisy"].lower()
     assert "." in said["aligned"]
     known = set(said["clean"].lower().split())
-    wrong = {grade: np.mean([word not in known for word in text.lower().split()]) for grade, text in said.items()}
+    wrong = {
+        grade: np.mean([word not in known for word in text.lower().split()])
+        for grade, text in said.items()
+    }
     assert wrong["clean"] == 0 < wrong["aligned"] < wrong["noisy"]
 
 
@@ -196,7 +231,9 @@ def test_records_survive_the_store(simulation: Simulation) -> None:
 
 
 def test_settings_that_cannot_be_are_refused(simulation: Simulation) -> None:
-    with pytest.raises(SettingsError, match="'blurred' is not one of this world; take one of usual, sharp, dull"):
+    with pytest.raises(
+        SettingsError, match="'blurred' is not one of this world; take one of usual, sharp, dull"
+    ):
         simulation.videos[0].features("blurred")
     with pytest.raises(SettingsError, match="is none of usual"):
         validate(SimulationSettings, {"backbone": "blurred"})

@@ -1,11 +1,20 @@
-"""The simulated world is like the data it stands for: docs/world.md has the table, and where each number is from."""
+"""The simulated world is like the data it stands for: docs/world.md has the table, and where each
+number is from."""
 
 import math
 
 import numpy as np
 import pytest
 
-from research.simulate import SHORT, TASTY, YOUCOOK2, SimulationSettings, statistics, stream, zero_shot_recall
+from research.simulate import (
+    SHORT,
+    TASTY,
+    YOUCOOK2,
+    SimulationSettings,
+    statistics,
+    stream,
+    zero_shot_recall,
+)
 from research.simulate.settings import BACKBONES, WORLDS
 from stepline.settings import validate
 
@@ -17,7 +26,9 @@ VIDEOS = 120  # a seed
 def measured() -> dict[str, dict[str, float]]:
     """World -> the statistics of all seeds together."""
     return {
-        name: statistics(sample for seed in SEEDS for sample in stream(seed, WORLDS[name], count=VIDEOS))
+        name: statistics(
+            sample for seed in SEEDS for sample in stream(seed, WORLDS[name], count=VIDEOS)
+        )
         for name in ("short", "youcook2")
     }
 
@@ -25,9 +36,14 @@ def measured() -> dict[str, dict[str, float]]:
 @pytest.fixture(scope="module")
 def recalls() -> dict[str, dict[str, float]]:
     """Backbone -> its R@1 by plain cosine, all seeds together."""
-    every = [[zero_shot_recall(stream(seed, SHORT, count=60), name) for name in BACKBONES] for seed in SEEDS]
+    every = [
+        [zero_shot_recall(stream(seed, SHORT, count=60), name) for name in BACKBONES]
+        for seed in SEEDS
+    ]
     return {
-        name: {style: float(np.mean([seed[row][style] for seed in every])) for style in every[0][row]}
+        name: {
+            style: float(np.mean([seed[row][style] for seed in every])) for style in every[0][row]
+        }
         for row, name in enumerate(BACKBONES)
     }
 
@@ -46,14 +62,17 @@ def recalls() -> dict[str, dict[str, float]]:
         ("recipe_lines", 11.1, 0.6),  # prototype: 11.1; HT-Step: 11.45
         ("recipe_present", 0.51, 0.03),  # prototype: 0.51
         ("inversions_in_the_video", 0.23, 0.04),  # WhenAct: 0.231 of all pairs
-        ("inversions_in_a_minute", 0.15, 0.04),  # WhenAct: 0.152 of the pairs whose windows do not overlap
+        # WhenAct: 0.152 of the pairs whose windows do not overlap
+        ("inversions_in_a_minute", 0.15, 0.04),
         ("offset_p50", 0.0, 1.5),  # WhenAct: 1.0 s
         ("abs_offset_p50", 4.5, 1.0),  # WhenAct: 4.5 s
         ("abs_offset_p75", 11.0, 3.5),  # WhenAct: 11 s
         ("abs_offset_p95", 28.8, 4.0),  # WhenAct: 28.8 s
     ],
 )
-def test_short_videos_are_like(measured: dict[str, dict[str, float]], name: str, expected: float, tolerance: float):
+def test_short_videos_are_like(
+    measured: dict[str, dict[str, float]], name: str, expected: float, tolerance: float
+):
     assert measured["short"][name] == pytest.approx(expected, abs=tolerance)
 
 
@@ -73,13 +92,17 @@ def test_short_videos_are_like(measured: dict[str, dict[str, float]], name: str,
         ("abs_offset_p50", 4.5, 1.0),  # WhenAct
     ],
 )
-def test_long_videos_are_like(measured: dict[str, dict[str, float]], name: str, expected: float, tolerance: float):
+def test_long_videos_are_like(
+    measured: dict[str, dict[str, float]], name: str, expected: float, tolerance: float
+):
     assert measured["youcook2"][name] == pytest.approx(expected, abs=tolerance)
 
 
 def test_durations_and_windows_of_long_videos_spread_as_youcook2() -> None:
     samples = list(stream(0, YOUCOOK2, count=300))
-    windows = np.concatenate([np.diff(sample.timeline.windows, axis=1).ravel() for sample in samples])
+    windows = np.concatenate(
+        [np.diff(sample.timeline.windows, axis=1).ravel() for sample in samples]
+    )
     assert np.percentile(windows, [25, 50, 75]) == pytest.approx([8.0, 14.0, 25.0], rel=0.2)
     durations = np.array([sample.duration for sample in samples])
     assert np.percentile(durations, [25, 50, 75]) == pytest.approx([209.0, 292.0, 402.0], rel=0.2)
@@ -88,10 +111,13 @@ def test_durations_and_windows_of_long_videos_spread_as_youcook2() -> None:
 
 def test_offsets_have_heavy_tails(measured: dict[str, dict[str, float]]) -> None:
     for world in measured.values():
-        assert world["abs_offset_p95"] / world["abs_offset_p50"] > 5.0  # WhenAct: 6.4; a Gaussian: 2.9
+        # WhenAct: 6.4; a Gaussian: 2.9
+        assert world["abs_offset_p95"] / world["abs_offset_p50"] > 5.0
 
 
-def test_cosine_alone_ranks_articles_over_written_steps_over_narration(recalls: dict[str, dict[str, float]]) -> None:
+def test_cosine_alone_ranks_articles_over_written_steps_over_narration(
+    recalls: dict[str, dict[str, float]],
+) -> None:
     usual = recalls["usual"]
     assert usual["recipe"] == pytest.approx(0.39, abs=0.05)  # prototype
     assert usual["step"] == pytest.approx(0.34, abs=0.05)
@@ -108,7 +134,9 @@ def test_backbones_differ_in_what_they_see(recalls: dict[str, dict[str, float]])
 
 def test_difficulty_is_a_dial() -> None:
     found = [
-        zero_shot_recall(stream(0, SHORT.model_copy(update={"difficulty": dial}), count=60))["recipe"]
+        zero_shot_recall(stream(0, SHORT.model_copy(update={"difficulty": dial}), count=60))[
+            "recipe"
+        ]
         for dial in (0.5, 1, 2)
     ]
     assert found[0] > found[1] + 0.1 > found[2] + 0.2
@@ -116,19 +144,26 @@ def test_difficulty_is_a_dial() -> None:
 
 def test_a_worse_recogniser_leaves_steps_that_say_less() -> None:
     found = {
-        grade: list(stream(0, SHORT.model_copy(update={"recogniser": grade}), count=60)) for grade in ("clean", "noisy")
+        grade: list(stream(0, SHORT.model_copy(update={"recogniser": grade}), count=60))
+        for grade in ("clean", "noisy")
     }
     recall = {grade: zero_shot_recall(samples) for grade, samples in found.items()}
     assert recall["clean"]["narration"] > recall["noisy"]["narration"]
     assert recall["clean"]["step"] > recall["noisy"]["step"]
     assert recall["clean"]["recipe"] == recall["noisy"]["recipe"]
-    assert statistics(found["noisy"])["narrations_well_aligned"] < statistics(found["clean"])["narrations_well_aligned"]
+    assert (
+        statistics(found["noisy"])["narrations_well_aligned"]
+        < statistics(found["clean"])["narrations_well_aligned"]
+    )
 
 
 def test_nothing_counted_is_nan() -> None:
     empty = statistics([])
     assert all(math.isnan(value) for value in empty.values())
-    silent = validate(SimulationSettings, {"writer": {"step_kept": 0.0, "object_chat_kept": 0.0, "chat_kept": 0.0}})
+    silent = validate(
+        SimulationSettings,
+        {"writer": {"step_kept": 0.0, "object_chat_kept": 0.0, "chat_kept": 0.0}},
+    )
     assert math.isnan(zero_shot_recall(stream(0, silent, count=2))["step"])
 
 

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 from numpy.testing import assert_allclose
 
-from research.simulate import Simulation, SimulationSettings, simulate, stream, write_dataset, write_videos
+from research.simulate import (
+    Simulation,
+    SimulationSettings,
+    simulate,
+    stream,
+    write_dataset,
+    write_videos,
+)
 from research.simulate.narration import STYLES
 from stepline.asr import read_captions
 from stepline.datasets import DatasetRecords, read
@@ -20,9 +27,12 @@ from stepline.vision.precomputed import PrecomputedBackbone
 HALF = 2e-3  # what half precision may change in a unit row
 
 TREE = {
-    "videos": 10, "held_out": 0.5, "tasks": {"tasks": 6, "unseen": 4}, "recogniser": "aligned",
+    "videos": 10,
+    "held_out": 0.5,
+    "tasks": {"tasks": 6, "unseen": 4},
+    "recogniser": "aligned",
     "timeline": {"repeated": 0.2},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +60,9 @@ def pairs(simulation: Simulation, reading: DatasetRecords) -> Iterator[tuple[Rec
     return ((record, read_back[record.id]) for record in simulation.records)
 
 
-def test_ht_step_holds_the_recipe_and_where_its_lines_are_shown(simulation: Simulation, folder: Path) -> None:
+def test_ht_step_holds_the_recipe_and_where_its_lines_are_shown(
+    simulation: Simulation, folder: Path
+) -> None:
     reading = all_of("ht-step", folder / "ht-step")
     for planted, found in pairs(simulation, reading):
         assert found.recipe == planted.recipe
@@ -62,7 +74,9 @@ def test_ht_step_holds_the_recipe_and_where_its_lines_are_shown(simulation: Simu
     assert set(reading.subsets.values()) == {"train", "val_seen", "val_unseen"}
 
 
-def test_htm_align_holds_the_sentences_of_the_held_out_videos(simulation: Simulation, folder: Path) -> None:
+def test_htm_align_holds_the_sentences_of_the_held_out_videos(
+    simulation: Simulation, folder: Path
+) -> None:
     found = {record.id: record for record in all_of("htm-align", folder / "htm_align.json").records}
     planted = [each for each in simulation.records_about("narration") if each.id in found]
     assert len(found) == len(planted) == 5
@@ -93,7 +107,9 @@ def test_whisperx_files_are_captions_with_words(simulation: Simulation, folder: 
     assert len(first.words) == len(first.text.split())
 
 
-def test_written_steps_come_back_with_the_times_of_their_sentences(simulation: Simulation, folder: Path) -> None:
+def test_written_steps_come_back_with_the_times_of_their_sentences(
+    simulation: Simulation, folder: Path
+) -> None:
     for planted, found in pairs(simulation, all_of("howtostep", folder / "howtostep")):
         assert [(step.text, step.spans[0]) for step in found.steps] == [
             (step.text, step.said) for step in planted.steps
@@ -125,25 +141,42 @@ def test_text_features_come_back_with_their_texts(simulation: Simulation, folder
         assert found.texts == record.recipe
 
 
-def test_the_precomputed_backbone_finds_videos_and_lines(simulation: Simulation, folder: Path) -> None:
+def test_the_precomputed_backbone_finds_videos_and_lines(
+    simulation: Simulation, folder: Path
+) -> None:
     sample = simulation.videos[0]
     texts = folder / "texts" / "usual" / "recipe" / f"{sample.id}.pth"
-    backbone = load_backbone(VisionSettings(backbone="precomputed", path=folder / "features", texts=texts))
+    backbone = load_backbone(
+        VisionSettings(backbone="precomputed", path=folder / "features", texts=texts)
+    )
     assert isinstance(backbone, PrecomputedBackbone)
     assert_alike(backbone.features(sample.id), sample.features())
-    assert_allclose(backbone.encode_texts(sample.record.recipe), sample.vectors("recipe"), atol=HALF)
+    assert_allclose(
+        backbone.encode_texts(sample.record.recipe), sample.vectors("recipe"), atol=HALF
+    )
 
 
-def test_numpy_features_of_other_backbones_come_back(simulation: Simulation, tmp_path: Path) -> None:
+def test_numpy_features_of_other_backbones_come_back(
+    simulation: Simulation, tmp_path: Path
+) -> None:
     samples = stream(5, simulation.settings, count=2)
-    assert write_videos(simulation.world, samples, tmp_path, backbones=("sharp", "dull"), features="npy") == 2
+    assert (
+        write_videos(
+            simulation.world, samples, tmp_path, backbones=("sharp", "dull"), features="npy"
+        )
+        == 2
+    )
     sample = simulation.videos[1]
     for name, width in (("sharp", 128), ("dull", 96)):
-        found = read_feature_file(tmp_path / "features" / name / f"{sample.id}.mp4.npy", width=width)
+        found = read_feature_file(
+            tmp_path / "features" / name / f"{sample.id}.mp4.npy", width=width
+        )
         assert_alike(found, sample.features(name))
 
 
-def test_an_unknown_backbone_is_refused_before_anything_is_written(simulation: Simulation, tmp_path: Path) -> None:
+def test_an_unknown_backbone_is_refused_before_anything_is_written(
+    simulation: Simulation, tmp_path: Path
+) -> None:
     with pytest.raises(SettingsError, match="'blurred' is not one of this world"):
         write_dataset(simulation, tmp_path / "out", backbones=("blurred",))
     assert not (tmp_path / "out").exists()

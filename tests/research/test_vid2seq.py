@@ -41,9 +41,20 @@ VOCABULARY = train_vocabulary(SENTENCES, VocabularySettings(size=300, rare=1))
 ALPHABET = TimedVocabulary(VOCABULARY, 10)
 WORDS = VOCABULARY.encode(SENTENCES[0])
 TINY = Vid2SeqSettings(
-    features=8, rows=6, width=32, heads=4, video_layers=1, speech_layers=1, writer_layers=1, feed_forward=64,
-    dropout=0.0, longest=64, longest_speech=40, label_smoothing=0.0, bins=10,
-)  # fmt: skip
+    features=8,
+    rows=6,
+    width=32,
+    heads=4,
+    video_layers=1,
+    speech_layers=1,
+    writer_layers=1,
+    feed_forward=64,
+    dropout=0.0,
+    longest=64,
+    longest_speech=40,
+    label_smoothing=0.0,
+    bins=10,
+)
 
 
 def t(place):
@@ -56,7 +67,9 @@ def watched(rows=5, duration=100.0, said=None, seed=0):
 
 
 def said(*texts):
-    return tuple(Sentence(text=text, span=Span(10.0 * n, 10.0 * n + 5)) for n, text in enumerate(texts))
+    return tuple(
+        Sentence(text=text, span=Span(10.0 * n, 10.0 * n + 5)) for n, text in enumerate(texts)
+    )
 
 
 def network(seed=0):
@@ -66,19 +79,30 @@ def network(seed=0):
 
 def test_a_sequence_is_start_end_words_in_the_order_of_time():
     events = [(50.0, 70.0, SENTENCES[4]), (0.0, 25.0, SENTENCES[0])]
-    assert encode_events(events, 100.0, ALPHABET) == [t(0), t(2), *WORDS, t(5), t(6), *VOCABULARY.encode(SENTENCES[4])]
+    assert encode_events(events, 100.0, ALPHABET) == [
+        t(0),
+        t(2),
+        *WORDS,
+        t(5),
+        t(6),
+        *VOCABULARY.encode(SENTENCES[4]),
+    ]
 
 
 def test_what_is_written_is_read_back_to_the_bin():
     events = ((0.0, 20.0, SENTENCES[0]), (20.0, 30.0, SENTENCES[1]), (90.0, 100.0, SENTENCES[5]))
-    parsed = decode_events([BEGIN, *encode_events(events, 100.0, ALPHABET), END, *WORDS], 100.0, ALPHABET)
+    parsed = decode_events(
+        [BEGIN, *encode_events(events, 100.0, ALPHABET), END, *WORDS], 100.0, ALPHABET
+    )
     assert parsed.events == events
     assert parsed.dropped == ()
 
 
 def test_times_outside_of_the_video_are_clipped_and_no_step_is_without_length():
     assert encode_events([(-5.0, 300.0, "")], 100.0, ALPHABET) == [t(0), t(9)]
-    assert decode_events([t(4), t(4), *WORDS], 100.0, ALPHABET).events == ((40.0, 50.0, SENTENCES[0]),)
+    assert decode_events([t(4), t(4), *WORDS], 100.0, ALPHABET).events == (
+        (40.0, 50.0, SENTENCES[0]),
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,7 +132,9 @@ def test_of_many_times_the_last_two_are_taken():
 
 
 def test_a_malformed_step_does_not_take_the_next_one_with_it():
-    parsed = decode_events([*WORDS, t(5), *WORDS, t(8), t(2), *WORDS, t(6), t(7), *WORDS], 100.0, ALPHABET)
+    parsed = decode_events(
+        [*WORDS, t(5), *WORDS, t(8), t(2), *WORDS, t(6), t(7), *WORDS], 100.0, ALPHABET
+    )
     assert parsed.events == ((60.0, 80.0, SENTENCES[0]),)
     assert [one.reason for one in parsed.dropped] == [NO_TIMES, ONE_TIME, REVERSED]
 
@@ -119,7 +145,9 @@ def test_a_token_of_another_vocabulary_is_refused():
 
 
 def test_long_sequences_are_cut_and_counted():
-    samples = [Vid2SeqSample("a", watched(), ((0.0, 9.0, SENTENCES[0]), (10.0, 20.0, SENTENCES[1])))]
+    samples = [
+        Vid2SeqSample("a", watched(), ((0.0, 9.0, SENTENCES[0]), (10.0, 20.0, SENTENCES[1])))
+    ]
     made = pack_sequences(samples, ALPHABET, 5)
     assert made.targets.shape == (1, 5)
     assert made.truncated == 1
@@ -142,7 +170,9 @@ def test_speech_is_heard_and_its_padding_is_not():
     model = network()
     tokens = torch.tensor([[BEGIN, t(1)]])
     with torch.no_grad():
-        alone = model(tokens, caption_context(model, [watched(said=said("cut the onion"))], ALPHABET))
+        alone = model(
+            tokens, caption_context(model, [watched(said=said("cut the onion"))], ALPHABET)
+        )
         silent = model(tokens, caption_context(model, [watched()], ALPHABET))
         both = [watched(said=said("cut the onion")), watched(said=said(*SENTENCES), seed=3)]
         padded = model(tokens.expand(2, -1), caption_context(model, both, ALPHABET))
@@ -152,9 +182,12 @@ def test_speech_is_heard_and_its_padding_is_not():
 
 def test_a_batch_is_learnt_to_its_times_and_word_for_word(tmp_path):
     events = [
-        tuple((30.0 * n, 30.0 * n + 20, SENTENCES[(seed + n) % 6]) for n in range(seed)) for seed in range(4)
-    ]  # fmt: skip
-    samples = [Vid2SeqSample(str(seed), watched(seed=seed), steps) for seed, steps in enumerate(events)]
+        tuple((30.0 * n, 30.0 * n + 20, SENTENCES[(seed + n) % 6]) for n in range(seed))
+        for seed in range(4)
+    ]
+    samples = [
+        Vid2SeqSample(str(seed), watched(seed=seed), steps) for seed, steps in enumerate(events)
+    ]
     settings = TrainSettings(epochs=150, batch=4, learning_rate=1e-2, readers=0, save_every=10_000)
     model = train_vid2seq(samples, tmp_path, vocabulary=ALPHABET, model=TINY, settings=settings)
     found = predict_steps(model, ALPHABET, [one.video for one in samples])

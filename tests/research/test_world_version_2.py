@@ -1,4 +1,5 @@
-"""Version 2 of the simulated world: lags, phases, previews and repetitions; version 1 stays what it was."""
+"""Version 2 of the simulated world: lags, phases, previews and repetitions; version 1 stays what it
+was."""
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ TIMES = [[0.61, 4.14], [4.21, 6.65]]
 
 
 def world(**parts: dict[str, float]) -> SimulationSettings:
-    changed = {name: getattr(SHORT, name).model_copy(update=values) for name, values in parts.items()}
+    changed = {
+        name: getattr(SHORT, name).model_copy(update=values) for name, values in parts.items()
+    }
     return SHORT.model_copy(update=changed)
 
 
@@ -61,7 +64,8 @@ def test_an_action_is_seen_in_the_act_and_less_around_it() -> None:
 
 def test_pictures_follow_the_words_by_the_lag() -> None:
     medians = [
-        statistics(stream(1, world(narration={"offset": lag}), count=60))["offset_p50"] for lag in (-2.0, 1.0, 4.0)
+        statistics(stream(1, world(narration={"offset": lag}), count=60))["offset_p50"]
+        for lag in (-2.0, 1.0, 4.0)
     ]
     assert medians[0] + 2 < medians[1] < medians[2] - 2
 
@@ -79,8 +83,11 @@ def test_videos_differ_in_their_lag() -> None:
 
 
 def test_version_2_is_nearer_to_whenact() -> None:
-    """A passage of 10 s that holds a sentence of 4 s begins 3 s before it: WhenAct's median of 1 s is -2 s here."""
-    first, second = (statistics(stream(1, settings, count=120))["offset_p50"] for settings in (SHORT, SHORT_2))
+    """A passage of 10 s that holds a sentence of 4 s begins 3 s before it: WhenAct's median of 1 s
+    is -2 s here."""
+    first, second = (
+        statistics(stream(1, settings, count=120))["offset_p50"] for settings in (SHORT, SHORT_2)
+    )
     assert abs(second + 2.0) < abs(first + 2.0)
 
 

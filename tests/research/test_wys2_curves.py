@@ -1,15 +1,32 @@
-"""Summaries by the number of labels: what the inputs hold and what is kept, not what is measured."""
+"""Summaries by the number of labels: what the inputs hold and what is kept, not what is
+measured."""
 
 import json
 
 import numpy as np
 import pytest
 
-from research.wys2.curves import BINS, INPUTS, LABELS, CurveSize, first_labels, inputs_of, run_curves, segment_scores
+from research.wys2.curves import (
+    BINS,
+    INPUTS,
+    LABELS,
+    CurveSize,
+    first_labels,
+    inputs_of,
+    run_curves,
+    segment_scores,
+)
 from research.wys2.uses import prepare
 
 TINY = CurveSize(
-    labelled=12, lessons=3, tests=2, detector_steps=2, steps=1, draws=1, summarizer_epochs=1, head_epochs=1
+    labelled=12,
+    lessons=3,
+    tests=2,
+    detector_steps=2,
+    steps=1,
+    draws=1,
+    summarizer_epochs=1,
+    head_epochs=1,
 )
 
 
@@ -23,7 +40,8 @@ def test_scores_are_there_where_somebody_speaks(uses):
     scores = segment_scores(video, uses.detector)
     for part, score in enumerate(scores.tolist()):
         speaks = any(
-            sentence.span.start < 4 * part + 4 and sentence.span.end >= 4 * part for sentence in video.record.sentences
+            sentence.span.start < 4 * part + 4 and sentence.span.end >= 4 * part
+            for sentence in video.record.sentences
         )
         assert np.isfinite(score) == speaks
     assert np.abs(scores[np.isfinite(scores)]).max() <= 1.0
@@ -34,9 +52,12 @@ def test_inputs_differ_in_what_they_hold_and_agree_in_what_matters(uses):
     assert tuple(inputs) == INPUTS
     widths = {name: (one[0].seen.shape[1], one[0].said.shape[1]) for name, one in inputs.items()}
     assert widths == {
-        "raw": (128, 0), "detector": (64, 0), "score": (BINS, 0), "raw and score": (128, BINS),
+        "raw": (128, 0),
+        "detector": (64, 0),
+        "score": (BINS, 0),
+        "raw and score": (128, BINS),
         "detector and score": (64, BINS),
-    }  # fmt: skip
+    }
     for one in inputs.values():
         np.testing.assert_array_equal(one[0].matters, inputs["raw"][0].matters)
 
@@ -53,7 +74,9 @@ def test_a_world_is_run_once(tmp_path):
     result = tmp_path / "curves.json"
     run_curves([0], TINY, result, "here")
     rows = json.loads(result.read_text())["worlds"]["0"]
-    assert [(row["input"], row["labels"]) for row in rows] == [(name, labels) for name in INPUTS for labels in LABELS]
+    assert [(row["input"], row["labels"]) for row in rows] == [
+        (name, labels) for name in INPUTS for labels in LABELS
+    ]
     assert all(0 <= row["F"] <= 1 for row in rows)
     before = result.stat().st_mtime_ns
     run_curves([0], TINY, result, "here")

@@ -1,4 +1,5 @@
-"""WYS2's tables and uses on a handful of videos: what is scored, written and kept, not what is measured."""
+"""WYS2's tables and uses on a handful of videos: what is scored, written and kept, not what is
+measured."""
 
 import json
 from pathlib import Path
@@ -20,7 +21,10 @@ TINY = Wys2Size(labelled=30, unlabelled=10, steps=4)
 
 def test_the_test_clips_are_withheld_videos_half_of_them_shown():
     corpus = wys2_corpus(0, 30, 10)
-    videos = [set(part.videos) for part in (corpus.train, corpus.validation, corpus.test, corpus.unlabelled)]
+    videos = [
+        set(part.videos)
+        for part in (corpus.train, corpus.validation, corpus.test, corpus.unlabelled)
+    ]
     assert not any(one & other for place, one in enumerate(videos) for other in videos[:place])
     assert corpus.test.truth.mean() == 0.5
 
@@ -43,9 +47,13 @@ def test_tables_are_written_and_trials_kept(tmp_path):
     lines, judged = study.run()
     assert [line.row.name for line in lines][:1] == ["SS, the likest 35 %"]
     assert {one.claim.statement for one in judged} == {
-        "SS above VR", "SS above MC", "SS above words alone", "SS above objects alone",
-        "SS above cosine without training", "MC above VR",
-    }  # fmt: skip
+        "SS above VR",
+        "SS above MC",
+        "SS above words alone",
+        "SS above objects alone",
+        "SS above cosine without training",
+        "MC above VR",
+    }
     tree = json.loads((tmp_path / "tables.json").read_text())
     assert tree["rows"][0]["scores"][AUC] == list(lines[0].scores[AUC])
     assert "| SS, the likest 35 % | 62.7 |" in (tmp_path / "tables.md").read_text()
@@ -87,7 +95,9 @@ def test_a_claim_holds_when_the_mean_gain_is_more_than_asserted(least, holds):
     assert ClaimResult(Claim("", AUC, SS, VR, least), (0.01, 0.03)).holds is holds
 
 
-TINY_USES = UsesSize(labelled=12, lessons=6, tests=4, detector_steps=4, summarizer_epochs=1, head_epochs=1)
+TINY_USES = UsesSize(
+    labelled=12, lessons=6, tests=4, detector_steps=4, summarizer_epochs=1, head_epochs=1
+)
 
 
 def test_both_tables_are_written_and_kept(tmp_path):
@@ -107,7 +117,9 @@ def test_both_tables_are_written_and_kept(tmp_path):
     assert len(summaries) == 6
     assert len(alignability) == 4
     assert all(0 < row["ROC-AUC"] < 1 for row in alignability.values())
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "uses").rglob("*") if path.is_file()}
+    kept = {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "uses").rglob("*") if path.is_file()
+    }
     assert [path.name for path in kept] == ["outcome.json", "outcome.json"]  # no training is left
     assert study.run() == (results, [])
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
@@ -115,7 +127,10 @@ def test_both_tables_are_written_and_kept(tmp_path):
     assert [row["scores"] for row in tree["rows"][:6]] == [
         {k: [v] for k, v in row.items()} for row in summaries.values()
     ]
-    assert "| with speech, the detector's features | 68.9, 0.106, 0.218 |" in (tmp_path / "uses.md").read_text()
+    assert (
+        "| with speech, the detector's features | 68.9, 0.106, 0.218 |"
+        in (tmp_path / "uses.md").read_text()
+    )
 
 
 def test_a_table_tells_mean_least_and_most():

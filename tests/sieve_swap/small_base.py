@@ -1,4 +1,5 @@
-"""A text base held in memory, of a few documents written for the tests, with vectors of counted words."""
+"""A text base held in memory, of a few documents written for the tests, with vectors of counted
+words."""
 
 import re
 from pathlib import Path
@@ -8,10 +9,16 @@ import numpy as np
 from stepline.text_base.base import TextBase
 from stepline.text_base.documents import Document, TextStep
 
-TOAST = ("Garlic toast", ["Peel 2 cloves garlic.", "Rub the toast with the garlic.", "Drizzle with olive oil."])
+TOAST = (
+    "Garlic toast",
+    ["Peel 2 cloves garlic.", "Rub the toast with the garlic.", "Drizzle with olive oil."],
+)
 MIX = "Mix beans and onion with vinegar."
 SALAD = ("Bean salad", ["Drain the beans.", "Chop 1 red onion.", MIX, "Do not salt yet."])
-TIRE = ("Change a bicycle tire", ["Remove the wheel.", "Lever off the tire.", "Pump the new tube to 60 psi."])
+TIRE = (
+    "Change a bicycle tire",
+    ["Remove the wheel.", "Lever off the tire.", "Pump the new tube to 60 psi."],
+)
 
 
 def words_of(text):
@@ -19,7 +26,8 @@ def words_of(text):
 
 
 class SmallBase(TextBase):
-    """Documents with one row a step; a vector counts words, so that cosines can be worked by hand."""
+    """Documents with one row a step; a vector counts words, so that cosines can be worked by
+    hand."""
 
     def __init__(self, documents=(TOAST, SALAD, TIRE), licence="CC0-1.0"):
         self.folder, self.encoder = Path("small"), "counted words"

@@ -26,7 +26,10 @@ from stepline.sieve_swap.agreement.check import NEGATION, NEW, NUMBER, UNIT
         ("at 350°F", [(350, 350, "temperature", "F")]),
         ("180 degrees Celsius", [(180, 180, "temperature", "C")]),
         ("bake at 350 F.", [(350, 350, "temperature", "F")]),
-        ("Bake at 180 C for 20 minutes.", [(180, 180, "temperature", "C"), (20, 20, "time", "min")]),
+        (
+            "Bake at 180 C for 20 minutes.",
+            [(180, 180, "temperature", "C"), (20, 20, "time", "min")],
+        ),
         ("Heat the oven to 180C fan", [(180, 180, "temperature", "C")]),
         ("roast at 180-200 c.", [(180, 200, "temperature", "C")]),
         ("180 C / 350 F", [(180, 180, "temperature", "C"), (350, 350, "temperature", "F")]),

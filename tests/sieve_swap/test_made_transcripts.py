@@ -58,7 +58,10 @@ def test_half_the_videos_are_for_testing_and_half_of_each_have_no_source_in_the_
 
 def test_no_step_is_copied(videos):
     pairs = [
-        (sentence.text.lower().strip(" ."), [video.recipe.steps[place].lower().strip(" .") for place in steps])
+        (
+            sentence.text.lower().strip(" ."),
+            [video.recipe.steps[place].lower().strip(" .") for place in steps],
+        )
         for video in videos
         for sentence, steps in zip(video.record.transcript.sentences, video.truth, strict=True)
         if steps
@@ -70,7 +73,10 @@ def test_no_step_is_copied(videos):
 def test_the_halves_share_no_idle_line_and_no_frame():
     from made_transcripts.tables import frames, idle_lines
 
-    said = {half: {line for lines in idle_lines(half).values() for line in lines} for half in ("development", "test")}
+    said = {
+        half: {line for lines in idle_lines(half).values() for line in lines}
+        for half in ("development", "test")
+    }
     assert len(said["development"] | said["test"]) >= 200
     assert not said["development"] & said["test"]
     assert set(frames("development")) & set(frames("test")) <= {"{c}"}  # the bare clause
@@ -119,7 +125,9 @@ def test_contradictions_are_seen(said, step, found):
     assert list(contradictions(said, step)) == found
 
 
-def test_the_sieve_by_wording_keeps_the_steps_of_twenty_videos_and_drops_the_talk(recipes, videos, tmp_path):
+def test_the_sieve_by_wording_keeps_the_steps_of_twenty_videos_and_drops_the_talk(
+    recipes, videos, tmp_path
+):
     from made_transcripts.base import kept_recipes, made_base
     from sieve_swap_scores import sieve_scores, violations
 

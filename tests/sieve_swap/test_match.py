@@ -10,7 +10,8 @@ from stepline.sieve_swap.match import IDLE, align_in_order
 
 
 def test_the_best_order_wins_over_each_sentence_s_nearest():
-    # Nearest alone: steps 1, 0, 2. In order, sentence 1 must not go back: idle (0) is worth more than step 1 (-0.1).
+    # Nearest alone: steps 1, 0, 2. In order, sentence 1 must not go back: idle (0) is worth more
+    # than step 1 (-0.1).
     similarity = np.array([[0.2, 0.9, 0.1], [0.8, 0.5, 0.1], [0.1, 0.3, 0.9]], np.float32)
     assigned, gain = align_in_order(similarity, 0.6)
     assert assigned.tolist() == [1, IDLE, 2]
@@ -47,9 +48,13 @@ def test_no_assignment_in_order_gains_more():
         assert told == sorted(told)
         assert gain == pytest.approx(worth(similarity, assigned))
         orders = itertools.product(range(IDLE, steps), repeat=sentences)
-        allowed = [order for order in orders if (told := [k for k in order if k != IDLE]) == sorted(told)]
+        allowed = [
+            order for order in orders if (told := [k for k in order if k != IDLE]) == sorted(told)
+        ]
         assert gain == pytest.approx(max(worth(similarity, order) for order in allowed))
 
 
 def worth(similarity, assigned):
-    return sum(float(similarity[row, step]) - 0.5 for row, step in enumerate(assigned) if step != IDLE)
+    return sum(
+        float(similarity[row, step]) - 0.5 for row, step in enumerate(assigned) if step != IDLE
+    )

@@ -61,11 +61,16 @@ def test_the_best_pair_decides_the_split():
 
 
 @pytest.mark.parametrize("recall_of", ["document", "transcript"])
-@pytest.mark.parametrize(("iou", "recall"), [(0.1, 0.3), (0.2, 0.3), (0.0, 0.0), (0.05, 0.6), (0.3, 0.0)])
+@pytest.mark.parametrize(
+    ("iou", "recall"), [(0.1, 0.3), (0.2, 0.3), (0.0, 0.0), (0.05, 0.6), (0.3, 0.0)]
+)
 def test_the_result_is_that_of_the_pairwise_loop(iou, recall, recall_of):
     chance = np.random.default_rng(7)
     documents = WordSets.of(sets(chance, 300, 2, 60)), WordSets.of(sets(chance, 300, 30, 60))
-    videos = WordSets.of(sets(chance, 40, 3, 70, unknown=True)), WordSets.of(sets(chance, 40, 40, 70, unknown=True))
+    videos = (
+        WordSets.of(sets(chance, 40, 3, 70, unknown=True)),
+        WordSets.of(sets(chance, 40, 40, 70, unknown=True)),
+    )
     settings = PairingSettings(iou=iou, recall=recall, recall_of=recall_of)
     found = list(PairFinder(*documents, 60).all_pairs(*videos, settings))
     assert sum(map(len, found)) > 0
@@ -75,7 +80,10 @@ def test_the_result_is_that_of_the_pairwise_loop(iou, recall, recall_of):
 
 
 def sets(chance, count, most, vocabulary, unknown=False):
-    rows = [np.unique(chance.integers(0, vocabulary, chance.integers(1, most + 1))).tolist() for _ in range(count)]
+    rows = [
+        np.unique(chance.integers(0, vocabulary, chance.integers(1, most + 1))).tolist()
+        for _ in range(count)
+    ]
     return [[word if word < 60 else -1 for word in row] for row in rows] if unknown else rows
 
 
@@ -86,7 +94,10 @@ def loop(videos, documents, video, settings):
             continue
         a, r = int(videos[1].sizes[video]), int(documents[1].sizes[number])
         shared = len(set(videos[1][video]) & set(documents[1][number]))
-        iou, recall = shared / (a + r - shared), shared / (r if settings.recall_of == "document" else a)
+        iou, recall = (
+            shared / (a + r - shared),
+            shared / (r if settings.recall_of == "document" else a),
+        )
         if iou >= settings.iou and recall >= settings.recall:
             out.append((number, iou, recall))
     return out
@@ -106,8 +117,14 @@ def test_sets_whose_arrays_do_not_fit_are_refused():
 
 
 def test_the_table_counts_what_each_pair_of_thresholds_keeps():
-    found = [pairs_of(VIDEO, PairingSettings(iou=0.0, recall=0.0)), pairs_of(("soup", "salt boil"), PairingSettings())]
-    rows = {(row.iou, row.recall): row for row in threshold_table(found, ious=(0.1, 0.3, 0.6), recalls=(0.3, 0.9))}
+    found = [
+        pairs_of(VIDEO, PairingSettings(iou=0.0, recall=0.0)),
+        pairs_of(("soup", "salt boil"), PairingSettings()),
+    ]
+    rows = {
+        (row.iou, row.recall): row
+        for row in threshold_table(found, ious=(0.1, 0.3, 0.6), recalls=(0.3, 0.9))
+    }
     # Pairs: (video 0, document 0) .5 / 1, (0, 1) .167 / .333, (0, 3) 0 / 0, (1, 1) 2 / 6 and 2 / 6.
     assert (rows[0.1, 0.3].videos, rows[0.1, 0.3].documents, rows[0.1, 0.3].pairs) == (2, 2, 3)
     assert (rows[0.1, 0.9].videos, rows[0.1, 0.9].documents, rows[0.1, 0.9].pairs) == (1, 1, 1)

@@ -10,8 +10,14 @@ from stepline.cli import main
 from stepline.errors import MediaError
 
 RECIPES = {
-    "toast": {"title": "Garlic toast", "steps": ["Peel 2 cloves of garlic.", "Rub the toast with the garlic."]},
-    "salad": {"title": "Bean salad", "steps": ["Drain the beans.", "Chop 1 red onion.", "Mix with vinegar."]},
+    "toast": {
+        "title": "Garlic toast",
+        "steps": ["Peel 2 cloves of garlic.", "Rub the toast with the garlic."],
+    },
+    "salad": {
+        "title": "Bean salad",
+        "steps": ["Drain the beans.", "Chop 1 red onion.", "Mix with vinegar."],
+    },
 }
 
 
@@ -55,11 +61,20 @@ def test_records_are_swapped_from_the_command_line(tmp_path, base):
     ],
     ids=["json", "jsonl", "parquet", "csv"],
 )
-def test_a_damaged_file_is_told_and_counts_as_a_failure_while_the_rest_is_done(tmp_path, base, name, damaged):
+def test_a_damaged_file_is_told_and_counts_as_a_failure_while_the_rest_is_done(
+    tmp_path, base, name, damaged
+):
     videos = write_videos(tmp_path / "in")
     folder = videos if videos.is_dir() else videos.parent
     (folder / name).write_bytes(damaged)
-    options = ("--text-base", base, "--out", tmp_path / "out", "--set", "pairing.smallest_category=1")
+    options = (
+        "--text-base",
+        base,
+        "--out",
+        tmp_path / "out",
+        "--set",
+        "pairing.smallest_category=1",
+    )
     for _ in range(2):
         done = invoke("sieve-swap", folder, *options, "--json")
         assert done.exit_code == 1
@@ -69,10 +84,20 @@ def test_a_damaged_file_is_told_and_counts_as_a_failure_while_the_rest_is_done(t
 
 
 def test_what_cannot_be_used_is_an_error_in_one_line(tmp_path, base):
-    nothing = invoke("sieve-swap", tmp_path / "none.json", "--text-base", base, "--out", tmp_path / "out")
+    nothing = invoke(
+        "sieve-swap", tmp_path / "none.json", "--text-base", base, "--out", tmp_path / "out"
+    )
     assert nothing.exit_code == 1
     assert "is not there" in nothing.stderr
-    both = invoke("sieve-swap", tmp_path / "a.json", tmp_path / "b.mp4", "--text-base", base, "--out", tmp_path / "out")
+    both = invoke(
+        "sieve-swap",
+        tmp_path / "a.json",
+        tmp_path / "b.mp4",
+        "--text-base",
+        base,
+        "--out",
+        tmp_path / "out",
+    )
     assert both.exit_code == 1
     assert "not both" in both.stderr
     odd = invoke("excluded", "youcook2", "--out", tmp_path / "list.txt")
@@ -82,7 +107,9 @@ def test_what_cannot_be_used_is_an_error_in_one_line(tmp_path, base):
 
 def test_the_list_of_evaluation_videos_is_written(tmp_path):
     (tmp_path / "htm_align.json").write_text(json.dumps({"abcdefghijk": [[1, 0, 2, "stir"]]}))
-    done = invoke("excluded", f"htm-align={tmp_path / 'htm_align.json'}", "--out", tmp_path / "list.txt")
+    done = invoke(
+        "excluded", f"htm-align={tmp_path / 'htm_align.json'}", "--out", tmp_path / "list.txt"
+    )
     assert done.exit_code == 0
     assert (tmp_path / "list.txt").read_text().splitlines()[-1] == "abcdefghijk\thtm-align"
 
@@ -99,14 +126,25 @@ def test_video_files_are_heard_once_and_then_swapped(tmp_path, base, monkeypatch
     monkeypatch.setattr("stepline.pipeline.batch.transcribe", transcribe)
     for name in ("Garlic_toast.mp4", "broken.mp4"):
         (tmp_path / name).write_bytes(b"")
-    options = ("--text-base", base, "--out", tmp_path / "out", "--set", "pairing.smallest_category=1")
+    options = (
+        "--text-base",
+        base,
+        "--out",
+        tmp_path / "out",
+        "--set",
+        "pairing.smallest_category=1",
+    )
     for _ in range(2):
-        done = invoke("sieve-swap", tmp_path / "Garlic_toast.mp4", tmp_path / "broken.mp4", *options)
+        done = invoke(
+            "sieve-swap", tmp_path / "Garlic_toast.mp4", tmp_path / "broken.mp4", *options
+        )
         assert done.exit_code == 1, done.output
         assert "1 of the videos could not be read, see above; the rest is done" in done.stderr
         assert "broken.mp4: nothing in it can be decoded" in done.stderr
     assert heard == ["Garlic_toast.mp4", "broken.mp4", "broken.mp4"]
     assert [record.id for record in records_of(tmp_path / "out", "validation")] == ["Garlic_toast"]
-    alone = invoke("sieve-swap", tmp_path / "broken.mp4", "--text-base", base, "--out", tmp_path / "other")
+    alone = invoke(
+        "sieve-swap", tmp_path / "broken.mp4", "--text-base", base, "--out", tmp_path / "other"
+    )
     assert alone.exit_code == 1
     assert "none of 1 videos could be heard" in alone.stderr

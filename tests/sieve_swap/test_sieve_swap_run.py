@@ -1,4 +1,5 @@
-"""A whole run over a collection: what comes out, what stays out, and the same bytes whatever interrupts it."""
+"""A whole run over a collection: what comes out, what stays out, and the same bytes whatever
+interrupts it."""
 
 import hashlib
 import json
@@ -23,16 +24,23 @@ from stepline.sieve_swap.run import Job, run
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet, to_json
 
-GARLIC = "hello dear friends|peel two cloves of garlic|rub the toast with garlic|drizzle with olive oil"
-BEANS = "welcome to my channel|drain the beans|chop 1 onion|mix beans and onion with vinegar|subscribe"
+GARLIC = (
+    "hello dear friends|peel two cloves of garlic|rub the toast with garlic|drizzle with olive oil"
+)
+BEANS = (
+    "welcome to my channel|drain the beans|chop 1 onion|mix beans and onion with vinegar|subscribe"
+)
 
 
 def record(identity, title, speech, **video):
     sentences = [
-        Sentence(text=text, span=Span(5.0 * place, 5.0 * place + 3.0)) for place, text in enumerate(speech.split("|"))
+        Sentence(text=text, span=Span(5.0 * place, 5.0 * place + 3.0))
+        for place, text in enumerate(speech.split("|"))
     ]
     known = {"id": identity, "title": title, "task": title} | video
-    return Record(id=identity, video=Video(**known), transcript=Transcript(sentences=tuple(sentences)))
+    return Record(
+        id=identity, video=Video(**known), transcript=Transcript(sentences=tuple(sentences))
+    )
 
 
 PLAIN = {"sieve": "similarity", "similarity": 0.55, "swap_similarity": 0.0}
@@ -50,13 +58,18 @@ VIDEOS = [
 
 def write_videos(folder, videos=VIDEOS):
     folder.mkdir(exist_ok=True)
-    (folder / "videos.jsonl").write_text("".join(json.dumps(json.loads(to_json(v))) + "\n" for v in videos))
+    (folder / "videos.jsonl").write_text(
+        "".join(json.dumps(json.loads(to_json(v))) + "\n" for v in videos)
+    )
     return folder / "videos.jsonl"
 
 
 def settings(**sections):
     tree = {"pairing": {"smallest_category": 1}, "match": PLAIN, "run": {"shard": 3}}
-    return validate(SieveSwapSettings, {key: tree.get(key, {}) | sections.get(key, {}) for key in tree | sections})
+    return validate(
+        SieveSwapSettings,
+        {key: tree.get(key, {}) | sections.get(key, {}) for key in tree | sections},
+    )
 
 
 def job(tmp_path, out="out", videos=VIDEOS, **sections):
@@ -67,7 +80,9 @@ def job(tmp_path, out="out", videos=VIDEOS, **sections):
 
 
 def records_of(out, split):
-    return [record for file in sorted((out / split).glob("*.parquet")) for record in read_parquet(file)]
+    return [
+        record for file in sorted((out / split).glob("*.parquet")) for record in read_parquet(file)
+    ]
 
 
 def digests(folder):
@@ -83,11 +98,21 @@ def test_every_video_is_swapped_or_left_out_with_its_reason(tmp_path):
     kept = [*records_of(tmp_path / "out", "train"), *records_of(tmp_path / "out", "validation")]
     texts = {record.id: [step.text for step in record.steps] for record in kept}
     assert texts == {
-        "garlic1": ["Peel 2 cloves garlic.", "Rub the toast with the garlic.", "Drizzle with olive oil."],
-        "garlic2": ["Peel 2 cloves garlic.", "Rub the toast with the garlic.", "Drizzle with olive oil."],
+        "garlic1": [
+            "Peel 2 cloves garlic.",
+            "Rub the toast with the garlic.",
+            "Drizzle with olive oil.",
+        ],
+        "garlic2": [
+            "Peel 2 cloves garlic.",
+            "Rub the toast with the garlic.",
+            "Drizzle with olive oil.",
+        ],
         "beans1": ["Drain the beans.", "Chop 1 red onion.", "Mix beans and onion with vinegar."],
     }
-    left = {(record.id, record.dropped[0].reason) for record in records_of(tmp_path / "out", "left_out")}
+    left = {
+        (record.id, record.dropped[0].reason) for record in records_of(tmp_path / "out", "left_out")
+    }
     assert left == {
         ("long", "it is too long"),
         ("test", "it is an evaluation video"),
@@ -142,7 +167,9 @@ def test_other_settings_need_another_folder(tmp_path):
 
 
 def test_a_category_with_too_few_videos_stays_out(tmp_path):
-    videos = [record(f"v{n}", "Garlic toast", GARLIC) for n in range(3)] + [record("alone", "Bean salad", BEANS)]
+    videos = [record(f"v{n}", "Garlic toast", GARLIC) for n in range(3)] + [
+        record("alone", "Bean salad", BEANS)
+    ]
     outcome = run(job(tmp_path, videos=videos, pairing={"smallest_category": 3}))
     assert outcome.statistics.videos["its category has too few videos"] == 1
     assert not [record for record in records_of(tmp_path / "out", "train") if record.id == "alone"]
@@ -172,13 +199,19 @@ def test_what_cannot_be_read_is_counted_and_survived(tmp_path):
     with (folder / "videos.jsonl").open("ab") as file:
         file.write(b'\x00\xff binary junk\n{"version": 1, "id": 7}\n')
     (folder / "broken.parquet").write_bytes(b"PAR1 no")
-    (folder / "long.json").write_text('{"aaaaaaaaaaa": {"start": [0], "end": [1, 2], "text": ["x"]}, "bbb": {"start"')
+    (folder / "long.json").write_text(
+        '{"aaaaaaaaaaa": {"start": [0], "end": [1, 2], "text": ["x"]}, "bbb": {"start"'
+    )
     base, said = SmallBase(), []
-    outcome = run(Job(folder, base, tmp_path / "out", settings(), embed=base.embed, say=said.append))
+    outcome = run(
+        Job(folder, base, tmp_path / "out", settings(), embed=base.embed, say=said.append)
+    )
     assert outcome.statistics.videos["it cannot be read"] == 5
     assert "broken.parquet" in next(line for line in said if line.startswith("left out"))
     assert sum(line.startswith("left out") for line in said) == 3
-    assert {"beans1", "garlic2"} <= {record.id for record in records_of(tmp_path / "out", "validation")}
+    assert {"beans1", "garlic2"} <= {
+        record.id for record in records_of(tmp_path / "out", "validation")
+    }
 
 
 def test_nothing_to_read_is_an_error(tmp_path):
@@ -225,7 +258,10 @@ write_report(job, run(job))
 
 def start(videos, out):
     return subprocess.Popen(
-        [sys.executable, "-c", RUN, str(videos), str(out)], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", RUN, str(videos), str(out)],
+        cwd=Path(__file__).parent,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -238,7 +274,8 @@ def finish(videos, out):
 
 
 def killed_after_files(videos, out, count):
-    """Kill a run with signal 9 as soon as `out` holds more than `count` files, finished or not; say how many it had."""
+    """Kill a run with signal 9 as soon as `out` holds more than `count` files, finished or not; say
+    how many it had."""
     process = start(videos, out)
     process.stdout.readline()
     while process.poll() is None and sum(1 for file in out.rglob("*") if file.is_file()) <= count:
@@ -251,7 +288,9 @@ def killed_after_files(videos, out, count):
 @pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_bytes(tmp_path):
     chance = random.Random(9)
-    videos = write_videos(tmp_path / "in", [*VIDEOS, *(record(f"more{n}", "Garlic toast", GARLIC) for n in range(8))])
+    videos = write_videos(
+        tmp_path / "in", [*VIDEOS, *(record(f"more{n}", "Garlic toast", GARLIC) for n in range(8))]
+    )
     finish(videos, tmp_path / "whole")
     expected = digests(tmp_path / "whole")
     kills = 0
@@ -259,7 +298,10 @@ def test_a_killed_run_ends_with_the_same_bytes(tmp_path):
         out = tmp_path / f"out{turn}"
         for _ in range(2):
             there = sum(1 for file in out.rglob("*") if file.is_file()) if out.exists() else 0
-            kills += killed_after_files(videos, out, there + chance.randrange(len(expected) // 2)) == -signal.SIGKILL
+            kills += (
+                killed_after_files(videos, out, there + chance.randrange(len(expected) // 2))
+                == -signal.SIGKILL
+            )
         finish(videos, out)
         assert digests(out) == expected
     assert kills >= 4

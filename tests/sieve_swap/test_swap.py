@@ -9,7 +9,12 @@ from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement.check import NEGATION, NUMBER
 from stepline.sieve_swap.match import FAR, UNORDERED, UNPAIRED, segments
 from stepline.sieve_swap.settings import SwapSettings
-from stepline.sieve_swap.swap import IDLE_TALK, are_instructions, instruction_probability, sieve_and_swap
+from stepline.sieve_swap.swap import (
+    IDLE_TALK,
+    are_instructions,
+    instruction_probability,
+    sieve_and_swap,
+)
 from stepline.text import embed
 
 BASE = SmallBase()
@@ -29,14 +34,24 @@ def record(spoken=SPOKEN, identity="v1"):
 
 
 def swapped(spoken=SPOKEN, paired=None, retained=None, base=BASE, **settings):
-    plain = {"scope": "all", "sieve": "similarity", "similarity": 0.55, "swap_similarity": 0.0, "unswapped": "drop"}
+    plain = {
+        "scope": "all",
+        "sieve": "similarity",
+        "similarity": 0.55,
+        "swap_similarity": 0.0,
+        "unswapped": "drop",
+    }
     chosen = SwapSettings(**(plain | settings))
-    made = sieve_and_swap([record(spoken)], base, chosen, paired=paired, retained=retained, embed=base.embed)
+    made = sieve_and_swap(
+        [record(spoken)], base, chosen, paired=paired, retained=retained, embed=base.embed
+    )
     return made[0]
 
 
 def lines(made):
-    return [(step.spans[0].start, step.spans[0].end, step.text, step.sources) for step in made.steps]
+    return [
+        (step.spans[0].start, step.spans[0].end, step.text, step.sources) for step in made.steps
+    ]
 
 
 def test_the_golden_run():
@@ -47,14 +62,17 @@ def test_the_golden_run():
         (30.0, 33.0, "Rub the toast with the garlic.", (4,)),  # 15 s later: told again, not merged
         (34.0, 36.0, "Drizzle with olive oil.", (5,)),
     ]
-    assert [(item.text, item.reason) for item in made.dropped] == [("hello my dear friends and welcome", FAR)]
+    assert [(item.text, item.reason) for item in made.dropped] == [
+        ("hello my dear friends and welcome", FAR)
+    ]
     first = made.steps[0]
     assert (first.source_text, first.licence, first.alternatives) == (
         "tests: d0#0",
         "CC0-1.0",
         ("peel two cloves of garlic",),
     )
-    # Shared words: peel, cloves, garlic; said: 5 words ("two" and "of" are unknown, 2 in one place), the step: 4.
+    # Shared words: peel, cloves, garlic; said: 5 words ("two" and "of" are unknown, 2 in one
+    # place), the step: 4.
     assert first.score == pytest.approx(3 / (np.sqrt(1 + 1 + 1 + 4) * np.sqrt(4)), abs=1e-6)
     assert (first.status, first.said) == (None, Span(4.0, 9.0))
 
@@ -63,14 +81,30 @@ def test_the_golden_run():
     ("variant", "texts"),
     [
         ("raw", [text for _, _, text in SPOKEN]),
-        ("only-sieve", ["peel two cloves of garlic", "rub the toast rub the toast with garlic",
-                        "rub the toast with garlic", "drizzle it with olive oil"]),
-        ("mix", ["Peel 2 cloves garlic.", "peel two cloves of garlic",
-                 "Rub the toast with the garlic.", "rub the toast rub the toast with garlic",
-                 "Rub the toast with the garlic.", "rub the toast with garlic",
-                 "Drizzle with olive oil.", "drizzle it with olive oil"]),
+        (
+            "only-sieve",
+            [
+                "peel two cloves of garlic",
+                "rub the toast rub the toast with garlic",
+                "rub the toast with garlic",
+                "drizzle it with olive oil",
+            ],
+        ),
+        (
+            "mix",
+            [
+                "Peel 2 cloves garlic.",
+                "peel two cloves of garlic",
+                "Rub the toast with the garlic.",
+                "rub the toast rub the toast with garlic",
+                "Rub the toast with the garlic.",
+                "rub the toast with garlic",
+                "Drizzle with olive oil.",
+                "drizzle it with olive oil",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_variants_keep_the_seconds(variant, texts):
     made = swapped(variant=variant)
     assert [step.text for step in made.steps] == texts
@@ -81,7 +115,9 @@ def test_the_variants_keep_the_seconds(variant, texts):
 def test_a_similarity_exactly_at_the_threshold_is_kept():
     spoken = [(0.0, 1.0, "drain the beans")]
     assert len(swapped(spoken, similarity=1.0).steps) == 1  # the same words: cosine 1
-    assert [item.reason for item in swapped([(0.0, 1.0, "drain beans")], similarity=0.9).dropped] == [FAR]
+    assert [
+        item.reason for item in swapped([(0.0, 1.0, "drain beans")], similarity=0.9).dropped
+    ] == [FAR]
 
 
 def test_a_step_that_changes_a_number_gives_way_to_the_next_nearest():
@@ -89,16 +125,24 @@ def test_a_step_that_changes_a_number_gives_way_to_the_next_nearest():
     spoken = [(0.0, 2.0, "peel 2 cloves of garlic")]
     assert [step.text for step in swapped(spoken, base=base).steps] == ["Peel 2 cloves garlic now."]
     assert [item.reason for item in swapped(spoken, base=base, candidates=1).dropped] == [NUMBER]
-    assert [step.text for step in swapped(spoken, base=base, check=False).steps] == ["Peel 3 cloves of garlic."]
+    assert [step.text for step in swapped(spoken, base=base, check=False).steps] == [
+        "Peel 3 cloves of garlic."
+    ]
 
 
 def test_a_negation_is_never_swapped_away():
     assert [item.reason for item in swapped([(0.0, 2.0, "do salt yet")]).dropped] == [NEGATION]
-    assert [step.text for step in swapped([(0.0, 2.0, "do not salt it yet")]).steps] == ["Do not salt yet."]
+    assert [step.text for step in swapped([(0.0, 2.0, "do not salt it yet")]).steps] == [
+        "Do not salt yet."
+    ]
 
 
 def test_a_sentence_whose_near_steps_all_disagree_keeps_its_own_words_when_asked():
-    spoken = [(0.0, 2.0, "do salt yet"), (9.0, 12.0, "drain the beans"), (20.0, 22.0, "hello my friends")]
+    spoken = [
+        (0.0, 2.0, "do salt yet"),
+        (9.0, 12.0, "drain the beans"),
+        (20.0, 22.0, "hello my friends"),
+    ]
     made = swapped(spoken, unswapped="own words")
     assert lines(made) == [(0.0, 2.0, "do salt yet", (0,)), (9.0, 12.0, "Drain the beans.", (1,))]
     own = made.steps[0]
@@ -106,15 +150,28 @@ def test_a_sentence_whose_near_steps_all_disagree_keeps_its_own_words_when_asked
     assert own.score == pytest.approx(3 / np.sqrt(3 * 4))  # do, salt, yet of "Do not salt yet."
     assert [item.text for item in made.dropped] == ["hello my friends"]
     mixed = swapped(spoken, unswapped="own words", variant="mix")
-    assert [step.text for step in mixed.steps] == ["do salt yet", "Drain the beans.", "drain the beans"]
+    assert [step.text for step in mixed.steps] == [
+        "do salt yet",
+        "Drain the beans.",
+        "drain the beans",
+    ]
 
 
 @pytest.mark.parametrize("method", ["nearest", "monotone"])
 def test_a_step_that_is_near_enough_to_keep_a_sentence_may_be_too_far_to_replace_it(method):
-    spoken = [(0.0, 2.0, "drain the beans"), (9.0, 12.0, "mix beans and onion"), (20.0, 22.0, "do salt yet")]
+    spoken = [
+        (0.0, 2.0, "drain the beans"),
+        (9.0, 12.0, "mix beans and onion"),
+        (20.0, 22.0, "do salt yet"),
+    ]
     given = {"method": method, "paired": [np.array([1])], "swap_similarity": 0.9}
-    made = swapped(spoken, **given, unswapped="own words")  # cosines: 1, 4 / (2 sqrt 6) = .82, .87 but negated
-    assert [step.text for step in made.steps] == ["Drain the beans.", "mix beans and onion", "do salt yet"]
+    # cosines: 1, 4 / (2 sqrt 6) = .82, .87 but negated
+    made = swapped(spoken, **given, unswapped="own words")
+    assert [step.text for step in made.steps] == [
+        "Drain the beans.",
+        "mix beans and onion",
+        "do salt yet",
+    ]
     assert [step.source_text is None for step in made.steps] == [False, True, True]
     assert [step.text for step in swapped(spoken, **given).steps] == ["Drain the beans."]
 
@@ -128,28 +185,50 @@ def test_the_threshold_of_the_sieve_goes_with_the_sieve():
 def test_only_the_steps_of_the_asked_documents_are_searched():
     spoken = [(0.0, 2.0, "drain the beans"), (9.0, 12.0, "remove the wheel")]
     bicycle = np.array([2])
-    assert [step.text for step in swapped(spoken).steps] == ["Drain the beans.", "Remove the wheel."]
-    assert [step.text for step in swapped(spoken, scope="retained", retained=bicycle).steps] == ["Remove the wheel."]
-    assert [step.text for step in swapped(spoken, scope="paired", paired=[bicycle]).steps] == ["Remove the wheel."]
+    assert [step.text for step in swapped(spoken).steps] == [
+        "Drain the beans.",
+        "Remove the wheel.",
+    ]
+    assert [step.text for step in swapped(spoken, scope="retained", retained=bicycle).steps] == [
+        "Remove the wheel."
+    ]
+    assert [step.text for step in swapped(spoken, scope="paired", paired=[bicycle]).steps] == [
+        "Remove the wheel."
+    ]
     nothing = swapped(spoken, scope="paired", paired=[np.array([], np.int64)])
     assert [item.reason for item in nothing.dropped] == [UNPAIRED, UNPAIRED]
 
 
 def test_monotone_matching_keeps_one_document_s_order():
-    spoken = [(0.0, 2.0, "drain the beans"), (9.0, 12.0, "mix beans and onion"), (20.0, 22.0, "chop 1 onion")]
+    spoken = [
+        (0.0, 2.0, "drain the beans"),
+        (9.0, 12.0, "mix beans and onion"),
+        (20.0, 22.0, "chop 1 onion"),
+    ]
     nearest = swapped(spoken)
     assert [step.text[:4] for step in nearest.steps] == ["Drai", "Mix ", "Chop"]
     ordered = swapped(spoken, method="monotone", paired=[np.array([2, 1])])
-    # Cosines: mixing 4 / (2 sqrt 6) = .82, chopping 3 / (2 sqrt 3) = .87. Chopping comes first in the document, so only
-    # one of the two can stay.
+    # Cosines: mixing 4 / (2 sqrt 6) = .82, chopping 3 / (2 sqrt 3) = .87. Chopping comes first in
+    # the document, so only one of the two can stay.
     assert [step.text[:4] for step in ordered.steps] == ["Drai", "Chop"]
     assert [item.reason for item in ordered.dropped] == [UNORDERED]
 
 
 def test_short_neighbours_merge_before_retrieval_when_asked():
-    spoken = [(0, 5, "a"), (6, 9, "b"), (9.5, 12, "c"), (16.1, 18, "d"), (18, 27, "e"), (27, 28, "f"), (29, 30, " ")]
-    found = record([(float(start), float(end), text) for start, end, text in spoken]).transcript.sentences
-    # a and b: 5 s and 3 s, 1 s apart. a b lasts 9 s, so c stays out; c and d are 4.1 s apart; e lasts 9 s.
+    spoken = [
+        (0, 5, "a"),
+        (6, 9, "b"),
+        (9.5, 12, "c"),
+        (16.1, 18, "d"),
+        (18, 27, "e"),
+        (27, 28, "f"),
+        (29, 30, " "),
+    ]
+    found = record(
+        [(float(start), float(end), text) for start, end, text in spoken]
+    ).transcript.sentences
+    # a and b: 5 s and 3 s, 1 s apart. a b lasts 9 s, so c stays out; c and d are 4.1 s apart; e
+    # lasts 9 s.
     settings = SwapSettings(merge="before")
     assert [piece.text for piece in segments(found, settings)] == ["a b", "c", "d", "e", "f"]
     assert segments(found, settings)[0].sources == (0, 1)
@@ -179,7 +258,10 @@ def test_documents_are_asked_for_where_they_are_needed():
 
 
 def test_talk_about_the_steps_own_food_sounds_like_no_instruction():
-    texts = ["now throw your chopped onions into the pan", "my neighbour grows these onions in her garden"]
+    texts = [
+        "now throw your chopped onions into the pan",
+        "my neighbour grows these onions in her garden",
+    ]
     step, talk = instruction_probability(embed(texts))
     assert step > 0.8
     assert talk < 0.2
@@ -198,7 +280,9 @@ def test_no_text_gives_no_verdict():
 
 def test_the_sieve_by_wording_drops_talk_that_a_step_is_near_to():
     said = ["my uncle used to rub the toast with garlic", "now rub the toast with garlic"]
-    sentences = tuple(Sentence(text=text, span=Span(10.0 * at, 10.0 * at + 3)) for at, text in enumerate(said))
+    sentences = tuple(
+        Sentence(text=text, span=Span(10.0 * at, 10.0 * at + 3)) for at, text in enumerate(said)
+    )
     spoken = Record(id="v", video=Video(id="v"), transcript=Transcript(sentences=sentences))
     base = SmallBase()
     kept = {}

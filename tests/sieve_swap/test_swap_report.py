@@ -54,7 +54,9 @@ def test_a_run_leaves_its_report_beside_its_parts(tmp_path):
 
 
 def test_text_is_never_markup(tmp_path):
-    bad = record("<b>", "Garlic toast <script>alert(1)</script>", GARLIC + "|<img src=x onerror=alert(1)>")
+    bad = record(
+        "<b>", "Garlic toast <script>alert(1)</script>", GARLIC + "|<img src=x onerror=alert(1)>"
+    )
     done = job(tmp_path, videos=[*VIDEOS[:1], bad])
     write_report(done, run(done))
     seen = tags((tmp_path / "out" / "report.html").read_text())
@@ -74,14 +76,19 @@ def test_statistics_add_up():
 
 def test_bars_are_as_high_as_their_counts():
     drawn = histogram({"1": 4, "3": 2}, "x")
-    first, second = (float(height) for height in re.findall(r'<rect class="s1"[^>]* height="([\d.]+)"', drawn))
+    first, second = (
+        float(height) for height in re.findall(r'<rect class="s1"[^>]* height="([\d.]+)"', drawn)
+    )
     assert first == 2 * second
 
 
 def test_an_empty_report_is_a_page():
     assert tags(page(Statistics(), titles={}))["h1"] == 1
     assert (
-        histogram({}, "x") == ranked_bars([], ("{}",)) == grouped_histogram({"a": {}}, "x") == "<p>Nothing to draw.</p>"
+        histogram({}, "x")
+        == ranked_bars([], ("{}",))
+        == grouped_histogram({"a": {}}, "x")
+        == "<p>Nothing to draw.</p>"
     )
 
 

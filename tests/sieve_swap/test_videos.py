@@ -32,9 +32,16 @@ def howto(tmp_path):
 
 def test_howto100m_s_captions_get_task_and_length_from_its_tables(howto):
     first, second = read_videos(howto)
-    assert (first.video.title, first.video.task, first.video.duration) == ("Peel Garlic", "Peel Garlic", 61.5)
+    assert (first.video.title, first.video.task, first.video.duration) == (
+        "Peel Garlic",
+        "Peel Garlic",
+        61.5,
+    )
     assert first.settings == {"category": "Food and Entertaining"}
-    assert [sentence.text for sentence in first.transcript.sentences] == ["hello", "peel the garlic"]
+    assert [sentence.text for sentence in first.transcript.sentences] == [
+        "hello",
+        "peel the garlic",
+    ]
     assert (second.video.title, second.video.duration) == (None, None)
 
 
@@ -45,11 +52,20 @@ def test_captions_without_tables_are_read_too(tmp_path):
 
 def test_howto100m_s_csv_of_each_video_is_read_with_the_same_tables(howto):
     (howto / "caption.json").unlink()
-    (howto / "aaaaaaaaaaa.csv").write_text('start,end,text\n0.0,2.0,hello\n2.0,5.0,"peel, then chop"\n')
+    (howto / "aaaaaaaaaaa.csv").write_text(
+        'start,end,text\n0.0,2.0,hello\n2.0,5.0,"peel, then chop"\n'
+    )
     (howto / "bbbbbbbbbbb.csv").write_text("start,end\n0.0,2.0\n")
     first, second = read_videos(howto)
-    assert (first.video.id, first.video.title, first.video.duration) == ("aaaaaaaaaaa", "Peel Garlic", 61.5)
-    assert [sentence.text for sentence in first.transcript.sentences] == ["hello", "peel, then chop"]
+    assert (first.video.id, first.video.title, first.video.duration) == (
+        "aaaaaaaaaaa",
+        "Peel Garlic",
+        61.5,
+    )
+    assert [sentence.text for sentence in first.transcript.sentences] == [
+        "hello",
+        "peel, then chop",
+    ]
     assert isinstance(second, Rejected)
     assert "needs the columns start,end,text" in second.reason
 

@@ -22,19 +22,41 @@ def library(folder, video, titles=("Lemonade",)):
         copy = folder / f"{name}.mp4"
         shutil.copyfile(video, copy)
         steps = (
-            Step(id="a", text="Slice the lemons", spans=(Span(3.5, 6.0),), at=4.0, status="shown", sources=(0,)),
-            Step(id="b", text="Pour the juice", spans=(Span(7.0, 10.0),), at=8.0, status="shown", sources=(1,)),
-            Step(id="c", text="Whisk the sugar", said=Span(11.0, 14.0), status="said", sources=(2,)),
+            Step(
+                id="a",
+                text="Slice the lemons",
+                spans=(Span(3.5, 6.0),),
+                at=4.0,
+                status="shown",
+                sources=(0,),
+            ),
+            Step(
+                id="b",
+                text="Pour the juice",
+                spans=(Span(7.0, 10.0),),
+                at=8.0,
+                status="shown",
+                sources=(1,),
+            ),
+            Step(
+                id="c", text="Whisk the sugar", said=Span(11.0, 14.0), status="said", sources=(2,)
+            ),
         )
         said = [Sentence(text=f"{step.text}.", span=step.said or step.spans[0]) for step in steps]
         of = Video(id=name, path=str(copy), duration=16.0, title=title, sha256=sha256(copy))
-        record = Record(id=name, video=of, transcript=Transcript(language="en", sentences=tuple(said)), steps=steps)
+        record = Record(
+            id=name,
+            video=of,
+            transcript=Transcript(language="en", sentences=tuple(said)),
+            steps=steps,
+        )
         write_record(record, folder / f"{name}.json")
     return folder
 
 
 def let_in(browser, server):
-    """Give a browser the cookie that it gets where it opens the server's link; there is no page to load for that."""
+    """Give a browser the cookie that it gets where it opens the server's link; there is no page to
+    load for that."""
     cookie = {"name": server.access._cookie, "value": server.access.token, "url": server.address}
     browser.send("Storage.setCookies", cookies=[cookie | {"httpOnly": True, "sameSite": "Strict"}])
 
@@ -51,7 +73,13 @@ def serving(folder, **options):
             {"X_Stepline": "studio"} if method != "GET" else {}
         )
         data = json.dumps(body) if isinstance(body, (dict, list)) else body
-        return ask(server, method, path, data, **{k: v for k, v in (sent | headers).items() if v is not None})
+        return ask(
+            server,
+            method,
+            path,
+            data,
+            **{k: v for k, v in (sent | headers).items() if v is not None},
+        )
 
     def read(path):
         reply, data = call("GET", path)

@@ -1,4 +1,5 @@
-"""Annotators answer in the studio, about the library's sentences, and what they say lies in its one store."""
+"""Annotators answer in the studio, about the library's sentences, and what they say lies in its one
+store."""
 
 import json
 
@@ -22,7 +23,9 @@ def answer_all(server, name, shown):
     while (task := server.read(f"/annotate/next?annotator={name}")).get("clip"):
         told = {"annotator": name, "clip": task["clip"]}
         assert server.ask("POST", "/annotate/begin", told)[0].status == 200
-        reply, data = server.ask("POST", "/annotate/answer", told | {"shown": shown, "confidence": "very"})
+        reply, data = server.ask(
+            "POST", "/annotate/answer", told | {"shown": shown, "confidence": "very"}
+        )
         assert reply.status == 200, data
         done.append(task["clip"])
     return done

@@ -1,4 +1,5 @@
-"""What a hostile page, client, file or record may try against the studio, and the answer to each."""
+"""What a hostile page, client, file or record may try against the studio, and the answer to
+each."""
 
 import http.client
 import json
@@ -37,70 +38,254 @@ def server(tmp_path_factory, small_video):
         yield running
 
 
-# name: (method, path, body, headers): statuses that answer it. {token} is the right one; None leaves a header out.
+# name: (method, path, body, headers): statuses that answer it. {token} is the right one; None
+# leaves a header out.
 REQUESTS = {
-    "rebinding: another name for this address": ("GET", "/api/videos", None, {"Host": "evil.example:80"}, {403}),
-    "rebinding: a name that begins with ours": ("GET", "/api/videos", None, {"Host": "localhost.evil.example"}, {403}),
-    "rebinding: an address of another machine": ("GET", "/api/videos", None, {"Host": "192.0.2.1:80"}, {403}),
-    "a port that is no number": ("GET", "/api/videos", None, {"Host": "127.0.0.1:80@evil.example"}, {403}),
+    "rebinding: another name for this address": (
+        "GET",
+        "/api/videos",
+        None,
+        {"Host": "evil.example:80"},
+        {403},
+    ),
+    "rebinding: a name that begins with ours": (
+        "GET",
+        "/api/videos",
+        None,
+        {"Host": "localhost.evil.example"},
+        {403},
+    ),
+    "rebinding: an address of another machine": (
+        "GET",
+        "/api/videos",
+        None,
+        {"Host": "192.0.2.1:80"},
+        {403},
+    ),
+    "a port that is no number": (
+        "GET",
+        "/api/videos",
+        None,
+        {"Host": "127.0.0.1:80@evil.example"},
+        {403},
+    ),
     "no token": ("GET", "/api/videos", None, {"Authorization": None}, {401}),
     "an empty token": ("GET", "/api/videos", None, {"Authorization": "Bearer "}, {401}),
     "a wrong token": ("GET", "/api/videos", None, {"Authorization": "Bearer x"}, {401}),
-    "a token of other letters": ("GET", "/api/videos", None, {"Authorization": "Bearer é".encode()}, {401}),
-    "the right token and a wrong one": ("GET", "/api/videos", None, {"Cookie": "{cookie}=wrong"}, {401}),
+    "a token of other letters": (
+        "GET",
+        "/api/videos",
+        None,
+        {"Authorization": "Bearer é".encode()},
+        {401},
+    ),
+    "the right token and a wrong one": (
+        "GET",
+        "/api/videos",
+        None,
+        {"Cookie": "{cookie}=wrong"},
+        {401},
+    ),
     "two cookies, one of them right": (
-        "GET", "/api/videos", None, {"Authorization": None, "Cookie": "{cookie}={token}; {cookie}=wrong"}, {401}),
-    "two tokens in the address": ("GET", "/?token={token}&token=x", None, {"Authorization": None}, {401}),
-    "a token in the address of the API": ("GET", "/api/videos?token={token}", None, {"Authorization": None}, {401}),
+        "GET",
+        "/api/videos",
+        None,
+        {"Authorization": None, "Cookie": "{cookie}={token}; {cookie}=wrong"},
+        {401},
+    ),
+    "two tokens in the address": (
+        "GET",
+        "/?token={token}&token=x",
+        None,
+        {"Authorization": None},
+        {401},
+    ),
+    "a token in the address of the API": (
+        "GET",
+        "/api/videos?token={token}",
+        None,
+        {"Authorization": None},
+        {401},
+    ),
     "basic authorization": ("GET", "/api/videos", None, {"Authorization": "Basic {token}"}, {401}),
     "CSRF: a form of another site": (
-        "POST", f"{PLACE}/corrections", OWNED, {"X_Stepline": None, "Origin": "http://evil.example"}, {403}),
-    "CSRF: a form without an origin": ("POST", f"{PLACE}/corrections", OWNED, {"X_Stepline": None}, {400}),
+        "POST",
+        f"{PLACE}/corrections",
+        OWNED,
+        {"X_Stepline": None, "Origin": "http://evil.example"},
+        {403},
+    ),
+    "CSRF: a form without an origin": (
+        "POST",
+        f"{PLACE}/corrections",
+        OWNED,
+        {"X_Stepline": None},
+        {400},
+    ),
     "CSRF: a sandboxed frame": ("POST", f"{PLACE}/corrections", OWNED, {"Origin": "null"}, {403}),
-    "CSRF: a script of another site": ("POST", f"{PLACE}/corrections", OWNED, {"Sec_Fetch_Site": "cross-site"}, {403}),
+    "CSRF: a script of another site": (
+        "POST",
+        f"{PLACE}/corrections",
+        OWNED,
+        {"Sec_Fetch_Site": "cross-site"},
+        {403},
+    ),
     "CSRF: another port of this machine": (
-        "POST", f"{PLACE}/corrections", OWNED, {"Origin": "http://127.0.0.1:1"}, {403}),
-    "CSRF: the annotators' header": ("POST", f"{PLACE}/corrections", OWNED, {"X_Stepline": "annotate"}, {400}),
-    "CORS: a preflight": ("OPTIONS", f"{PLACE}/corrections", None, {"Origin": "http://evil.example"}, {403}),
+        "POST",
+        f"{PLACE}/corrections",
+        OWNED,
+        {"Origin": "http://127.0.0.1:1"},
+        {403},
+    ),
+    "CSRF: the annotators' header": (
+        "POST",
+        f"{PLACE}/corrections",
+        OWNED,
+        {"X_Stepline": "annotate"},
+        {400},
+    ),
+    "CORS: a preflight": (
+        "OPTIONS",
+        f"{PLACE}/corrections",
+        None,
+        {"Origin": "http://evil.example"},
+        {403},
+    ),
     "a video on another site's page": (
-        "GET", f"{PLACE}/media", None, {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, {403}),
+        "GET",
+        f"{PLACE}/media",
+        None,
+        {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"},
+        {403},
+    ),
     "a frame of another site": (
-        "GET", "/", None, {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "iframe"},
-        {403}),
+        "GET",
+        "/",
+        None,
+        {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "iframe"},
+        {403},
+    ),
     "traversal: a static file": ("GET", "/static/../store.py", None, {}, {404}),
     "traversal: encoded": ("GET", "/static/%2e%2e%2fstore.py", None, {}, {404}),
     "traversal: encoded twice": ("GET", "/static/%252e%252e%252fstore.py", None, {}, {404}),
     "traversal: backslashes": ("GET", "/static/..%5cstore.py", None, {}, {404}),
     "traversal: a zero byte": ("GET", "/static/login.js%00.css", None, {}, {404}),
     "traversal: an id": ("GET", "/api/videos/..%2f..%2fsecret/record", None, {}, {404}),
-    "traversal: a share folder": ("POST", "/api/share", {"ids": [LEMONADE], "out": "../out"}, {}, {409}),
-    "traversal: a share folder elsewhere": ("POST", "/api/share", {"ids": [LEMONADE], "out": "/tmp/out"}, {}, {409}),
+    "traversal: a share folder": (
+        "POST",
+        "/api/share",
+        {"ids": [LEMONADE], "out": "../out"},
+        {},
+        {409},
+    ),
+    "traversal: a share folder elsewhere": (
+        "POST",
+        "/api/share",
+        {"ids": [LEMONADE], "out": "/tmp/out"},
+        {},
+        {409},
+    ),
     "a path outside": ("POST", "/api/videos", {"path": "../secret.txt"}, {}, {409}),
     "a path of the system": ("POST", "/api/videos", {"path": "/etc/passwd"}, {}, {409}),
     "a link that is a file": ("POST", "/api/videos", {"link": "file:///etc/passwd"}, {}, {400}),
-    "an option for the decoder": ("POST", "/api/videos", {"path": "v0.mp4", "options": {"weights": "/x"}}, {}, {400}),
+    "an option for the decoder": (
+        "POST",
+        "/api/videos",
+        {"path": "v0.mp4", "options": {"weights": "/x"}},
+        {},
+        {400},
+    ),
     "a zip bomb by its name": ("POST", "/api/uploads", {"name": "bomb.zip", "size": 42}, {}, {415}),
-    "an XML bomb by its name": ("POST", "/api/uploads", {"name": "bomb.ttml", "size": 42}, {}, {415}),
-    "an upload of a petabyte": ("POST", "/api/uploads", {"name": "a.mp4", "size": 2**50}, {}, {400}),
-    "a piece that is too long": ("PATCH", "/api/uploads/x", None, {"Content_Length": str(PIECE + 1)}, {400}),
+    "an XML bomb by its name": (
+        "POST",
+        "/api/uploads",
+        {"name": "bomb.ttml", "size": 42},
+        {},
+        {415},
+    ),
+    "an upload of a petabyte": (
+        "POST",
+        "/api/uploads",
+        {"name": "a.mp4", "size": 2**50},
+        {},
+        {400},
+    ),
+    "a piece that is too long": (
+        "PATCH",
+        "/api/uploads/x",
+        None,
+        {"Content_Length": str(PIECE + 1)},
+        {400},
+    ),
     "a body that is too long": ("POST", f"{PLACE}/corrections", "x" * (2**20 + 1), {}, {400}),
     "a body that is too deep": ("POST", f"{PLACE}/corrections", "[" * 100_000, {}, {400}),
-    "numbers that are none": ("POST", f"{PLACE}/corrections",
-        '{"by":"a","base":0,"edits":[{"do":"change","step":"a","at":NaN}]}', {}, {400}),
-    "a time of a thousand years": ("POST", f"{PLACE}/corrections",
-        {"by": "a", "base": 0, "edits": [{"do": "change", "step": "a", "at": 3e10}]}, {}, {400}),
-    "a revision that is not there": ("POST", f"{PLACE}/corrections", OWNED | {"base": 10**9}, {}, {409}),
-    "a step of another video": ("POST", f"{PLACE}/corrections",
-        {"by": "a", "base": 0, "edits": [{"do": "delete", "step": "zz"}]}, {}, {409}),
-    "ranges: beyond the end": ("GET", f"{PLACE}/media", None, {"Range": "bytes=99999999999-"}, {416}),
-    "ranges: more digits than fit": ("GET", f"{PLACE}/media", None, {"Range": f"bytes={'9' * 4000}-"}, {416}),
-    "ranges: a thousand at once": ("GET", f"{PLACE}/media", None, {"Range": "bytes=" + "0-9," * 999 + "0-9"}, {200}),
+    "numbers that are none": (
+        "POST",
+        f"{PLACE}/corrections",
+        '{"by":"a","base":0,"edits":[{"do":"change","step":"a","at":NaN}]}',
+        {},
+        {400},
+    ),
+    "a time of a thousand years": (
+        "POST",
+        f"{PLACE}/corrections",
+        {"by": "a", "base": 0, "edits": [{"do": "change", "step": "a", "at": 3e10}]},
+        {},
+        {400},
+    ),
+    "a revision that is not there": (
+        "POST",
+        f"{PLACE}/corrections",
+        OWNED | {"base": 10**9},
+        {},
+        {409},
+    ),
+    "a step of another video": (
+        "POST",
+        f"{PLACE}/corrections",
+        {"by": "a", "base": 0, "edits": [{"do": "delete", "step": "zz"}]},
+        {},
+        {409},
+    ),
+    "ranges: beyond the end": (
+        "GET",
+        f"{PLACE}/media",
+        None,
+        {"Range": "bytes=99999999999-"},
+        {416},
+    ),
+    "ranges: more digits than fit": (
+        "GET",
+        f"{PLACE}/media",
+        None,
+        {"Range": f"bytes={'9' * 4000}-"},
+        {416},
+    ),
+    "ranges: a thousand at once": (
+        "GET",
+        f"{PLACE}/media",
+        None,
+        {"Range": "bytes=" + "0-9," * 999 + "0-9"},
+        {200},
+    ),
     "a picture of no second": ("GET", f"{PLACE}/pictures/1e308.jpg", None, {}, {404}),
     "a search of nothing": ("GET", "/api/search?q=%00", None, {}, {409}),
-    "a search in the language of the index": ("GET", "/api/search?q=%22%20OR%20*%20NEAR(", None, {}, {200}),
-    "a search for more than all": ("GET", "/api/search?q=a&most=999999999999999999999", None, {}, {400}),
+    "a search in the language of the index": (
+        "GET",
+        "/api/search?q=%22%20OR%20*%20NEAR(",
+        None,
+        {},
+        {200},
+    ),
+    "a search for more than all": (
+        "GET",
+        "/api/search?q=a&most=999999999999999999999",
+        None,
+        {},
+        {400},
+    ),
     "a verb that is none": ("DELETE", PLACE, "", {}, {405}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -115,13 +300,16 @@ def test_a_hostile_request_is_answered(server, name):
             else text
         )
 
-    reply, data = server.ask(method, filled(path), body, **{name: filled(value) for name, value in headers.items()})
+    reply, data = server.ask(
+        method, filled(path), body, **{name: filled(value) for name, value in headers.items()}
+    )
     assert reply.status in answers, data
     assert "Access-Control-Allow-Origin" not in reply.headers
     assert b"the secret" not in data
     assert b"Traceback" not in data
     assert "frame-ancestors 'none'" in reply.headers["Content-Security-Policy"]
-    assert server.read(f"{PLACE}/record")["revision"] == 0  # nothing was changed, and it still answers
+    # nothing was changed, and it still answers
+    assert server.read(f"{PLACE}/record")["revision"] == 0
 
 
 def raw(server, data):
@@ -146,7 +334,10 @@ POST = f"POST {PLACE}/corrections HTTP/1.1\r\nX-Stepline: studio\r\n".encode()
     [
         GET + b"Host: localhost:1\r\nHost: evil.example\r\n\r\n",
         POST + b"Host: localhost:1\r\nContent-Length: 4\r\nContent-Length: 40\r\n\r\n{}{}",
-        POST + b"Host: localhost:1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + GET + b"\r\n",
+        POST
+        + b"Host: localhost:1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        + GET
+        + b"\r\n",
         POST + b"Host: localhost:1\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
         GET + b"Host : localhost:1\r\n\r\n",
         b"GET /api/videos HTTP/1.1\r\nHost: localhost:1\r\nX: a\x00b\r\n\r\n",
@@ -155,9 +346,19 @@ POST = f"POST {PLACE}/corrections HTTP/1.1\r\nX-Stepline: studio\r\n".encode()
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         GET + b"Host: localhost:1\r\nX: " + b"x" * 1_000_000 + b"\r\n\r\n",
     ],
-    ids=["two hosts", "two lengths", "a length and chunks", "a coding like chunked", "a blank before the colon",
-         "a zero byte", "a proxy's request", "TLS", "HTTP/2", "a header of a megabyte"],
-)  # fmt: skip
+    ids=[
+        "two hosts",
+        "two lengths",
+        "a length and chunks",
+        "a coding like chunked",
+        "a blank before the colon",
+        "a zero byte",
+        "a proxy's request",
+        "TLS",
+        "HTTP/2",
+        "a header of a megabyte",
+    ],
+)
 def test_requests_that_two_servers_would_read_differently_are_refused(server, sent):
     reply = raw(server, sent + b"")
     assert reply.startswith((b"HTTP/1.1 400", b"HTTP/1.1 403", b"HTTP/1.1 401")), reply[:200]
@@ -208,7 +409,10 @@ def test_jobs_that_are_traps_fail_in_a_line(server, tmp_path, small_video):
         while any(job["state"] != "failed" for job in running.read("/api/jobs")["jobs"]):
             assert time.monotonic() < ends
             time.sleep(0.2)
-        errors = [job["error"] for job in sorted(running.read("/api/jobs")["jobs"], key=lambda job: job["id"])]
+        errors = [
+            job["error"]
+            for job in sorted(running.read("/api/jobs")["jobs"], key=lambda job: job["id"])
+        ]
     assert all("not a video that can be read" in error for error in errors[:2]), errors
     assert "127.0.0.1 is a private address" in errors[2]
     assert not any("\n" in error or "root:" in error for error in errors)
@@ -219,12 +423,19 @@ def test_jobs_that_are_traps_fail_in_a_line(server, tmp_path, small_video):
 def test_script_in_titles_and_captions_does_not_run(browser, tmp_path, small_video):
     folder = library(tmp_path / "library", small_video, (SCRIPT,))
     record = read_record(folder / "v0.json")
-    steps = tuple(step.model_copy(update={"text": SCRIPT, "seen": (SCRIPT,)}) for step in record.steps)
+    steps = tuple(
+        step.model_copy(update={"text": SCRIPT, "seen": (SCRIPT,)}) for step in record.steps
+    )
     said = tuple(sentence.model_copy(update={"text": SCRIPT}) for sentence in record.sentences)
     transcript = record.transcript.model_copy(update={"sentences": said})
-    write_record(record.model_copy(update={"steps": steps, "transcript": transcript}), folder / "v0.json")
+    write_record(
+        record.model_copy(update={"steps": steps, "transcript": transcript}), folder / "v0.json"
+    )
     with serving(folder) as running:
-        for address in (running.link, *(f"{running.address}{place}/{LEMONADE}" for place in ("video", "follow"))):
+        for address in (
+            running.link,
+            *(f"{running.address}{place}/{LEMONADE}" for place in ("video", "follow")),
+        ):
             page = browser.open(address)
             page.wait_until("document.body.innerText.includes('onerror')")
             assert page.run("document.title") != "owned"
@@ -251,12 +462,18 @@ def test_a_host_that_others_reach_needs_a_password(tmp_path):
 
 @pytest.fixture
 def guarded(tmp_path, small_video):
-    with serving(library(tmp_path / "library", small_video), host="127.0.0.1", password=Password("open sesame")) as it:
+    with serving(
+        library(tmp_path / "library", small_video),
+        host="127.0.0.1",
+        password=Password("open sesame"),
+    ) as it:
         yield it
 
 
 def login(server, password, **headers):
-    return ask(server, "POST", "/login", json.dumps({"password": password}), X_Stepline="studio", **headers)
+    return ask(
+        server, "POST", "/login", json.dumps({"password": password}), X_Stepline="studio", **headers
+    )
 
 
 def test_the_password_lets_in_and_nothing_else_does(guarded):
@@ -269,7 +486,12 @@ def test_the_password_lets_in_and_nothing_else_does(guarded):
     cookie = reply.headers["Set-Cookie"].partition(";")[0]
     assert ask(guarded, "GET", "/api/videos", Cookie=cookie)[0].status == 200
     assert login(guarded, "open sesame", Origin="http://evil.example")[0].status == 403
-    for host, status in (("evil.example", 403), ("192.0.2.7:99", 200), ("localhost:1", 200), ("[::1]:5", 200)):
+    for host, status in (
+        ("evil.example", 403),
+        ("192.0.2.7:99", 200),
+        ("localhost:1", 200),
+        ("[::1]:5", 200),
+    ):
         assert ask(guarded, "GET", "/login", Host=host)[0].status == status, host
 
 
@@ -279,8 +501,24 @@ def certificate(tmp_path_factory):
     if shutil.which("openssl") is None:
         pytest.skip("no `openssl` on PATH")
     cert, key = (tmp_path_factory.mktemp("tls") / name for name in ("cert.pem", "key.pem"))
-    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=studio",
-            "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-out", cert, "-keyout", key)  # fmt: skip
+    made = (
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=studio",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1,DNS:localhost",
+        "-out",
+        cert,
+        "-keyout",
+        key,
+    )
     subprocess.run(made, check=True, capture_output=True)
     return Certificate(cert, key)
 
@@ -307,7 +545,10 @@ def test_over_https_all_is_encrypted_and_other_origins_stay_out(tmp_path, small_
         assert ask_over_tls("GET", "/api/videos", Host="studio.example", **token)[0].status == 200
         for origin in (own.replace("https", "http"), "https://evil.example"):
             assert (
-                ask_over_tls("POST", f"{PLACE}/corrections", json.dumps(OWNED), Origin=origin, **token)[0].status == 403
+                ask_over_tls(
+                    "POST", f"{PLACE}/corrections", json.dumps(OWNED), Origin=origin, **token
+                )[0].status
+                == 403
             )
         assert raw(running, GET + b"Host: localhost:1\r\n\r\n") == b""  # plain http is not heard
 
@@ -326,7 +567,8 @@ def test_a_certificate_that_is_none_is_told_with_its_cure(tmp_path, certificate)
 
 def test_passwords_cannot_be_tried_often(guarded):
     assert [login(guarded, f"wrong {n}")[0].status for n in range(5)] == [403] * 5
-    reply, _ = login(guarded, "open sesame", X_Forwarded_For="192.0.2.9")  # who says to be another is the same
+    # who says to be another is the same
+    reply, _ = login(guarded, "open sesame", X_Forwarded_For="192.0.2.9")
     assert (reply.status, reply.headers["Retry-After"]) == (429, "60")
 
 

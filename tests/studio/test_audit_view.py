@@ -1,4 +1,5 @@
-"""People audit a dataset in the studio: what they say lies in its one store, and in the audit's own file."""
+"""People audit a dataset in the studio: what they say lies in its one store, and in the audit's own
+file."""
 
 import json
 import shutil
@@ -18,8 +19,12 @@ from stepline.studio.store import STORE, Studio
 
 
 def made_record(id):
-    said = Transcript(language="en", sentences=(Sentence(text=f"chop {id}", span=Span(5.0, 7.0), shown=0.8),))
-    step = Step(id="a", text=f"Chop {id}", spans=(Span(5.0, 9.0),), score=0.9, status="shown", sources=(0,))
+    said = Transcript(
+        language="en", sentences=(Sentence(text=f"chop {id}", span=Span(5.0, 7.0), shown=0.8),)
+    )
+    step = Step(
+        id="a", text=f"Chop {id}", spans=(Span(5.0, 9.0),), score=0.9, status="shown", sources=(0,)
+    )
     return Record(id=id, video=Video(id=id, duration=20.0), transcript=said, steps=(step,))
 
 
@@ -51,7 +56,9 @@ def say(server, text, who, word, **headers):
 
 
 def table(out, *arguments):
-    done = CliRunner().invoke(main, ["curate", "audit", str(out), "--set", "frames=false", "--table", *arguments])
+    done = CliRunner().invoke(
+        main, ["curate", "audit", str(out), "--set", "frames=false", "--table", *arguments]
+    )
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -61,32 +68,46 @@ def test_verdicts_lie_in_the_store_and_give_curate_audits_own_table(server, data
     assert len(texts) == 6
     given = []
     for n, text in enumerate(texts):
-        given += [(text, "ann", "aligned" if n % 2 else "not shown"), (text, "bob", "aligned" if n else "misplaced")]
+        given += [
+            (text, "ann", "aligned" if n % 2 else "not shown"),
+            (text, "bob", "aligned" if n else "misplaced"),
+        ]
     for text, who, word in [(texts[0], "ann", "unsure"), *given]:  # the first is said anew
         assert say(server, text, who, word) == 200
-    assert server.read("/audit/verdicts?annotator=bob") == {"said": {text: word for text, who, word in given[1::2]}}
+    assert server.read("/audit/verdicts?annotator=bob") == {
+        "said": {text: word for text, who, word in given[1::2]}
+    }
     again = Studio(server.studio.folder)
     assert {(one.asked, one.annotator, one.said) for one in again.verdicts()} == set(given)
     again.close()
     (tmp_path / "elsewhere").mkdir()
     shutil.copytree(dataset / "dataset", tmp_path / "elsewhere" / "dataset")
     saved = tmp_path / "saved.jsonl"
-    lines = [Verdict(asked=text, annotator=who, said=word).model_dump_json() + "\n" for text, who, word in given]
+    lines = [
+        Verdict(asked=text, annotator=who, said=word).model_dump_json() + "\n"
+        for text, who, word in given
+    ]
     saved.write_text("".join(lines))
     told = table(dataset)
-    assert table(tmp_path / "elsewhere", "--import", str(saved)).endswith(f"12 verdicts taken over\n{told}")
+    assert table(tmp_path / "elsewhere", "--import", str(saved)).endswith(
+        f"12 verdicts taken over\n{told}"
+    )
     assert "over 6 texts by ann, bob" in told
     assert "ann, bob" in server.ask("GET", "/audit/")[1].decode()
 
 
-def test_a_studio_and_curate_audit_on_one_dataset_know_each_others_verdicts(server, dataset, tmp_path):
+def test_a_studio_and_curate_audit_on_one_dataset_know_each_others_verdicts(
+    server, dataset, tmp_path
+):
     first, second, third, *_ = asked_texts(server)
     file = dataset / "audit" / "verdicts.jsonl"
     assert say(server, first, "ann", "aligned") == 200
     elsewhere = Verdicts(file)
     elsewhere.add(Verdict(asked=first, annotator="ann", said="misplaced"))
     elsewhere.add(Verdict(asked=second, annotator="ann", said="unsure"))
-    assert server.read("/audit/verdicts?annotator=ann") == {"said": {first: "misplaced", second: "unsure"}}
+    assert server.read("/audit/verdicts?annotator=ann") == {
+        "said": {first: "misplaced", second: "unsure"}
+    }
     assert [one.said for one in server.studio.verdicts()] == ["misplaced", "unsure"]
     server.studio.keep_verdict(Verdict(asked=third, annotator="ann", said="aligned"))
     server.studio.keep_verdict(Verdict(asked="of another dataset", annotator="ann", said="aligned"))
@@ -95,8 +116,10 @@ def test_a_studio_and_curate_audit_on_one_dataset_know_each_others_verdicts(serv
     with serving(tmp_path / "copy", audit=dataset) as next_server:
         asked_texts(next_server)
     assert [(one.asked, one.said) for one in Verdicts(file)] == [
-        (first, "misplaced"), (second, "unsure"), (third, "aligned"),
-    ]  # fmt: skip
+        (first, "misplaced"),
+        (second, "unsure"),
+        (third, "aligned"),
+    ]
 
 
 def test_auditors_need_the_token_too_and_ask_about_the_sample_alone(server, dataset):
@@ -116,7 +139,9 @@ def test_auditors_need_the_token_too_and_ask_about_the_sample_alone(server, data
     assert "unsafe-inline" not in server.ask("GET", "/")[0].getheader("Content-Security-Policy")
 
 
-def test_where_no_dataset_is_the_view_says_so_and_a_later_one_is_found(tmp_path, small_video, dataset):
+def test_where_no_dataset_is_the_view_says_so_and_a_later_one_is_found(
+    tmp_path, small_video, dataset
+):
     folder = library(tmp_path / "library", small_video)
     with serving(folder) as server:
         reply, data = server.ask("GET", "/audit/")
@@ -146,7 +171,9 @@ def test_a_store_from_before_there_were_verdicts_takes_them(tmp_path, small_vide
 def test_the_page_of_the_audit_works_in_the_studio(server, browser):
     tab = browser.open(f"{server.address}audit/?token={server.access.token}", width=390)
     tab.wait_until("document.querySelector('#who button') !== null")
-    tab.run("(() => { part('name').value = 'ann'; document.querySelector('#who button').click(); })()")
+    tab.run(
+        "(() => { part('name').value = 'ann'; document.querySelector('#who button').click(); })()"
+    )
     for number, key in enumerate("112"):
         tab.wait_until(f"said.size === {number} && !saving && !part('work').hidden")
         tab.press(key, ord(key), key)

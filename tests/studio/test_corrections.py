@@ -1,4 +1,5 @@
-"""Corrections: what people changed is applied, undone and refused where two clash; the machine's word is kept."""
+"""Corrections: what people changed is applied, undone and refused where two clash; the machine's
+word is kept."""
 
 import json
 
@@ -24,17 +25,39 @@ IDS = ("s1", "s2", "s3", "s4")
 
 def machine_record():
     steps = tuple(
-        Step(id=id, text=f"do {id}", spans=(Span(10.0 * n, 10.0 * n + 8),), at=10.0 * n + 4, status="shown", score=0.7,
-             sources=(n,))
+        Step(
+            id=id,
+            text=f"do {id}",
+            spans=(Span(10.0 * n, 10.0 * n + 8),),
+            at=10.0 * n + 4,
+            status="shown",
+            score=0.7,
+            sources=(n,),
+        )
         for n, id in enumerate(IDS)
-    )  # fmt: skip
-    said = tuple(Sentence(text=f"we do {id}", span=Span(10.0 * n, 10.0 * n + 3)) for n, id in enumerate(IDS))
-    return Record(id="v", video=Video(id="v", duration=60.0), transcript=Transcript(sentences=said), steps=steps)
+    )
+    said = tuple(
+        Sentence(text=f"we do {id}", span=Span(10.0 * n, 10.0 * n + 3)) for n, id in enumerate(IDS)
+    )
+    return Record(
+        id="v",
+        video=Video(id="v", duration=60.0),
+        transcript=Transcript(sentences=said),
+        steps=steps,
+    )
 
 
 def correction(number, *edits, undoes=None, base=None, by="ann", window=""):
-    tree = {"id": f"c{number}", "video": "v", "by": by, "when": 0.0, "base": number if base is None else base,
-            "window": window, "edits": edits, "undoes": undoes}  # fmt: skip
+    tree = {
+        "id": f"c{number}",
+        "video": "v",
+        "by": by,
+        "when": 0.0,
+        "base": number if base is None else base,
+        "window": window,
+        "edits": edits,
+        "undoes": undoes,
+    }
     return Correction.model_validate_json(json.dumps(tree))
 
 
@@ -60,8 +83,12 @@ def test_a_change_keeps_what_the_machine_said():
     )
     second, third = result.record.steps[1:]
     assert (second.text, second.kind, third.spans, third.status, third.score) == (
-        "stir it", "avoid", (Span(25.0, 28.0),), "said", 0.0,
-    )  # fmt: skip
+        "stir it",
+        "avoid",
+        (Span(25.0, 28.0),),
+        "said",
+        0.0,
+    )
     assert third.at is None  # 24 s is no longer inside
     assert result.machine == {
         "s2": {"text": "do s2", "kind": "do"},
@@ -91,7 +118,12 @@ def test_a_split_step_is_two_and_merged_it_is_one_again():
 def test_merged_steps_cover_their_spans_and_cite_all_their_sentences():
     result = after({"do": "merge", "steps": ["s2", "s3"]})
     step = result.record.steps[1]
-    assert (step.id, step.text, step.spans, step.sources) == ("s2", "do s2; do s3", (Span(10.0, 28.0),), (1, 2))
+    assert (step.id, step.text, step.spans, step.sources) == (
+        "s2",
+        "do s2; do s3",
+        (Span(10.0, 28.0),),
+        (1, 2),
+    )
     assert set(result.machine) == {"s2", "s3"}
 
 
@@ -111,7 +143,10 @@ def test_an_added_step_follows_the_one_it_was_put_after_whatever_becomes_of_that
     ("edit", "reason"),
     [
         ({"do": "delete", "step": "s9"}, "'s9' is not in the video"),
-        ({"do": "split", "step": "s1", "at": 8.0, "id": "n", "texts": ["a", "b"]}, "choose a second inside"),
+        (
+            {"do": "split", "step": "s1", "at": 8.0, "id": "n", "texts": ["a", "b"]},
+            "choose a second inside",
+        ),
         ({"do": "add", "id": "s1", "text": "a"}, "an id of its own"),
         ({"do": "add", "id": "n", "text": "a", "after": "s9"}, "'s9' never was"),
         ({"do": "merge", "steps": ["s1", "s9"]}, "'s9' is not in the video"),
@@ -189,11 +224,21 @@ def edits(new):
         st.fixed_dictionaries({"do": st.just("change"), "step": STEPS, "text": TEXTS}),
         st.fixed_dictionaries({"do": st.just("change"), "step": STEPS, "span": SPANS}),
         st.fixed_dictionaries({"do": st.just("change"), "step": STEPS, "at": SECONDS}),
-        st.fixed_dictionaries({"do": st.just("change"), "step": STEPS, "status": st.sampled_from(["said", "shown"])}),
-        st.fixed_dictionaries({"do": st.just("add"), "id": st.just(new), "text": TEXTS, "span": SPANS, "after": STEPS}),
+        st.fixed_dictionaries(
+            {"do": st.just("change"), "step": STEPS, "status": st.sampled_from(["said", "shown"])}
+        ),
+        st.fixed_dictionaries(
+            {"do": st.just("add"), "id": st.just(new), "text": TEXTS, "span": SPANS, "after": STEPS}
+        ),
         st.fixed_dictionaries({"do": st.just("delete"), "step": STEPS}),
         STEPS.map(
-            lambda id: {"do": "split", "step": id, "at": 10.0 * IDS.index(id) + 3, "id": new, "texts": ["a", "b"]}
+            lambda id: {
+                "do": "split",
+                "step": id,
+                "at": 10.0 * IDS.index(id) + 3,
+                "id": new,
+                "texts": ["a", "b"],
+            }
         ),
         st.permutations(IDS).map(lambda ids: {"do": "merge", "steps": ids[:2]}),
         st.permutations(IDS).map(lambda ids: {"do": "order", "steps": ids}),
@@ -216,7 +261,9 @@ def test_edits_are_taken_in_either_order_with_one_result_or_they_conflict(first,
         else:
             check_correction(machine_record(), [before], late)
     if not clash:
-        assert corrected(machine_record(), [one, other]) == corrected(machine_record(), [other, one])
+        assert corrected(machine_record(), [one, other]) == corrected(
+            machine_record(), [other, one]
+        )
 
 
 @SOME
@@ -237,7 +284,11 @@ def test_undoing_all_gives_the_machines_record(first, second):
             result = corrected(machine_record(), taken)
             assert (result.record, result.machine) == (machine_record(), {})
     result = corrected(machine_record(), taken)
-    assert (result.record, result.machine, len(active_corrections(taken))) == (both.record, both.machine, 4)
+    assert (result.record, result.machine, len(active_corrections(taken))) == (
+        both.record,
+        both.machine,
+        4,
+    )
 
 
 @SOME
@@ -248,6 +299,8 @@ def test_every_field_that_differs_keeps_the_machines_value(edit):
     for step in machine_record().steps:
         machine = step_fields(step)
         differing = {
-            field: machine[field] for field in FIELDS if now.get(step.id, {}).get(field, ...) != machine[field]
+            field: machine[field]
+            for field in FIELDS
+            if now.get(step.id, {}).get(field, ...) != machine[field]
         }
         assert result.machine.get(step.id, {}) == differing

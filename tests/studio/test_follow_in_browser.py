@@ -1,4 +1,5 @@
-"""The view to follow along: one step at a time, its clip again and again, timers, and a print on one page."""
+"""The view to follow along: one step at a time, its clip again and again, timers, and a print on
+one page."""
 
 import base64
 import io
@@ -14,7 +15,9 @@ from stepline.studio.store import video_id
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
+    ),
 ]
 
 ID = video_id("v0.json")
@@ -24,16 +27,28 @@ TEXT = "document.getElementById('text').textContent"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, small_video):
-    folder = library(tmp_path_factory.mktemp("follow") / "library", small_video, ("Lemonade", "Long"))
+    folder = library(
+        tmp_path_factory.mktemp("follow") / "library", small_video, ("Lemonade", "Long")
+    )
     record = read_record(folder / "v0.json")
     texts = ("Simmer for 2 to 3 minutes", "Pour the juice, wait half an hour", "Whisk the sugar")
-    steps = [step.model_copy(update={"text": text}) for step, text in zip(record.steps, texts, strict=True)]
+    steps = [
+        step.model_copy(update={"text": text})
+        for step, text in zip(record.steps, texts, strict=True)
+    ]
     write_record(record.model_copy(update={"steps": tuple(steps)}), folder / "v0.json")
     many = tuple(
-        Step(id=str(n), text=f"Do number {n} with care and a spoon", spans=(Span(n / 3, n / 3 + 1),), status="shown")
+        Step(
+            id=str(n),
+            text=f"Do number {n} with care and a spoon",
+            spans=(Span(n / 3, n / 3 + 1),),
+            status="shown",
+        )
         for n in range(40)
     )
-    write_record(read_record(folder / "v1.json").model_copy(update={"steps": many}), folder / "v1.json")
+    write_record(
+        read_record(folder / "v1.json").model_copy(update={"steps": many}), folder / "v1.json"
+    )
     with serving(folder) as running:
         yield running
 
@@ -77,7 +92,9 @@ def test_steps_go_on_and_back_by_keys_and_by_tap(follow):
 @pytest.mark.slow
 def test_the_steps_clip_plays_again_and_again(follow):
     page = follow()
-    page.run(f"{PLAYER}.muted = true; {PLAYER}.playbackRate = 2; {PLAYER}.currentTime = 5.8; window.least = 99")
+    page.run(
+        f"{PLAYER}.muted = true; {PLAYER}.playbackRate = 2; {PLAYER}.currentTime = 5.8; window.least = 99"
+    )
     page.run(f"{PLAYER}.play()")
     page.wait_until(f"(least = Math.min(least, {PLAYER}.currentTime)) < 5 && least >= 3")
 
@@ -93,7 +110,9 @@ def test_times_in_the_words_are_timers(follow):
     labels = "[...document.querySelectorAll('#timers button')].map((button) => button.textContent)"
     assert page.run(labels) == ["⏸ 1:29", "▶ 30:00"]
     page.run("now += 90000")
-    page.wait_until("document.getElementById('told').textContent === 'step 1: 2 to 3 minutes are over'")
+    page.wait_until(
+        "document.getElementById('told').textContent === 'step 1: 2 to 3 minutes are over'"
+    )
     page.click("#timers .over")
     page.press("ArrowLeft", 37)
     assert page.run(labels) == ["▶ 2:00"]
@@ -139,16 +158,22 @@ TIMES = {
 def test_a_text_names_times(follow):
     page = follow()
     found = "(text) => module.durations(text).map((each) => each.seconds)"
-    read = f"import('/static/durations.js').then((module) => {json.dumps(list(TIMES))}.map({found}))"
+    read = (
+        f"import('/static/durations.js').then((module) => {json.dumps(list(TIMES))}.map({found}))"
+    )
     assert dict(zip(TIMES, page.run(read), strict=True)) == TIMES
 
 
-@pytest.mark.parametrize(("name", "steps"), [pytest.param("v0.json", 3, marks=pytest.mark.slow), ("v1.json", 40)])
+@pytest.mark.parametrize(
+    ("name", "steps"), [pytest.param("v0.json", 3, marks=pytest.mark.slow), ("v1.json", 40)]
+)
 def test_the_steps_are_printed_on_one_page(follow, name, steps):
     from pypdf import PdfReader
 
     page = follow(video_id(name))
-    printed = page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)["data"]
+    printed = page.send(
+        "Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69
+    )["data"]
     (sheet,) = PdfReader(io.BytesIO(base64.b64decode(printed))).pages
     words = sheet.extract_text()
     assert all(f"{number}." in words for number in range(1, steps + 1))
@@ -157,7 +182,10 @@ def test_the_steps_are_printed_on_one_page(follow, name, steps):
 
 @pytest.mark.parametrize(
     "screen",
-    [{"width": 390, "height": 844}, pytest.param({"width": 1280, "dark": True}, marks=pytest.mark.slow)],
+    [
+        {"width": 390, "height": 844},
+        pytest.param({"width": 1280, "dark": True}, marks=pytest.mark.slow),
+    ],
     ids=["narrow", "dark"],
 )
 def test_following_hinders_nobody(follow, screen):

@@ -1,4 +1,5 @@
-"""Jobs and uploads of the studio: each video in a process of its own, through cancels, restarts and kills."""
+"""Jobs and uploads of the studio: each video in a process of its own, through cancels, restarts and
+kills."""
 
 import hashlib
 import hmac
@@ -29,7 +30,8 @@ from stepline.studio.events import Webhook, open_webhook
 from stepline.studio.store import Studio, video_id
 
 FAST = load_settings(StepsSettings, None, ["vision.backbone=none"])  # no picture is looked at
-JOB = {"captions": "words.srt", "texts": ["Slice the lemons"]}  # a line to find costs less than writing steps
+# a line to find costs less than writing steps
+JOB = {"captions": "words.srt", "texts": ["Slice the lemons"]}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -67,8 +69,14 @@ def sleepy(monkeypatch, tmp_path):
     code += f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}} {{c.pid}}\\n'); time.sleep(600)"
 
     def start(said):
-        return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                stderr=said, text=True, start_new_session=True)  # fmt: skip
+        return subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            start_new_session=True,
+        )
 
     monkeypatch.setattr("stepline.studio.jobs._start_worker", start)
 
@@ -137,8 +145,14 @@ def test_a_job_for_which_there_is_no_room_waits_for_it(folder, sleepy, monkeypat
 def test_a_line_that_a_kill_cut_short_tells_nothing(folder, monkeypatch):
     def start(said):
         code = 'import os, sys; sys.stdout.write(\'{"stage": "list\'); sys.stdout.flush(); os.kill(os.getpid(), 9)'
-        return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                stderr=said, text=True, start_new_session=True)  # fmt: skip
+        return subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            start_new_session=True,
+        )
 
     monkeypatch.setattr("stepline.studio.jobs._start_worker", start)
     with serving(folder) as server:
@@ -165,7 +179,8 @@ def test_the_highest_priority_comes_first(folder, sleepy):
         first, second, third = (job_of(server) for _ in range(3))
         sleepy()
         assert server.ask("POST", f"/api/jobs/{third}/priority", {"priority": 5})[0].status == 200
-        assert server.ask("POST", f"/api/jobs/{first}/priority", {"priority": 5})[0].status == 409  # it runs
+        # it runs
+        assert server.ask("POST", f"/api/jobs/{first}/priority", {"priority": 5})[0].status == 409
         assert [job["id"] for job in server.read("/api/jobs")["jobs"]] == [first, third, second]
         server.ask("POST", f"/api/jobs/{first}/cancel", "")
         wait_for(server, third, "running")
@@ -175,9 +190,20 @@ def test_a_path_outside_of_the_library_is_no_job(folder, tmp_path, small_video):
     shutil.copyfile(small_video, tmp_path / "outside.mp4")
     (folder / "link.mp4").symlink_to(tmp_path / "outside.mp4")
     with serving(folder, settings=FAST) as server:
-        for path in ("../outside.mp4", str(tmp_path / "outside.mp4"), "link.mp4", "/etc/passwd", "a\x00b"):
+        for path in (
+            "../outside.mp4",
+            str(tmp_path / "outside.mp4"),
+            "link.mp4",
+            "/etc/passwd",
+            "a\x00b",
+        ):
             assert server.ask("POST", "/api/videos", {"path": path})[0].status == 409, path
-        for body in ({}, {"path": "small.mp4", "link": "http://a/b"}, {"link": "file:///etc/passwd"}, {"link": "-x"}):
+        for body in (
+            {},
+            {"path": "small.mp4", "link": "http://a/b"},
+            {"link": "file:///etc/passwd"},
+            {"link": "-x"},
+        ):
             assert server.ask("POST", "/api/videos", body)[0].status == 400, body
         told = {"path": "small.mp4", "options": {"captions": "../outside.srt"}}
         assert server.ask("POST", "/api/videos", told)[0].status == 409
@@ -215,25 +241,40 @@ def test_an_upload_in_pieces_becomes_a_job(folder, small_video, sleepy):
 def test_an_upload_goes_on_where_it_broke_off(folder, small_video, sleepy):
     data = small_video.read_bytes()
     with serving(folder) as server:
-        id = json.loads(server.ask("POST", "/api/uploads", {"name": "f.mp4", "size": len(data)})[1])["upload"]
+        id = json.loads(
+            server.ask("POST", "/api/uploads", {"name": "f.mp4", "size": len(data)})[1]
+        )["upload"]
         server.ask("PATCH", f"/api/uploads/{id}", data[:1000], Upload_Offset="0")
     with serving(folder) as server:
         reply, _ = server.ask("HEAD", f"/api/uploads/{id}")
-        assert (reply.headers["Upload-Offset"], reply.headers["Upload-Length"]) == ("1000", str(len(data)))
+        assert (reply.headers["Upload-Offset"], reply.headers["Upload-Length"]) == (
+            "1000",
+            str(len(data)),
+        )
         for offset, piece in (("0", b"x"), ("999", b"x"), ("1001", b"x")):
-            assert server.ask("PATCH", f"/api/uploads/{id}", piece, Upload_Offset=offset)[0].status == 409
+            assert (
+                server.ask("PATCH", f"/api/uploads/{id}", piece, Upload_Offset=offset)[0].status
+                == 409
+            )
         for offset in ("", "-1", "x", "²", None):
-            reply, _ = server.ask("PATCH", f"/api/uploads/{id}", b"x", Upload_Offset=offset and offset.encode())
+            reply, _ = server.ask(
+                "PATCH", f"/api/uploads/{id}", b"x", Upload_Offset=offset and offset.encode()
+            )
             assert reply.status == 400, offset
-        assert server.ask("PATCH", f"/api/uploads/{id}", data, Upload_Offset="1000")[0].status == 413
+        assert (
+            server.ask("PATCH", f"/api/uploads/{id}", data, Upload_Offset="1000")[0].status == 413
+        )
         upload(server, data, offset=1000, id=id)
         assert (folder / "videos" / "f.mp4").read_bytes() == data
 
 
-def test_a_whole_upload_that_was_not_in_its_place_is_put_there(folder, small_video, sleepy, monkeypatch):
+def test_a_whole_upload_that_was_not_in_its_place_is_put_there(
+    folder, small_video, sleepy, monkeypatch
+):
     data = small_video.read_bytes()
     with serving(folder) as server, monkeypatch.context() as broken:
-        broken.setattr("stepline.studio.uploads.Uploads._place", lambda *_: None)  # as a kill there leaves it
+        # as a kill there leaves it
+        broken.setattr("stepline.studio.uploads.Uploads._place", lambda *_: None)
         told = upload(server, data)
     assert not (folder / "videos" / "film.mp4").exists()
     with serving(folder) as server:
@@ -244,9 +285,13 @@ def test_a_whole_upload_that_was_not_in_its_place_is_put_there(folder, small_vid
 def test_what_is_no_upload_is_refused(folder, monkeypatch):
     with serving(folder) as server:
         for name in ("bomb.zip", "bomb.xml", "page.html", "film", ".mp4.exe"):
-            assert server.ask("POST", "/api/uploads", {"name": name, "size": 5})[0].status == 415, name
+            assert server.ask("POST", "/api/uploads", {"name": name, "size": 5})[0].status == 415, (
+                name
+            )
         for size in (0, -1, 2**60, "x"):
-            assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": size})[0].status == 400, size
+            assert (
+                server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": size})[0].status == 400
+            ), size
         assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 2**40})[0].status == 507
         assert server.ask("HEAD", "/api/uploads/none")[0].status == 404
         monkeypatch.setattr("stepline.studio.uploads.MOST", 1)
@@ -296,7 +341,8 @@ def test_a_webhook_tells_jobs_and_corrections_with_a_signature(receiver, tmp_pat
         server.ask("POST", place, {"by": "a", "base": 0, "edits": [{"do": "delete", "step": "b"}]})
         until(lambda: server.studio.first_event() is None)
     (refused, _), (headers, body) = receiver.told
-    assert headers["X-Stepline-Id"] == refused["X-Stepline-Id"]  # by which a receiver knows what it has
+    # by which a receiver knows what it has
+    assert headers["X-Stepline-Id"] == refused["X-Stepline-Id"]
     signed = headers["X-Stepline-Time"].encode() + b"." + body
     right = hmac.new(b"0123456789abcdef", signed, hashlib.sha256).hexdigest()
     assert headers["X-Stepline-Signature"] == f"sha256={right}"
@@ -308,7 +354,9 @@ def correct(studio, count):
     id = video_id("v0.json")
     for base in range(studio.revision(id), studio.revision(id) + count):
         edit = ChangeEdit(do="change", step="a", text=f"Cut {base}")
-        studio.correct(id, Correction(id=f"c{base}", video=id, by="ann", when=0.0, base=base, edits=(edit,)))
+        studio.correct(
+            id, Correction(id=f"c{base}", video=id, by="ann", when=0.0, base=base, edits=(edit,))
+        )
 
 
 def revisions(receiver):
@@ -316,7 +364,9 @@ def revisions(receiver):
     return [each["revision"] for each in told if each["event"] == "video"]
 
 
-def test_what_was_not_told_when_a_server_was_killed_is_told_by_the_next(receiver, tmp_path, small_video):
+def test_what_was_not_told_when_a_server_was_killed_is_told_by_the_next(
+    receiver, tmp_path, small_video
+):
     folder = library(tmp_path / "library", small_video)
     killed = Studio(folder)
     deaf = Webhook("http://127.0.0.1:1/", b"k" * 16, LinkSettings(private=True))
@@ -345,7 +395,9 @@ def test_an_event_that_is_refused_again_and_again_holds_the_others_up_no_longer(
     assert "is never told of a video" in caplog.text
 
 
-def test_an_event_that_nobody_answers_for_a_day_is_given_up(tmp_path, small_video, monkeypatch, caplog):
+def test_an_event_that_nobody_answers_for_a_day_is_given_up(
+    tmp_path, small_video, monkeypatch, caplog
+):
     studio = Studio(library(tmp_path / "library", small_video))
     monkeypatch.setattr("stepline.studio.events.LONGEST", -1.0)
     hook = Webhook("http://127.0.0.1:1/", b"k" * 16, LinkSettings(private=True))
@@ -357,9 +409,13 @@ def test_an_event_that_nobody_answers_for_a_day_is_given_up(tmp_path, small_vide
     assert "is never told of a video" in caplog.text
 
 
-def test_a_webhook_to_a_private_address_is_not_told_unless_trusted(receiver, tmp_path, small_video, caplog):
+def test_a_webhook_to_a_private_address_is_not_told_unless_trusted(
+    receiver, tmp_path, small_video, caplog
+):
     studio = Studio(library(tmp_path / "library", small_video))
-    hook = Webhook(f"http://127.0.0.1:{receiver.server_port}/", b"k" * 16, LinkSettings(), pause=0.001)
+    hook = Webhook(
+        f"http://127.0.0.1:{receiver.server_port}/", b"k" * 16, LinkSettings(), pause=0.001
+    )
     hook.start(studio)
     correct(studio, 1)
     hook.close(60)
@@ -373,7 +429,12 @@ def test_a_webhook_needs_an_address_and_a_key(tmp_path):
     short = tmp_path / "key"
     short.write_text("short\n")
     assert open_webhook(None, None, LinkSettings()) is None
-    for url, secret in (("ftp://a/b", short), ("http://a/b", None), ("http://a/b", short), ("http://a/b", tmp_path)):
+    for url, secret in (
+        ("ftp://a/b", short),
+        ("http://a/b", None),
+        ("http://a/b", short),
+        ("http://a/b", tmp_path),
+    ):
         with pytest.raises(SettingsError, match="--webhook"):
             open_webhook(url, secret, LinkSettings())
 
@@ -382,7 +443,16 @@ class ServerProcess:
     """`stepline studio` in a process that can be killed."""
 
     def __init__(self, folder, *more):
-        command = [sys.executable, "-m", "stepline", "studio", str(folder), "--set", "vision.backbone=none", *more]
+        command = [
+            sys.executable,
+            "-m",
+            "stepline",
+            "studio",
+            str(folder),
+            "--set",
+            "vision.backbone=none",
+            *more,
+        ]
         variables = os.environ | {"PYTHONPATH": str(ROOT)}
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables)
         for line in self._process.stderr:
@@ -394,7 +464,15 @@ class ServerProcess:
 
     def ask(self, method, path, body=None, **headers):
         data = json.dumps(body) if isinstance(body, (dict, list)) else body
-        return ask(self, method, path, data, Authorization=f"Bearer {self._token}", X_Stepline="studio", **headers)
+        return ask(
+            self,
+            method,
+            path,
+            data,
+            Authorization=f"Bearer {self._token}",
+            X_Stepline="studio",
+            **headers,
+        )
 
     def read(self, path):
         return json.loads(self.ask("GET", path)[1])
@@ -409,14 +487,22 @@ class ServerProcess:
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_kills_lose_nothing_that_was_answered(kills, receiver, tmp_path, small_video, captions_file):
+def test_kills_lose_nothing_that_was_answered(
+    kills, receiver, tmp_path, small_video, captions_file
+):
     folder = library(tmp_path / "library", small_video)
     shutil.copyfile(small_video, folder / "small.mp4")
     shutil.copyfile(captions_file, folder / "words.srt")
     id, rng = video_id("v0.json"), random.Random(17)
     (tmp_path / "key").write_text("0123456789abcdef")
-    hook = ("--webhook", f"http://127.0.0.1:{receiver.server_port}/", "--webhook-secret", tmp_path / "key",
-            "--set", "links.private=true")  # fmt: skip
+    hook = (
+        "--webhook",
+        f"http://127.0.0.1:{receiver.server_port}/",
+        "--webhook-secret",
+        tmp_path / "key",
+        "--set",
+        "links.private=true",
+    )
     film = small_video.read_bytes()
     answered, jobs, uploaded, upload_id = [], [], 0, None
     for _ in range(kills):
@@ -429,7 +515,10 @@ def test_kills_lose_nothing_that_was_answered(kills, receiver, tmp_path, small_v
                 told = {"by": "ann", "base": len(answered), "edits": [edit], "id": name}
                 reply, data = server.ask("POST", f"/api/videos/{id}/corrections", told)
                 if reply.status == 409:  # the one before came in, and its answer did not
-                    answered = [each["id"] for each in server.read(f"/api/videos/{id}/history")["corrections"]]
+                    answered = [
+                        each["id"]
+                        for each in server.read(f"/api/videos/{id}/history")["corrections"]
+                    ]
                     continue
                 assert reply.status == 200, data
                 answered.append(name)
@@ -439,10 +528,14 @@ def test_kills_lose_nothing_that_was_answered(kills, receiver, tmp_path, small_v
                     begun = {"name": "up.mp4", "size": len(film)}
                     upload_id = json.loads(server.ask("POST", "/api/uploads", begun)[1])["upload"]
                 elif uploaded < len(film) - 100:
-                    there = int(server.ask("HEAD", f"/api/uploads/{upload_id}")[0].headers["Upload-Offset"])
+                    there = int(
+                        server.ask("HEAD", f"/api/uploads/{upload_id}")[0].headers["Upload-Offset"]
+                    )
                     assert there >= uploaded
                     piece = film[there : min(there + 500, len(film) - 50)]
-                    reply, data = server.ask("PATCH", f"/api/uploads/{upload_id}", piece, Upload_Offset=str(there))
+                    reply, data = server.ask(
+                        "PATCH", f"/api/uploads/{upload_id}", piece, Upload_Offset=str(there)
+                    )
                     assert reply.status == 200, data
                     uploaded = json.loads(data)["offset"]
         except (OSError, http.client.HTTPException):  # killed
@@ -471,9 +564,20 @@ def test_kills_lose_nothing_that_was_answered(kills, receiver, tmp_path, small_v
 
 @pytest.mark.slow
 def test_many_viewers_and_jobs_at_once_see_no_error():
-    command = [sys.executable, "benchmarks/studio.py", "--viewers", "50", "--jobs", "2", "--seconds", "20"]
+    command = [
+        sys.executable,
+        "benchmarks/studio.py",
+        "--viewers",
+        "50",
+        "--jobs",
+        "2",
+        "--seconds",
+        "20",
+    ]
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=400
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["errors"] == {}
@@ -484,6 +588,8 @@ def test_many_viewers_and_jobs_at_once_see_no_error():
 def test_a_large_file_is_given_in_ranges():
     command = [sys.executable, "benchmarks/studio.py", "--scrub", "5"]
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=400
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ranges"] == 200

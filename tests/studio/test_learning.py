@@ -1,4 +1,5 @@
-"""What corrections teach is measured on videos held out; what does not surely help is refused, and nothing written."""
+"""What corrections teach is measured on videos held out; what does not surely help is refused, and
+nothing written."""
 
 import json
 
@@ -13,7 +14,17 @@ from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.understand import VisualFeatures, ground_steps
 from stepline.procx.dataset import gather_samples as procx_samples
 from stepline.procx.settings import DataSettings
-from stepline.records import FeatureSequence, LinkOrigin, Record, Rejected, Sentence, Span, Step, Transcript, Video
+from stepline.records import (
+    FeatureSequence,
+    LinkOrigin,
+    Record,
+    Rejected,
+    Sentence,
+    Span,
+    Step,
+    Transcript,
+    Video,
+)
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_record
 from stepline.studio import learning
@@ -47,7 +58,12 @@ from stepline.weights import sha256
 from stepline.wys2.dataset import gather_clips, infer_labels
 from stepline.wys2.settings import ClipSettings, LabelSettings
 
-TOLD = ("slice the lemons", "pour the juice into the bowl", "whisk the sugar into the water", "chill it for an hour")
+TOLD = (
+    "slice the lemons",
+    "pour the juice into the bowl",
+    "whisk the sugar into the water",
+    "chill it for an hour",
+)
 
 
 def narrated(name, *, gap=12.0, video=None):
@@ -55,16 +71,34 @@ def narrated(name, *, gap=12.0, video=None):
     heard, steps = [], []
     for number, text in enumerate(TOLD):
         start = gap * number
-        said, shown = Span(start + gap / 6, start + gap / 2), Span(start + gap / 4, start + 3 * gap / 4)
+        said, shown = (
+            Span(start + gap / 6, start + gap / 2),
+            Span(start + gap / 4, start + 3 * gap / 4),
+        )
         heard += [
             Sentence(text=f"now {text}", span=said),
-            Sentence(text="my neighbour told me this story", span=Span(start + 2 * gap / 3, start + gap)),
+            Sentence(
+                text="my neighbour told me this story", span=Span(start + 2 * gap / 3, start + gap)
+            ),
         ]
-        steps.append(Step(id=str(number), text=text, said=said, sources=(2 * number,), spans=(shown,),
-                          at=shown.center, status="shown", score=0.9))  # fmt: skip
+        steps.append(
+            Step(
+                id=str(number),
+                text=text,
+                said=said,
+                sources=(2 * number,),
+                spans=(shown,),
+                at=shown.center,
+                status="shown",
+                score=0.9,
+            )
+        )
     video = video or Video(id=name, duration=4 * gap)
     return Record(
-        id=name, video=video, transcript=Transcript(language="en", sentences=tuple(heard)), steps=tuple(steps)
+        id=name,
+        video=video,
+        transcript=Transcript(language="en", sentences=tuple(heard)),
+        steps=tuple(steps),
     )
 
 
@@ -76,8 +110,12 @@ def seen(seconds=48, seed=0):
 def corrected_video(number, change):
     """Return a video whose steps people changed: `change` of each step and its number."""
     machine = narrated(f"v{number}")
-    steps = tuple(step.model_copy(update=change(place, step)) for place, step in enumerate(machine.steps))
-    return CorrectedVideo(machine, machine.model_copy(update={"steps": steps}), seen(), f"maker {number}")
+    steps = tuple(
+        step.model_copy(update=change(place, step)) for place, step in enumerate(machine.steps)
+    )
+    return CorrectedVideo(
+        machine, machine.model_copy(update={"steps": steps}), seen(), f"maker {number}"
+    )
 
 
 def shown_while_said(_, step):
@@ -96,14 +134,19 @@ def test_a_judge_that_people_contradict_is_mended_on_videos_that_it_has_not_seen
     assert loss.high < 0
     assert "judge" not in result.refusals
     again = refit(
-        videos, StepsSettings.model_validate({"judge": {"weights": tuple(result.settings["judge"]["weights"])}})
+        videos,
+        StepsSettings.model_validate(
+            {"judge": {"weights": tuple(result.settings["judge"]["weights"])}}
+        ),
     )
-    assert again.figures["judge"][1].before < loss.before  # what was learnt is what the next refit is measured against
+    # what was learnt is what the next refit is measured against
+    assert again.figures["judge"][1].before < loss.before
     assert "accepted" in report(result)
 
 
 def test_what_the_next_maker_contradicts_is_refused():
-    """Half of the makers show what they say, the others never do: of sentences, nothing holds for a maker left out."""
+    """Half of the makers show what they say, the others never do: of sentences, nothing holds for a
+    maker left out."""
     videos = [corrected_video(n, shown_while_said if n % 2 else never_shown) for n in range(6)]
     result = refit(videos)
     assert "judge" in result.refusals
@@ -118,7 +161,9 @@ def test_a_lag_of_all_pictures_is_learnt_and_stays_near_the_default():
     settings = StepsSettings(nasva=NasvaSettings(ground=late))
     truth = ground_steps(machine.steps, 48.0, machine.transcript, seen(), settings).steps
     videos = [
-        corrected_video(number, lambda place, _: {"spans": truth[place].spans, "at": truth[place].at})
+        corrected_video(
+            number, lambda place, _: {"spans": truth[place].spans, "at": truth[place].at}
+        )
         for number in range(5)
     ]
     learnt = refit(videos).settings["nasva.ground"]
@@ -140,8 +185,14 @@ def test_what_the_machine_had_right_teaches_nothing():
     ("rows", "reason"),
     [
         ([Figure("a", 0.5, 0.6, 0.0, 0.2, 9), Figure("loss", 1.0, 0.9, -0.2, -0.01, 9)], None),
-        ([Figure("a", 0.5, 0.6, 0.0, 0.2, 9), Figure("loss", 1.0, 0.9, -0.2, 0.01, 9)], "does not surely fall"),
-        ([Figure("a", 0.6, 0.5, -0.2, 0.0, 9), Figure("loss", 1.0, 0.9, -0.2, -0.01, 9)], "a falls by 0.100"),
+        (
+            [Figure("a", 0.5, 0.6, 0.0, 0.2, 9), Figure("loss", 1.0, 0.9, -0.2, 0.01, 9)],
+            "does not surely fall",
+        ),
+        (
+            [Figure("a", 0.6, 0.5, -0.2, 0.0, 9), Figure("loss", 1.0, 0.9, -0.2, -0.01, 9)],
+            "a falls by 0.100",
+        ),
         ([Figure("loss", 1.0, 0.9, float("nan"), float("nan"), 9)], "does not surely fall"),
     ],
     ids=["better", "unsure", "worse", "unknown"],
@@ -166,7 +217,11 @@ def test_videos_of_a_maker_or_folder_are_held_out_together():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"nasva": {"aligner": {"path": "trained"}}}, {"vision": {"backbone": "none"}}, {"inputs": {"part": [0, 9]}}],
+    [
+        {"nasva": {"aligner": {"path": "trained"}}},
+        {"vision": {"backbone": "none"}},
+        {"inputs": {"part": [0, 9]}},
+    ],
     ids=["network", "no pictures", "part"],
 )
 def test_a_record_that_another_grounding_made_is_left_out(settings):
@@ -179,7 +234,8 @@ def test_a_record_that_another_grounding_made_is_left_out(settings):
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory, small_video):
-    """Nine records of one small film: eight corrected by Ann, the last of them by Bob too, one by nobody."""
+    """Nine records of one small film: eight corrected by Ann, the last of them by Bob too, one by
+    nobody."""
     folder = tmp_path_factory.mktemp("library")
     digest = sha256(small_video)
     for number in range(9):
@@ -189,17 +245,29 @@ def library(tmp_path_factory, small_video):
     for number in range(8):
         video = video_id(f"v{number}.json")
         edits = tuple(
-            ChangeEdit(do="change", step=step.id, span=Span(step.said.end + 1.2, step.said.end + 2), status="shown")
+            ChangeEdit(
+                do="change",
+                step=step.id,
+                span=Span(step.said.end + 1.2, step.said.end + 2),
+                status="shown",
+            )
             for step in studio.record(video).steps
         )
-        studio.correct(video, Correction(id=f"a{number}", video=video, by="Ann", when=0.0, base=0, edits=edits))
-    edits = (ChangeEdit(do="change", step="0", span=Span(13, 15)), DeleteEdit(do="delete", step="1"))
+        studio.correct(
+            video, Correction(id=f"a{number}", video=video, by="Ann", when=0.0, base=0, edits=edits)
+        )
+    edits = (
+        ChangeEdit(do="change", step="0", span=Span(13, 15)),
+        DeleteEdit(do="delete", step="1"),
+    )
     studio.correct(video, Correction(id="b", video=video, by="Bob", when=1.0, base=1, edits=edits))
     yield studio
     studio.close()
 
 
-def test_learn_writes_settings_that_the_main_job_takes_and_export_what_trainers_read(library, stepline, tmp_path):
+def test_learn_writes_settings_that_the_main_job_takes_and_export_what_trainers_read(
+    library, stepline, tmp_path
+):
     data = tmp_path / "data"
     result = stepline("learn", library.folder, "--export", data, "--json")
     assert result.exit_code == 0, result.output
@@ -227,7 +295,8 @@ def test_learn_writes_settings_that_the_main_job_takes_and_export_what_trainers_
     labels = infer_labels(clips, LabelSettings(kind="vr"))
     assert 0 < labels.sum() < len(labels)
     (checked,) = [read_record(path) for path in (data / "test").iterdir()]
-    assert (checked.id, [step.text for step in checked.reference]) == ("v7", list(TOLD[2:]))  # on which they agree
+    # on which they agree
+    assert (checked.id, [step.text for step in checked.reference]) == ("v7", list(TOLD[2:]))
     kappa = json.loads((data / "agreement.json").read_text())
     assert (kappa["videos"], kappa["steps"], kappa["same"]) == (1, 4, 0.75)
     assert "holds files already" in stepline("learn", library.folder, "--export", data).stderr
@@ -260,7 +329,10 @@ def test_a_video_that_is_gone_is_left_out_with_its_reason(library, monkeypatch):
     found = learning.corrected_videos(library)
     assert found.found == ()
     assert found.left_out[0] == Rejected(
-        "video", "it cannot be grounded again", id="v0", value="its video is not there; put it where its record says"
+        "video",
+        "it cannot be grounded again",
+        id="v0",
+        value="its video is not there; put it where its record says",
     )
 
 
@@ -270,7 +342,9 @@ def test_agreement_of_two_people_by_hand():
     other[0] = other[0].model_copy(update={"status": "said"})
     other[1] = other[1].model_copy(update={"spans": (Span(15, 27),)})
     del other[2]
-    found = agreement([(machine, {"Ann": machine, "Bob": machine.model_copy(update={"steps": tuple(other)})})])
+    found = agreement(
+        [(machine, {"Ann": machine, "Bob": machine.model_copy(update={"steps": tuple(other)})})]
+    )
     assert (found.pairs, found.steps, found.both, found.same) == (1, 4, 2, 0.5)
     assert found.overlap == pytest.approx((0.5 + 1) / 2)  # 15-21 of 15-27, and the same
     assert found.kappa == pytest.approx(0.0)  # Ann says "shown" of all, as chance would have it

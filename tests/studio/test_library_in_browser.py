@@ -11,7 +11,9 @@ from stepline.studio.store import video_id
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
+    ),
 ]
 
 TITLES = "[...document.querySelectorAll('.card > div a:not(.permalink)')].map((card) => card.textContent)"
@@ -35,7 +37,9 @@ def visit(browser, server):
     def visit(path="", **screen):
         page = browser.open(f"{server.address}{path}", **screen)
         opened.append(page)
-        page.wait_until("document.querySelectorAll('.card').length === 3 && document.querySelector('.card img[src]')")
+        page.wait_until(
+            "document.querySelectorAll('.card').length === 3 && document.querySelector('.card img[src]')"
+        )
         return page
 
     yield visit
@@ -93,12 +97,16 @@ def test_what_is_listed_is_shared_as_a_folder(visit, server):
     assert "Lemonade" not in index
 
 
-def test_the_library_leads_to_annotating_and_to_the_audit_of_a_dataset_and_they_lead_back(visit, server):
+def test_the_library_leads_to_annotating_and_to_the_audit_of_a_dataset_and_they_lead_back(
+    visit, server
+):
     page = visit()
     page.wait_until("!document.getElementById('annotate').hidden")
     assert page.run("document.getElementById('audit').hidden")  # there is no dataset
     page.click("#annotate")
-    page.wait_until("location.pathname === '/annotate/' && document.querySelector('#library:not([hidden]) a')")
+    page.wait_until(
+        "location.pathname === '/annotate/' && document.querySelector('#library:not([hidden]) a')"
+    )
     assert page.violations() == []
     page.click("#library a")
     page.wait_until("document.querySelectorAll('.card').length === 3")
@@ -108,7 +116,9 @@ def test_the_library_leads_to_annotating_and_to_the_audit_of_a_dataset_and_they_
     page.send("Page.reload")
     page.wait_until("document.getElementById('audit')?.hidden === false")
     page.click("#audit")
-    page.wait_until("location.pathname === '/audit/' && document.querySelector('#library:not([hidden]) a')")
+    page.wait_until(
+        "location.pathname === '/audit/' && document.querySelector('#library:not([hidden]) a')"
+    )
     assert page.complaints() == []
 
 
@@ -116,7 +126,12 @@ def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, se
     film = tmp_path / "my film.mp4"
     film.write_bytes(os.urandom(9 * MB))
     page = visit()
-    conditions = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 6 * MB}
+    conditions = {
+        "offline": False,
+        "latency": 0,
+        "downloadThroughput": -1,
+        "uploadThroughput": 6 * MB,
+    }
     page.send("Network.emulateNetworkConditions", **conditions)
     page.drop(film)
     page.wait_until("document.querySelector('#uploads progress')?.value > .4")
@@ -130,7 +145,8 @@ def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, se
     assert (
         server.studio.folder / "videos" / server.studio.jobs()[0].source.split("/")[-1]
     ).read_bytes() == film.read_bytes()
-    assert not any(url.endswith("/api/uploads") for url in again.requests())  # the upload that was begun went on
+    # the upload that was begun went on
+    assert not any(url.endswith("/api/uploads") for url in again.requests())
     again.wait_until("document.querySelectorAll('#uploads li').length === 0")
     assert page.complaints() == []
 
@@ -139,10 +155,14 @@ def test_what_is_no_video_is_refused_in_words(visit, tmp_path):
     (tmp_path / "list.txt").write_text("x")
     page = visit()
     page.drop(tmp_path / "list.txt")
-    page.wait_until("document.getElementById('trouble').textContent.includes('no video by its name')")
+    page.wait_until(
+        "document.getElementById('trouble').textContent.includes('no video by its name')"
+    )
 
 
-def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_begun_again(visit, server):
+def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_begun_again(
+    visit, server
+):
     page = visit(width=390, height=844)
     enter(page, "source", "v0.mp4")
     page.click("#link button")
@@ -156,7 +176,9 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
             break
     page.wait_until("document.querySelector('#jobs progress').value === 0.4")
     assert page.violations() == []
-    page.run("[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Cancel').click()")
+    page.run(
+        "[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Cancel').click()"
+    )
     page.wait_until(f"{JOBS}[0].textContent.includes('cancelled')")
     assert server.studio.jobs()[0].state == "cancelled"
     page.run(
@@ -170,7 +192,10 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
 
 @pytest.mark.parametrize(
     "screen",
-    [pytest.param({"width": 390, "height": 844}, marks=pytest.mark.slow), {"width": 1280, "dark": True}],
+    [
+        pytest.param({"width": 390, "height": 844}, marks=pytest.mark.slow),
+        {"width": 1280, "dark": True},
+    ],
     ids=["narrow", "dark"],
 )
 def test_the_library_hinders_nobody(visit, screen):

@@ -27,7 +27,15 @@ def begun(server, name="camera-1"):
     log = LiveLog(server.studio.folder / f"{name}.events.jsonl")
     log.add("started", 0.0, source="rtsp://camera/1", wall=time.time())
     log.add("heard", 3.0, sentence=Sentence(text="Slice <b>the</b> lemons.", span=Span(0.5, 2.0)))
-    log.add("step_said", 3.0, step="1", text="slice <b>the</b> lemons", kind="do", said=Span(0.5, 2.0), sources=(0,))
+    log.add(
+        "step_said",
+        3.0,
+        step="1",
+        text="slice <b>the</b> lemons",
+        kind="do",
+        said=Span(0.5, 2.0),
+        sources=(0,),
+    )
     return log
 
 
@@ -35,7 +43,9 @@ def read_stream(server, path, count):
     """The first events of a stream."""
     import http.client
 
-    line = http.client.HTTPConnection("127.0.0.1", int(server.address.rstrip("/").rpartition(":")[2]), timeout=10)
+    line = http.client.HTTPConnection(
+        "127.0.0.1", int(server.address.rstrip("/").rpartition(":")[2]), timeout=10
+    )
     line.request("GET", path, headers={"Authorization": f"Bearer {server.access.token}"})
     reply, found = line.getresponse(), []
     while len(found) < count:
@@ -69,7 +79,9 @@ def test_steps_come_to_the_page_while_the_run_goes_on(browser, server):
     log = begun(server)
     browser.open(server.link).close()
     library = browser.open(server.address)
-    library.wait_until("document.querySelector('#live a')?.getAttribute('href') === '/live/camera-1'")
+    library.wait_until(
+        "document.querySelector('#live a')?.getAttribute('href') === '/live/camera-1'"
+    )
     library.close()
     page = browser.open(f"{server.address}live/camera-1", width=390, height=700)
     page.wait_until(f"{ROWS}.length === 1")
@@ -77,12 +89,28 @@ def test_steps_come_to_the_page_while_the_run_goes_on(browser, server):
     assert page.run("document.getElementById('heard').textContent") == "Slice <b>the</b> lemons."
     log.add("step_shown", 6.0, step="1", second=4.0, score=0.9)
     page.wait_until(f"{AT_HAND} === 'Slice <b>the</b> lemons'")
-    log.add("step_said", 8.0, step="2", text="pour it", kind="do", said=Span(5.0, 7.0), sources=(1,))
-    log.add("revised", 8.5, step="2", text="pour the juice", kind="do", said=Span(5.0, 7.0), sources=(1,), reason="")
-    log.add("step_ended", 9.0, step="1", spans=(Span(3.0, 6.5),), second=4.0, status="shown", score=0.9)
+    log.add(
+        "step_said", 8.0, step="2", text="pour it", kind="do", said=Span(5.0, 7.0), sources=(1,)
+    )
+    log.add(
+        "revised",
+        8.5,
+        step="2",
+        text="pour the juice",
+        kind="do",
+        said=Span(5.0, 7.0),
+        sources=(1,),
+        reason="",
+    )
+    log.add(
+        "step_ended", 9.0, step="1", spans=(Span(3.0, 6.5),), second=4.0, status="shown", score=0.9
+    )
     log.add("gap", 10.0, seconds=2.5, reason="the connection ended")
     page.wait_until(f"{FACTS}.includes('2.5 s are missing')")
-    assert page.run(ROWS) == ["Slice <b>the</b> lemons shown 0:03 to 0:06", "Pour the juice said 0:05"]
+    assert page.run(ROWS) == [
+        "Slice <b>the</b> lemons shown 0:03 to 0:06",
+        "Pour the juice said 0:05",
+    ]
     assert page.run(AT_HAND) is None
     log.add("finished", 12.0, seconds=12.0, reason="stopped")
     page.wait_until(f"{FACTS} === '0:12 · 2 steps · 2.5 s are missing at 0:10 · ended: stopped'")

@@ -1,4 +1,5 @@
-"""A library as tools for assistants, asked by the SDK's own client: in this process, over stdio and over HTTP."""
+"""A library as tools for assistants, asked by the SDK's own client: in this process, over stdio and
+over HTTP."""
 
 import asyncio
 import json
@@ -38,10 +39,14 @@ def library(tmp_path):
     pancakes = record.video.model_copy(update={"path": str(FILM), "title": "Banana pancakes"})
     write_record(record.model_copy(update={"video": pancakes}), folder / "demo.json")
     said = Sentence(text="sharpen the lawn mower's blade every spring", span=Span(3.0, 6.0))
-    step = Step(id="1", text="sharpen the blade", said=said.span, sources=(0,), status="said", score=0.2)
+    step = Step(
+        id="1", text="sharpen the blade", said=said.span, sources=(0,), status="said", score=0.2
+    )
     video = Video(id="lawn", title="A tidy lawn", duration=9.0, path=str(tmp_path / "gone.mp4"))
     transcript = Transcript(sentences=(said,))
-    write_record(Record(id="lawn", video=video, transcript=transcript, steps=(step,)), folder / "lawn.json")
+    write_record(
+        Record(id="lawn", video=video, transcript=transcript, steps=(step,)), folder / "lawn.json"
+    )
     (folder / "notes.json").write_text("{}")
     return folder
 
@@ -54,7 +59,8 @@ def tools(library):
 
 
 def ask(server, *calls):
-    """Return the results of calls, each the name of a tool and its arguments, and what the server lists."""
+    """Return the results of calls, each the name of a tool and its arguments, and what the server
+    lists."""
 
     async def session():
         async with Client(server) as client:
@@ -65,7 +71,8 @@ def ask(server, *calls):
 
 
 def call(tools, name, **given):
-    """Return what a tool answers: its structured content, checked against the schema that it is listed with."""
+    """Return what a tool answers: its structured content, checked against the schema that it is
+    listed with."""
     listed, (result,) = ask(mcp_server(tools), (name, given))
     assert not result.is_error, result.content
     (tool,) = [tool for tool in listed if tool.name == name]
@@ -92,9 +99,16 @@ def test_every_tool_has_a_schema_and_says_what_it_does(tools):
 
 
 def test_videos_are_listed_with_what_is_shown_of_them(tools):
-    assert [video["title"] for video in call(tools, "list_videos")["videos"]] == ["A tidy lawn", "Banana pancakes"]
+    assert [video["title"] for video in call(tools, "list_videos")["videos"]] == [
+        "A tidy lawn",
+        "Banana pancakes",
+    ]
     found = call(tools, "list_videos", query="pancakes")
-    assert (found["matching"], found["videos"][0]["steps"], found["videos"][0]["shown"]) == (1, 11, 10)
+    assert (found["matching"], found["videos"][0]["steps"], found["videos"][0]["shown"]) == (
+        1,
+        11,
+        10,
+    )
 
 
 def test_where_the_whisk_is_used(tools):
@@ -125,11 +139,18 @@ def test_steps_come_in_order_with_their_sentences(tools):
 def test_what_people_corrected_is_what_assistants_hear(tools, library):
     record = read_record(library / "demo.json")
     identity = video_id("demo.json")
-    wrong, gone = (next(step for step in record.steps if word in step.text) for word in ("whisk the", "take the"))
-    edits = (ChangeEdit(do="change", step=wrong.id, text="whisk it well", status="said"),
-             DeleteEdit(do="delete", step=gone.id))  # fmt: skip
+    wrong, gone = (
+        next(step for step in record.steps if word in step.text)
+        for word in ("whisk the", "take the")
+    )
+    edits = (
+        ChangeEdit(do="change", step=wrong.id, text="whisk it well", status="said"),
+        DeleteEdit(do="delete", step=gone.id),
+    )
     studio = Studio(library)
-    studio.correct(identity, Correction(id="1", video=identity, by="Ann", when=0.0, base=0, edits=edits))
+    studio.correct(
+        identity, Correction(id="1", video=identity, by="Ann", when=0.0, base=0, edits=edits)
+    )
     studio.close()
     found = call(tools, "search_moments", query="where is the whisk used")["moments"]
     assert (found[0]["text"], found[0]["verdict"]) == ("whisk it well", "said, not shown")
@@ -157,7 +178,8 @@ def test_a_clip_is_cut_into_the_library(tools, library):
 
 
 def test_a_record_gives_away_no_other_file(tools, library, tmp_path):
-    """A record may come from elsewhere: the path that it names is read where it is the very video, or allowed."""
+    """A record may come from elsewhere: the path that it names is read where it is the very video,
+    or allowed."""
     secret = tmp_path / "secret.mp4"
     shutil.copy(FILM, secret)
     with secret.open("ab") as file:
@@ -166,7 +188,9 @@ def test_a_record_gives_away_no_other_file(tools, library, tmp_path):
     (library / "linked.mp4").symlink_to(secret)
     for number, path in enumerate((secret, library / "linked.mp4")):
         changed = record.video.model_copy(update={"path": str(path), "title": f"changed {number}"})
-        write_record(record.model_copy(update={"video": changed}), library / f"changed{number}.json")
+        write_record(
+            record.model_copy(update={"video": changed}), library / f"changed{number}.json"
+        )
         (video,) = call(tools, "list_videos", query=f"changed {number}")["videos"]
         assert "another file by now" in refused(tools, "get_frame", video=video["video"], second=1)
         allowing = LibraryTools(library, allow=[tmp_path])
@@ -182,7 +206,9 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
         started.set()
         progress("listening", 2.0, 9.0)
         assert let_go.wait(60)
-        write_record(Record(id=request.id, video=Video(id=request.id)), output.out / f"{request.id}.json")
+        write_record(
+            Record(id=request.id, video=Video(id=request.id)), output.out / f"{request.id}.json"
+        )
 
     monkeypatch.setattr(batch, "run_video", run_video)
     monkeypatch.setattr(module, "PATIENCE", 0.01)
@@ -206,8 +232,12 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
 
 
 def test_the_command_answers_over_stdio(library):
-    command = StdioServerParameters(command=sys.executable, args=["-m", "stepline", "mcp", str(library)])
-    listed, (found,) = ask(command, ("search_moments", {"query": "where is the whisk used", "most": 1}))
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "stepline", "mcp", str(library)]
+    )
+    listed, (found,) = ask(
+        command, ("search_moments", {"query": "where is the whisk used", "most": 1})
+    )
     assert {tool.name for tool in listed} == TOOLS
     assert "whisk" in found.structured_content["moments"][0]["text"]
 
@@ -227,7 +257,11 @@ def test_over_http_only_the_token_opens_and_only_by_this_machine_s_name(tools):
 
     def status(**headers):
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
-        given = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **headers}
+        given = {
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            **headers,
+        }
         return httpx2.post(address, content=body, headers=given).status_code
 
     try:

@@ -1,4 +1,5 @@
-"""Review of a video as a person does it: each verb in a real browser, at two widths, by mouse, finger and keys."""
+"""Review of a video as a person does it: each verb in a real browser, at two widths, by mouse,
+finger and keys."""
 
 import json
 import time
@@ -11,12 +12,18 @@ from stepline.studio.store import video_id
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
+    ),
 ]
 
 ID = video_id("v0.json")
-LOOKS = {"wide": {"width": 1280}, "narrow": {"width": 390, "height": 844}, "dark": {"width": 1280, "dark": True},
-         "narrow-dark": {"width": 390, "height": 844, "dark": True}}  # fmt: skip
+LOOKS = {
+    "wide": {"width": 1280},
+    "narrow": {"width": 390, "height": 844},
+    "dark": {"width": 1280, "dark": True},
+    "narrow-dark": {"width": 390, "height": 844, "dark": True},
+}
 PLAYER = "document.getElementById('player')"
 SAVED = "document.getElementById('saved').textContent === 'All changes saved'"
 
@@ -34,7 +41,8 @@ def look(request):
 
 @pytest.fixture
 def review(browser, server, look):
-    """Opens the video for review in a new window; each server is an address, which the browser remembers apart."""
+    """Opens the video for review in a new window; each server is an address, which the browser
+    remembers apart."""
     let_in(browser, server)
     opened = []
 
@@ -52,7 +60,9 @@ def review(browser, server, look):
 
 
 def ready(page):
-    page.wait_until("document.querySelectorAll('#list .step').length && document.querySelector('.bar-box')")
+    page.wait_until(
+        "document.querySelectorAll('#list .step').length && document.querySelector('.bar-box')"
+    )
     page.wait_until("document.getElementById('player').readyState >= 1")
     return page
 
@@ -72,8 +82,10 @@ def texts(server, page):
 
 
 def box(page, id):
-    return page.run(f"(() => {{ const b = document.querySelector('.bar-box[data-id={id}]').getBoundingClientRect(); "
-                    "return [b.left, b.right, document.querySelector('.track').clientWidth / 16]; })()")  # fmt: skip
+    return page.run(
+        f"(() => {{ const b = document.querySelector('.bar-box[data-id={id}]').getBoundingClientRect(); "
+        "return [b.left, b.right, document.querySelector('.track').clientWidth / 16]; })()"
+    )
 
 
 def pick(page, id):
@@ -89,7 +101,9 @@ def go(page, second):
 def press(page, key, modifiers=0):
     """Press a letter with nothing but the page focused."""
     page.run("document.activeElement.blur()")
-    page.press(key, ord(key.upper()) if len(key) == 1 else 0, key if len(key) == 1 else None, modifiers)
+    page.press(
+        key, ord(key.upper()) if len(key) == 1 else 0, key if len(key) == 1 else None, modifiers
+    )
 
 
 def tool(page, name):
@@ -112,7 +126,8 @@ def test_a_bar_is_moved_and_stretched_and_the_machines_place_stays_beside_it(rev
     page.drag(".bar-box[data-id=b] .bar-start", -pixel, touch=touch)
     stretched = steps(server, page)["b"]
     assert (stretched["start"], stretched["end"]) == pytest.approx((8.0, 13.0), abs=0.12)
-    page.drag(".bar-box[data-id=b] .bar-end", -30 * pixel, touch=touch)  # further than its start: it keeps .2 s
+    # further than its start: it keeps .2 s
+    page.drag(".bar-box[data-id=b] .bar-end", -30 * pixel, touch=touch)
     shortest = steps(server, page)["b"]
     assert shortest["end"] - shortest["start"] == pytest.approx(0.2)
     assert read(server)[1]["machine"]["b"]["span"] == {"start": 7.0, "end": 10.0}
@@ -120,16 +135,23 @@ def test_a_bar_is_moved_and_stretched_and_the_machines_place_stays_beside_it(rev
     ghost = page.run(
         "(() => { const g = document.querySelector('.ghost:not([hidden])'); return [g.style.left, g.style.width]; })()"
     )
-    assert [float(each.strip("%")) for each in ghost] == pytest.approx([100 * 7 / 16, 100 * 3 / 16], abs=0.5)
+    assert [float(each.strip("%")) for each in ghost] == pytest.approx(
+        [100 * 7 / 16, 100 * 3 / 16], abs=0.5
+    )
     assert page.complaints() == []
 
 
-def test_a_step_that_is_only_said_is_dragged_from_where_it_is_said_to_where_it_is_shown(review, server):
+def test_a_step_that_is_only_said_is_dragged_from_where_it_is_said_to_where_it_is_shown(
+    review, server
+):
     page = review()
     left, right, pixel = box(page, "c")
     start = page.run("document.querySelector('.track').getBoundingClientRect().left")
     assert [(left - start) / pixel, (right - start) / pixel] == pytest.approx([11.0, 14.0], abs=0.1)
-    assert page.run("getComputedStyle(document.querySelector('.bar-box[data-id=c]')).borderStyle") == "dashed"
+    assert (
+        page.run("getComputedStyle(document.querySelector('.bar-box[data-id=c]')).borderStyle")
+        == "dashed"
+    )
     page.drag(".bar-box[data-id=c] .bar-body", 1.5 * pixel)
     shown = steps(server, page)["c"]
     assert shown["status"] == "shown"
@@ -137,7 +159,9 @@ def test_a_step_that_is_only_said_is_dragged_from_where_it_is_said_to_where_it_i
     assert page.run("document.querySelectorAll('.bar-box.dashed').length") == 0
     press(page, "z")
     assert steps(server, page)["c"]["status"] == "said"
-    assert [(each - start) / pixel for each in box(page, "c")[:2]] == pytest.approx([11.0, 14.0], abs=0.1)
+    assert [(each - start) / pixel for each in box(page, "c")[:2]] == pytest.approx(
+        [11.0, 14.0], abs=0.1
+    )
     assert page.complaints() == []
 
 
@@ -149,7 +173,9 @@ def test_the_arrows_move_a_bar_and_its_ends(review, server):
     assert (page.run("document.activeElement.ariaValueText")) == "0:07.3 to 0:10.3"
     page.run("document.querySelector('.bar-box[data-id=b] .bar-end').focus()")
     page.press("ArrowRight", 39, modifiers=8)
-    page.wait_until("document.querySelector('#list .step:nth-child(2) .times').textContent === '0:07.3–0:11.3'")
+    page.wait_until(
+        "document.querySelector('#list .step:nth-child(2) .times').textContent === '0:07.3–0:11.3'"
+    )
     assert steps(server, page)["b"]["spans"] == [[7.3, 11.3]]
 
 
@@ -160,9 +186,9 @@ def test_a_step_is_split_merged_added_and_deleted_by_keys(review, server):
     press(page, "s")
     page.type("Stir")  # the new half's text is chosen
     page.press("Enter", 13)
-    assert [(step["text"], step["start"], step["end"]) for step in steps(server, page).values()][1:3] == [
-        ("Pour the juice", 7.0, 8.5), ("Stir", 8.5, 10.0),
-    ]  # fmt: skip
+    assert [(step["text"], step["start"], step["end"]) for step in steps(server, page).values()][
+        1:3
+    ] == [("Pour the juice", 7.0, 8.5), ("Stir", 8.5, 10.0)]
     press(page, "k")
     press(page, "m")
     assert texts(server, page) == ["Slice the lemons", "Pour the juice; Stir", "Whisk the sugar"]
@@ -171,7 +197,12 @@ def test_a_step_is_split_merged_added_and_deleted_by_keys(review, server):
     page.type("Taste it")
     page.press("Enter", 13)
     added = list(steps(server, page).values())[2]
-    assert (added["text"], added["start"], added["end"], added["status"]) == ("Taste it", 12.0, 16.0, "shown")
+    assert (added["text"], added["start"], added["end"], added["status"]) == (
+        "Taste it",
+        12.0,
+        16.0,
+        "shown",
+    )
     press(page, "x")
     assert "Taste it" not in texts(server, page)
     assert page.complaints() == []
@@ -201,7 +232,9 @@ def test_buttons_do_what_the_keys_do(review, server):
     assert texts(server, page)[2] == "New step"
 
 
-def test_a_step_is_retitled_while_one_types_and_the_machines_words_can_be_taken_back(review, server):
+def test_a_step_is_retitled_while_one_types_and_the_machines_words_can_be_taken_back(
+    review, server
+):
     page = review()
     press(page, "j")
     press(page, "e")
@@ -210,7 +243,9 @@ def test_a_step_is_retitled_while_one_types_and_the_machines_words_can_be_taken_
     page.type("Cut the limes <b>fine</b>")
     page.wait_until("document.querySelector('#list .machine:not([hidden])')")  # saved without a key
     assert texts(server, page)[0] == "Cut the limes <b>fine</b>"
-    assert page.run("document.querySelector('#list .machine').textContent").startswith("Machine: “Slice the lemons”")
+    assert page.run("document.querySelector('#list .machine').textContent").startswith(
+        "Machine: “Slice the lemons”"
+    )
     page.click("#list .machine button")
     assert texts(server, page)[0] == "Slice the lemons"
     page.wait_until("document.querySelector('#list .machine').hidden")
@@ -288,7 +323,8 @@ def test_a_step_loops_and_the_video_goes_by_frames_and_at_other_speeds(review):
     press(page, "l")
     go(page, 4.0)
     press(page, ".")
-    page.wait_until(f"Math.abs({PLAYER}.currentTime - 4.1) < .01")  # the video has ten pictures a second
+    # the video has ten pictures a second
+    page.wait_until(f"Math.abs({PLAYER}.currentTime - 4.1) < .01")
     press(page, ",")
     page.wait_until(f"Math.abs({PLAYER}.currentTime - 4) < .01")
 
@@ -304,23 +340,45 @@ def test_another_window_shows_what_this_one_changes(review, browser, server):
     press(page, "2")  # what is typed in the other window is neither lost nor in the way
     other.wait_until("document.querySelector('#list .step').classList.contains('said')")
     assert other.run("document.activeElement.value") == "Half typed"
-    other.wait_until("document.querySelector('#list .machine').textContent.includes('Pour the juice')")
+    other.wait_until(
+        "document.querySelector('#list .machine').textContent.includes('Pour the juice')"
+    )
     assert texts(server, other)[0] == "Half typed"
 
 
 @pytest.mark.parametrize(
-    ("button", "kept"), [("keep-mine", "Slice all"), pytest.param("keep-theirs", "Slice limes", marks=pytest.mark.slow)]
+    ("button", "kept"),
+    [
+        ("keep-mine", "Slice all"),
+        pytest.param("keep-theirs", "Slice limes", marks=pytest.mark.slow),
+    ],
 )
 def test_two_windows_that_change_the_same_are_asked(review, server, button, kept):
     page = review()
-    page.send("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    page.send(
+        "Network.emulateNetworkConditions",
+        offline=True,
+        latency=0,
+        downloadThroughput=-1,
+        uploadThroughput=-1,
+    )
     page.run("document.querySelector('#list textarea').focus(); document.activeElement.select()")
     page.type("Slice all")
     page.press("Enter", 13)
     page.wait_until("document.getElementById('saved').classList.contains('offline')")
-    theirs = {"by": "bob", "base": 0, "edits": [{"do": "change", "step": "a", "text": "Slice limes"}]}
+    theirs = {
+        "by": "bob",
+        "base": 0,
+        "edits": [{"do": "change", "step": "a", "text": "Slice limes"}],
+    }
     assert server.ask("POST", f"/api/videos/{ID}/corrections", theirs)[0].status == 200
-    page.send("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    page.send(
+        "Network.emulateNetworkConditions",
+        offline=False,
+        latency=0,
+        downloadThroughput=-1,
+        uploadThroughput=-1,
+    )
     page.wait_until("document.getElementById('clash').open")
     asked = page.run("document.getElementById('clash').textContent")
     assert "bob" in asked
@@ -329,7 +387,9 @@ def test_two_windows_that_change_the_same_are_asked(review, server, button, kept
     assert page.violations() == []
     page.click(f"#{button}")
     assert texts(server, page)[0] == kept
-    history = [each["edits"][0]["text"] for each in server.read(f"/api/videos/{ID}/history")["corrections"]]
+    history = [
+        each["edits"][0]["text"] for each in server.read(f"/api/videos/{ID}/history")["corrections"]
+    ]
     assert history[0] == "Slice limes"  # nothing that was saved is lost
 
 
@@ -347,15 +407,24 @@ def test_what_could_not_be_sent_outlives_the_window(review, browser, server):
     other = browser.open(f"{server.address}video/{ID}")
     other.wait_until("document.querySelectorAll('#list .step').length === 2")
     assert list(steps(server, other)) == ["b", "c"]
-    assert other.run("Object.keys(localStorage).filter((name) => name.startsWith('stepline-unsaved')).length") == 0
+    assert (
+        other.run(
+            "Object.keys(localStorage).filter((name) => name.startsWith('stepline-unsaved')).length"
+        )
+        == 0
+    )
 
 
-def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(browser, tmp_path, small_video):
+def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
+    browser, tmp_path, small_video
+):
     first, second = (library(tmp_path / name, small_video) for name in ("first", "second"))
 
     def unsent(page):
         page.wait_until(SAVED)
-        names = page.run("Object.keys(localStorage).filter((name) => name.startsWith('stepline-unsaved'))")
+        names = page.run(
+            "Object.keys(localStorage).filter((name) => name.startsWith('stepline-unsaved'))"
+        )
         page.close()
         return len(names)
 
@@ -366,7 +435,8 @@ def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
         press(page, "j")
         press(page, "x")
         page.wait_until("document.getElementById('saved').classList.contains('offline')")
-        other = ready(browser.open(f"{server.address}video/{ID}"))  # what an open window has is its own to send
+        # what an open window has is its own to send
+        other = ready(browser.open(f"{server.address}video/{ID}"))
         assert unsent(other) == 1
         assert len(read(server)[0]) == 3
         page.close()
@@ -384,7 +454,8 @@ def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
 
 
 @pytest.mark.parametrize(
-    "look", ["narrow", "dark", *(pytest.param(e, marks=pytest.mark.slow) for e in ("wide", "narrow-dark"))]
+    "look",
+    ["narrow", "dark", *(pytest.param(e, marks=pytest.mark.slow) for e in ("wide", "narrow-dark"))],
 )
 def test_review_hinders_nobody(review, look):
     page = review()
@@ -424,8 +495,12 @@ def test_everything_can_be_reached_by_tab_in_the_order_it_is_seen(review):
 
 def test_outputs_and_links_of_what_was_corrected_are_given_out(review, server, browser, tmp_path):
     page = review()
-    browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path / "saved"))
-    browser.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    browser.send(
+        "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path / "saved")
+    )
+    browser.send(
+        "Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"]
+    )
     press(page, "j")
     press(page, "x")
     page.wait_until(SAVED)
@@ -464,7 +539,10 @@ def until(fact):
 
 def test_hostile_texts_stay_text(review, server):
     evil = "<img src=x onerror=alert(1)>"
-    edits = [{"do": "change", "step": "a", "text": evil}, {"do": "add", "id": '"><script>x</script>', "text": evil}]
+    edits = [
+        {"do": "change", "step": "a", "text": evil},
+        {"do": "add", "id": '"><script>x</script>', "text": evil},
+    ]
     for number, edit in enumerate(edits):
         body = {"by": evil, "base": number, "edits": [edit]}
         assert server.ask("POST", f"/api/videos/{ID}/corrections", body)[0].status == 200

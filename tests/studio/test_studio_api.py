@@ -16,7 +16,9 @@ from stepline.studio.store import STORE, video_id
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, small_video):
-    folder = library(tmp_path_factory.mktemp("studio") / "library", small_video, ("Lemonade", "A <b>bench</b>"))
+    folder = library(
+        tmp_path_factory.mktemp("studio") / "library", small_video, ("Lemonade", "A <b>bench</b>")
+    )
     with serving(folder) as running:
         yield running
 
@@ -39,7 +41,13 @@ def test_cards_tell_what_a_list_shows(server):
     cards = server.read("/api/videos")["videos"]
     assert [card["title"] for card in cards] == ["A <b>bench</b>", "Lemonade"]
     card = cards[1]
-    assert (card["id"], card["steps"], card["shown"], card["state"], card["revision"]) == (LEMONADE, 3, 2, "new", 0)
+    assert (card["id"], card["steps"], card["shown"], card["state"], card["revision"]) == (
+        LEMONADE,
+        3,
+        2,
+        "new",
+        0,
+    )
     assert [each["title"] for each in server.read("/api/videos?q=lemon")["videos"]] == ["Lemonade"]
     assert server.read("/api/videos?state=corrected")["videos"] == []
     assert server.ask("GET", "/api/videos?sort=size")[0].status == 400
@@ -54,8 +62,18 @@ def test_the_video_is_given_in_ranges(server):
 
 
 def test_pictures_are_of_seconds_of_the_video(server):
-    for second, status in (("0", 200), ("15.5", 200), ("17", 404), ("-1", 404), ("nan", 404), ("inf", 404), ("x", 404)):
-        assert server.ask("GET", f"/api/videos/{LEMONADE}/pictures/{second}.jpg")[0].status == status, second
+    for second, status in (
+        ("0", 200),
+        ("15.5", 200),
+        ("17", 404),
+        ("-1", 404),
+        ("nan", 404),
+        ("inf", 404),
+        ("x", 404),
+    ):
+        assert (
+            server.ask("GET", f"/api/videos/{LEMONADE}/pictures/{second}.jpg")[0].status == status
+        ), second
 
 
 def test_the_waveform_is_read_once(server, monkeypatch):
@@ -84,7 +102,9 @@ def test_an_output_that_is_none_is_refused(server):
 
 def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
     before = (own.studio.folder / "v0.json").read_bytes()
-    reply, data = own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Cut the lemons"))
+    reply, data = own.ask(
+        "POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Cut the lemons")
+    )
     assert (reply.status, json.loads(data)["revision"]) == (200, 1)
     found = own.read(f"/api/videos/{LEMONADE}/record")
     assert found["record"]["steps"][0]["text"] == "Cut the lemons"
@@ -94,7 +114,11 @@ def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
     assert (own.studio.folder / "v0.json").read_bytes() == before
     (kept,) = own.read(f"/api/videos/{LEMONADE}/history")["corrections"]
     assert (kept["by"], kept["edits"][0]["text"]) == ("ann", "Cut the lemons")
-    reply, data = own.ask("POST", f"/api/videos/{LEMONADE}/corrections", {"by": "ann", "base": 1, "undoes": kept["id"]})
+    reply, data = own.ask(
+        "POST",
+        f"/api/videos/{LEMONADE}/corrections",
+        {"by": "ann", "base": 1, "undoes": kept["id"]},
+    )
     assert json.loads(data)["revision"] == 2
     assert own.read(f"/api/videos/{LEMONADE}/record")["machine"] == {}
 
@@ -108,7 +132,8 @@ def test_a_step_that_is_unclear_is_not_counted_as_shown(own):
 def test_two_windows_that_change_the_same_are_told_who_and_what(own):
     place = f"/api/videos/{LEMONADE}/corrections"
     assert own.ask("POST", place, change(0, text="Cut the lemons"))[0].status == 200
-    assert own.ask("POST", place, change(0, by="bob", kind="avoid"))[0].status == 200  # another field
+    # another field
+    assert own.ask("POST", place, change(0, by="bob", kind="avoid"))[0].status == 200
     reply, data = own.ask("POST", place, change(0, by="bob", text="Slice them"))
     told = json.loads(data)
     assert (reply.status, told["by"], told["revision"]) == (409, "ann", 2)
@@ -117,7 +142,10 @@ def test_two_windows_that_change_the_same_are_told_who_and_what(own):
 
 
 def test_a_correction_that_is_sent_twice_counts_once(own):
-    place, body = f"/api/videos/{LEMONADE}/corrections", change(0, text="Cut the lemons") | {"id": "mine"}
+    place, body = (
+        f"/api/videos/{LEMONADE}/corrections",
+        change(0, text="Cut the lemons") | {"id": "mine"},
+    )
     assert [json.loads(own.ask("POST", place, body)[1])["revision"] for _ in range(2)] == [1, 1]
     assert own.ask("POST", place, change(1, text="Other") | {"id": "mine"})[0].status == 409
 
@@ -127,7 +155,9 @@ def test_a_record_that_is_made_again_keeps_what_people_corrected(own):
     own.ask("POST", place, change(0, text="Cut the lemons"))
     path = own.studio.folder / "v0.json"
     path.write_text(path.read_text().replace('"id": "a"', '"id": "z"'))
-    assert own.read(f"/api/videos/{LEMONADE}/record")["record"]["steps"][0]["text"] == "Cut the lemons"
+    assert (
+        own.read(f"/api/videos/{LEMONADE}/record")["record"]["steps"][0]["text"] == "Cut the lemons"
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,14 +209,17 @@ def test_events_tell_of_corrections(own):
 def test_moments_are_found(server):
     (first, *_) = server.read("/api/search?q=slice+lemons")["moments"]
     assert (first["text"], first["start"], first["link"]) in [
-        ("Slice the lemons", 3.5, f"/video/{video_id(name)}#t=3.5") for name in ("v0.json", "v1.json")
+        ("Slice the lemons", 3.5, f"/video/{video_id(name)}#t=3.5")
+        for name in ("v0.json", "v1.json")
     ]
 
 
 def test_what_people_corrected_is_found_by_every_door(own, stepline):
     from stepline.studio.mcp_server import LibraryTools
 
-    assert "Grate the zest" not in [moment["text"] for moment in own.read("/api/search?q=zest")["moments"]]
+    assert "Grate the zest" not in [
+        moment["text"] for moment in own.read("/api/search?q=zest")["moments"]
+    ]
     own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Grate the zest"))
     own.api._indexed = 0.0  # as if some seconds had gone by
     found = own.read("/api/search?q=zest")["moments"][0]
@@ -214,7 +247,10 @@ def test_a_library_that_cannot_be_written_is_searched_as_corrected_and_that_is_s
     shown = stepline("search", folder, "zest", "--json")
     assert shown.exit_code == 0, shown.stderr
     assert json.loads(shown.stdout)[0]["text"] == "Grate the zest"
-    assert f"warning: {folder} cannot be written; the index lies in {tmp_path / 'cache'}" in shown.stderr
+    assert (
+        f"warning: {folder} cannot be written; the index lies in {tmp_path / 'cache'}"
+        in shown.stderr
+    )
     tools = LibraryTools(folder)
     assert tools.search_moments("zest").moments[0].text == "Grate the zest"
     tools.close()
@@ -239,7 +275,9 @@ def test_a_share_folder_needs_no_server(own):
 def test_each_operation_is_described(server):
     told = server.read("/api/openapi.json")
     described = {(method, path) for path, rows in told["paths"].items() for method in rows}
-    assert described == {(row.method.lower(), row.path.replace(":int", "")) for row in server.api.operations()}
+    assert described == {
+        (row.method.lower(), row.path.replace(":int", "")) for row in server.api.operations()
+    }
     named = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(told))
     assert set(named) <= set(told["components"]["schemas"])
 
@@ -253,7 +291,9 @@ def test_the_address_that_is_opened_lets_a_browser_in(server):
     assert ask(server, "GET", "/api/videos", Cookie=cookie.partition(";")[0])[0].status == 200
 
 
-def test_a_library_is_served_where_it_was_the_last_time_unless_that_is_taken(tmp_path, small_video, caplog):
+def test_a_library_is_served_where_it_was_the_last_time_unless_that_is_taken(
+    tmp_path, small_video, caplog
+):
     folder = library(tmp_path / "library", small_video)
     with serving(folder) as first:
         pass

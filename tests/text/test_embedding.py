@@ -9,7 +9,13 @@ from stepline.errors import ModelError
 from stepline.text import embed, embedding
 from stepline.weights import find_weights
 
-TEXTS = ["Cut the banana into slices.", "Slice the banana", "Tighten the bolt with a wrench", "", "peel"]
+TEXTS = [
+    "Cut the banana into slices.",
+    "Slice the banana",
+    "Tighten the bolt with a wrench",
+    "",
+    "peel",
+]
 
 
 def test_rows_are_unit_vectors_of_width_384():
@@ -40,13 +46,16 @@ def test_same_texts_give_the_same_bytes():
 
 
 def test_a_text_is_cut_at_the_longest_input():
-    assert_allclose(embed(["cut " * 300]), embed(["cut " * 254]), atol=1e-6)  # 256 tokens with both marks
+    # 256 tokens with both marks
+    assert_allclose(embed(["cut " * 300]), embed(["cut " * 254]), atol=1e-6)
 
 
 def test_threads_share_one_model(monkeypatch):
     monkeypatch.setattr(embedding, "_loaded", {})
     with ThreadPoolExecutor(4) as threads:
-        encoders = [done.result() for done in [threads.submit(embedding.load_encoder) for _ in range(4)]]
+        encoders = [
+            done.result() for done in [threads.submit(embedding.load_encoder) for _ in range(4)]
+        ]
     assert len(set(map(id, encoders))) == 1
 
 

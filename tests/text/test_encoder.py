@@ -10,7 +10,20 @@ from stepline.text import embed
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cut", "the", "banana", "paper", "fold", "mix", "slowly", "now"]
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "cut",
+    "the",
+    "banana",
+    "paper",
+    "fold",
+    "mix",
+    "slowly",
+    "now",
+]
 TEXTS = ["cut the banana", "fold", "mix slowly now " * 9, "fold the paper slowly"]
 SIZES = {
     "vocab_size": len(WORDS),
@@ -34,24 +47,32 @@ def folder(request, tmp_path):
     model.eval().save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
     parts = ["Transformer", "Pooling", "Normalize"]
-    modules = [{"path": "1_Pooling" if part == "Pooling" else "", "type": f"models.{part}"} for part in parts]
+    modules = [
+        {"path": "1_Pooling" if part == "Pooling" else "", "type": f"models.{part}"}
+        for part in parts
+    ]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
     (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    (tmp_path / "1_Pooling" / "config.json").write_text(
+        json.dumps({"pooling_mode_mean_tokens": True})
+    )
     return tmp_path
 
 
 def write_tokenizer(folder):
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
 def reference(folder, texts):
-    """Mean-pooled unit vectors as transformers computes them, one text at a time, without padding."""
+    """Mean-pooled unit vectors as transformers computes them, one text at a time, without
+    padding."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -78,7 +99,11 @@ def test_first_token_pooling_is_read(folder):
     ("file", "content", "words"),
     [
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "max"),
-        ("modules.json", [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Dense"}], "Dense"),
+        (
+            "modules.json",
+            [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Dense"}],
+            "Dense",
+        ),
         ("config.json", {"model_type": "t5", "hidden_act": "relu"}, "t5"),
         ("config.json", {"model_type": "bert", "hidden_act": "gelu"}, "max_position_embeddings"),
         ("tokenizer.json", {}, "tokenizer"),

@@ -13,10 +13,20 @@ from stepline.text_base.settings import TextBaseSettings
 SMALL = TextBaseSettings(shard=2, block=3, batch=4)
 KITCHEN = [
     {"id": "tea", "title": "Tea", "steps": ["Boil the water. Pour it."], "licence": "CC0"},
-    {"id": "soup", "title": "Soup", "steps": ["Boil water.", "Add 1 tsp. salt.", "Pour it!"], "url": "x.com/soup"},
+    {
+        "id": "soup",
+        "title": "Soup",
+        "steps": ["Boil water.", "Add 1 tsp. salt.", "Pour it!"],
+        "url": "x.com/soup",
+    },
     {"id": "none", "title": "Nothing", "steps": []},
     {"id": "tea", "title": "Tea again", "steps": ["Other words."]},
-    {"id": "rice", "title": "Rice", "steps": ["Rinse the rice.", "Add 2 tsp. salt."], "ingredients": ["rice"]},
+    {
+        "id": "rice",
+        "title": "Rice",
+        "steps": ["Rinse the rice.", "Add 2 tsp. salt."],
+        "ingredients": ["rice"],
+    },
 ]
 GARAGE = [
     {"id": "tyre", "title": "Tyre", "steps": ["Lift the car.", "Boil water."]},
@@ -37,7 +47,11 @@ def base(tmp_path_factory):
 
 
 def everything(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_lines_that_say_the_same_share_a_row_and_keep_all_their_documents(base):
@@ -52,17 +66,29 @@ def test_lines_that_say_the_same_share_a_row_and_keep_all_their_documents(base):
 
 def test_a_row_keeps_the_first_line_and_a_document_its_own_wording(base):
     [kept] = base.steps([1])
-    assert (kept.id, kept.text, kept.source, kept.licence) == ("tea#1", "Pour it.", "kitchen.json", "CC0")
+    assert (kept.id, kept.text, kept.source, kept.licence) == (
+        "tea#1",
+        "Pour it.",
+        "kitchen.json",
+        "CC0",
+    )
     soup = base.document(1)
     assert [step.text for step in soup.steps] == ["Boil water.", "Add 1 tsp. salt.", "Pour it!"]
-    assert (soup.source, soup.licence, base.document(2).ingredients) == ("x.com/soup", "stated", ("rice",))
+    assert (soup.source, soup.licence, base.document(2).ingredients) == (
+        "x.com/soup",
+        "stated",
+        ("rice",),
+    )
 
 
 def test_the_manifest_counts_what_was_merged_and_left_out(base):
     [part] = base.manifest.parts
     assert (part.documents, part.read, part.same, part.near, part.steps) == (3, 7, 2, 0, 5)
     dropped = {drop.reason: (drop.count, drop.examples) for drop in part.sources[0].dropped}
-    assert dropped == {"duplicate id": (1, ("tea",)), "no steps": (1, ("kitchen.json, 2: fields id, title, steps",))}
+    assert dropped == {
+        "duplicate id": (1, ("tea",)),
+        "no steps": (1, ("kitchen.json, 2: fields id, title, steps",)),
+    }
 
 
 def test_a_line_is_nearest_to_itself_and_absent_neighbours_say_so(base):
@@ -95,7 +121,9 @@ def test_other_sources_need_append(base, tmp_path):
 def test_what_is_appended_points_at_rows_that_were_there(tmp_path):
     build_base([source(tmp_path, KITCHEN)], tmp_path / "base", SMALL)
     first = everything(tmp_path / "base" / "parts" / "0001")
-    grown = build_base([source(tmp_path, GARAGE, "garage.json")], tmp_path / "base", SMALL, append=True)
+    grown = build_base(
+        [source(tmp_path, GARAGE, "garage.json")], tmp_path / "base", SMALL, append=True
+    )
     assert everything(tmp_path / "base" / "parts" / "0001") == first
     assert (grown.document_count, grown.step_count) == (4, 6)
     assert grown.rows_of(3).tolist() == [5, 0]
@@ -113,14 +141,18 @@ def test_a_base_of_nothing_can_be_opened_and_asked(tmp_path):
 
 def test_a_source_given_for_a_base_is_built_once(tmp_path):
     made = prepared_base(source(tmp_path, KITCHEN), tmp_path / "made", SMALL)
-    assert made.step_count == prepared_base(tmp_path / "made", tmp_path / "unused", SMALL).step_count == 5
+    assert (
+        made.step_count
+        == prepared_base(tmp_path / "made", tmp_path / "unused", SMALL).step_count
+        == 5
+    )
     assert not (tmp_path / "unused").exists()
 
 
 # ---------------------------------------------------------------- kill -9
 
-# Forks a build for every write of a file, kills it right after that write, takes it up and kills it once more, then
-# lets it end. Prints the writes at which it was killed.
+# Forks a build for every write of a file, kills it right after that write, takes it up and kills it
+# once more, then lets it end. Prints the writes at which it was killed.
 KILLED = """
 import contextlib, os, signal, sys
 from pathlib import Path
@@ -166,7 +198,10 @@ print(count - 1)
 
 
 def test_a_build_killed_at_any_write_goes_on_to_the_same_bytes(tmp_path):
-    items = [{"id": f"r{n}", "steps": [f"Stir pot {n} for {n} minutes.", "Serve hot."]} for n in range(60)]
+    items = [
+        {"id": f"r{n}", "steps": [f"Stir pot {n} for {n} minutes.", "Serve hot."]}
+        for n in range(60)
+    ]
     command = [sys.executable, "-c", KILLED, source(tmp_path, items), tmp_path / "builds"]
     done = subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True)
     writes = int(done.stdout)
@@ -181,7 +216,9 @@ def test_a_build_killed_at_any_write_goes_on_to_the_same_bytes(tmp_path):
 
 
 def test_a_folder_without_a_base_says_how_to_make_one(tmp_path):
-    with pytest.raises(StoreError, match="no text base here; `stepline text-base build SOURCE --out"):
+    with pytest.raises(
+        StoreError, match="no text base here; `stepline text-base build SOURCE --out"
+    ):
         open_base(tmp_path)
 
 
@@ -190,7 +227,9 @@ def test_a_damaged_file_is_told_in_one_line(tmp_path, name):
     folder = build_base([source(tmp_path, KITCHEN)], tmp_path / "base", SMALL).folder
     path = next(folder.rglob(name))
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(StoreError, match=rf"{name}: (not readable|not a text base).*build") as error:
+    with pytest.raises(
+        StoreError, match=rf"{name}: (not readable|not a text base).*build"
+    ) as error:
         open_base(folder).steps([0])
     assert "\n" not in str(error.value)
 

@@ -8,7 +8,10 @@ from click.testing import CliRunner
 from stepline.cli import main
 from stepline.text_base import open_base
 
-ITEMS = [{"id": "tea", "title": "Tea", "steps": ["Boil the water.", "Pour the tea."], "source": "book"}, {"id": "x"}]
+ITEMS = [
+    {"id": "tea", "title": "Tea", "steps": ["Boil the water.", "Pour the tea."], "source": "book"},
+    {"id": "x"},
+]
 
 
 def run(*arguments):
@@ -45,7 +48,9 @@ def test_an_index_is_built_and_used(base):
     assert run("ask", base, "pour some tea", "--engine", "lists").exit_code == 1
     assert "lists: recall@1 1.000 at effort 1" in run("index", base).stderr
     assert open_base(base).engine == "lists"
-    assert "Pour the tea." in run("ask", base, "pour some tea", "--engine", "lists", "-k", "1").stdout
+    assert (
+        "Pour the tea." in run("ask", base, "pour some tea", "--engine", "lists", "-k", "1").stdout
+    )
 
 
 def test_a_source_that_is_not_there_is_one_line_and_exit_code_1(tmp_path):

@@ -33,12 +33,36 @@ def test_a_tablespoon_is_no_teaspoon():
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("Reduce heat to medium, and simmer 10 minutes.", "Reduce heat to medium and simmer for 10 minutes.", True),
-        ("Transfer steak to a board and let stand 5 min.", "Transfer steaks to a board, let stand 5 min.", True),
-        ("Reduce heat to medium and simmer 10 minutes.", "Reduce heat to medium and simmer 15 minutes.", False),
-        ("Season the meat with salt and put it in a pan", "Do not season the meat with salt, put it in a pan", False),
-        ("Stir in the garlic and cook it on low heat", "Stir in the onion and cook it on low heat", False),
-        ("Turn the left screw till the right one is loose", "Turn the right screw till the left one is loose", False),
+        (
+            "Reduce heat to medium, and simmer 10 minutes.",
+            "Reduce heat to medium and simmer for 10 minutes.",
+            True,
+        ),
+        (
+            "Transfer steak to a board and let stand 5 min.",
+            "Transfer steaks to a board, let stand 5 min.",
+            True,
+        ),
+        (
+            "Reduce heat to medium and simmer 10 minutes.",
+            "Reduce heat to medium and simmer 15 minutes.",
+            False,
+        ),
+        (
+            "Season the meat with salt and put it in a pan",
+            "Do not season the meat with salt, put it in a pan",
+            False,
+        ),
+        (
+            "Stir in the garlic and cook it on low heat",
+            "Stir in the onion and cook it on low heat",
+            False,
+        ),
+        (
+            "Turn the left screw till the right one is loose",
+            "Turn the right screw till the left one is loose",
+            False,
+        ),
     ],
 )
 def test_near_duplicates_differ_in_light_words_only(one, other, same):
@@ -55,7 +79,11 @@ def test_the_likeness_of_word_pairs_is_shared_over_all():
 
 
 def test_a_line_known_before_never_gives_way():
-    lines = ("Simmer 10 minutes over low heat in pot", "Bake it.", "Simmer for 10 minutes over low heat in the pot")
+    lines = (
+        "Simmer 10 minutes over low heat in pot",
+        "Bake it.",
+        "Simmer for 10 minutes over low heat in the pot",
+    )
     assert merged(*lines, known=2) == [0, 1, 0]
 
 
@@ -68,7 +96,9 @@ def test_a_chain_of_likeness_does_not_carry_a_line_far():
 
 @pytest.mark.parametrize("memory", [1 << 30, 640, 64])
 def test_the_first_of_equal_keys_is_found_in_any_memory(memory):
-    keys = np.random.default_rng(0).integers(0, 50, size=300, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    keys = np.random.default_rng(0).integers(0, 50, size=300, dtype=np.uint64) * np.uint64(
+        0x9E3779B97F4A7C15
+    )
     first = {}
     expected = [first.setdefault(int(key), place) for place, key in enumerate(keys)]
     assert first_places([keys[:120], keys[120:120], keys[120:]], memory).tolist() == expected

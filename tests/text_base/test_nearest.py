@@ -43,7 +43,10 @@ def test_tiles_of_any_size_find_what_one_product_finds(monkeypatch, k, kind):
     monkeypatch.setattr(vector_search, "TILE", 7)
     monkeypatch.setattr(vector_search, "QUERIES", 5)
     rng = np.random.default_rng(1)
-    base, queries = unit(rng.standard_normal((60, 8))).astype(kind), unit(rng.standard_normal((13, 8)))
+    base, queries = (
+        unit(rng.standard_normal((60, 8))).astype(kind),
+        unit(rng.standard_normal((13, 8))),
+    )
     scores = queries @ base.astype(np.float32).T
     rows, cosines = nearest_exact(queries, [(0, base[:31]), (31, base[31:])], k)
     assert rows.tolist() == np.argsort(-scores, axis=1, kind="stable")[:, :k].tolist()
@@ -71,7 +74,15 @@ def folder(tmp_path_factory):
     counts = {"documents": 0, "steps": COUNT, "read": COUNT, "same": 0, "near": 0}
     entry = PartEntry(name="0001", plan="", sources=(), files={}, **counts)
     write_manifest(
-        Manifest(encoder="none", encoder_sha256="", width=16, precision="float16", steps=COUNT, parts=(entry,)), folder
+        Manifest(
+            encoder="none",
+            encoder_sha256="",
+            width=16,
+            precision="float16",
+            steps=COUNT,
+            parts=(entry,),
+        ),
+        folder,
     )
     return folder
 
@@ -88,7 +99,9 @@ def test_an_index_reaches_the_recall_that_it_states(folder, engine):
     rows, cosines = base.nearest(queries, engine=engine)
     assert entry.recall >= 0.9
     assert (rows == true).mean() >= 0.85  # other queries than the index was tuned on
-    np.testing.assert_allclose(cosines[:, 0], (queries * base.vectors(rows[:, 0])).sum(1), atol=1e-3)
+    np.testing.assert_allclose(
+        cosines[:, 0], (queries * base.vectors(rows[:, 0])).sum(1), atol=1e-3
+    )
 
 
 def test_all_lists_probed_find_exactly_what_exact_search_finds(folder):
@@ -114,13 +127,17 @@ def test_an_index_that_is_missing_says_how_to_build_it(tmp_path, folder):
     base = open_base(folder)
     manifest = base.manifest.model_copy(update={"indexes": ()})
     write_manifest(manifest, folder)
-    with pytest.raises(StoreError, match=r"has no lists index \(built: none\); `stepline text-base index"):
+    with pytest.raises(
+        StoreError, match=r"has no lists index \(built: none\); `stepline text-base index"
+    ):
         open_base(folder).nearest(AXES[:, [0] * 16], engine="lists")
 
 
 def test_faiss_missing_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "faiss", None)
-    with pytest.raises(ModelError, match=r"pip install 'stepline\[ann\]', or choose engine exact or lists"):
+    with pytest.raises(
+        ModelError, match=r"pip install 'stepline\[ann\]', or choose engine exact or lists"
+    ):
         add_index(folder, TextBaseSettings(engine="hnsw", recall=0.77))
     assert index.FAISS_FILES == ("index.faiss",)
 

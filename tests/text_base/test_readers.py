@@ -1,4 +1,5 @@
-"""Each form of how-to text is read; what cannot be is counted by its reason and costs nothing else."""
+"""Each form of how-to text is read; what cannot be is counted by its reason and costs nothing
+else."""
 
 import gzip
 import json
@@ -38,7 +39,11 @@ def texts(document):
 
 def test_a_recipenlg_row_keeps_its_link_and_the_licence_stated(tmp_path):
     [soup], reasons = read(written(tmp_path, "full_dataset.csv", HEADER + SOUP))
-    assert (soup.id, soup.title, soup.ingredients) == ("full_dataset-0", "Soup", ("1 c. water", "salt"))
+    assert (soup.id, soup.title, soup.ingredients) == (
+        "full_dataset-0",
+        "Soup",
+        ("1 c. water", "salt"),
+    )
     assert texts(soup) == ["Boil water.", "Add salt.", "Serve."]
     assert soup.steps[2].id == "full_dataset-0#2"
     assert (soup.steps[2].source, soup.steps[2].licence) == ("www.x.com/1", "CC0")
@@ -56,11 +61,18 @@ def test_a_recipenlg_row_keeps_its_link_and_the_licence_stated(tmp_path):
         (b"7,\xff\xfe,[],[],w,Gathered,[]\n", "not UTF-8"),
         (b'7,Text after"quote" x,"[]"y,[],w,Gathered,[]\n', "broken csv row"),
         (b'7,Deep,[],"' + b"[" * 100_000 + b'",w,Gathered,[]\n', "broken list cell"),
-        (b'7,Long cell,[],"[""' + b"word " * 300_000 + b'""]",w,Gathered,[]\n', "document too long"),
+        (
+            b'7,Long cell,[],"[""' + b"word " * 300_000 + b'""]",w,Gathered,[]\n',
+            "document too long",
+        ),
     ],
 )
 def test_a_broken_row_is_counted_and_the_rows_around_it_are_read(tmp_path, bad, reason):
-    path = written(tmp_path, "r.csv", HEADER.encode() + SOUP.encode() + bad + SOUP.encode().replace(b"0,", b"2,", 1))
+    path = written(
+        tmp_path,
+        "r.csv",
+        HEADER.encode() + SOUP.encode() + bad + SOUP.encode().replace(b"0,", b"2,", 1),
+    )
     documents, reasons = read(path)
     assert [document.id for document in documents] == ["r-0", "r-2"]
     assert reasons == {reason: 1}
@@ -79,7 +91,9 @@ def test_a_cell_may_span_lines_and_hold_plain_text(tmp_path):
 
 
 def test_a_csv_without_steps_says_which_columns_hold_them(tmp_path):
-    with pytest.raises(DatasetError, match=r"no column of steps; the header must name one of steps, directions"):
+    with pytest.raises(
+        DatasetError, match=r"no column of steps; the header must name one of steps, directions"
+    ):
         read(written(tmp_path, "t.csv", "a,b\n1,2\n"))
 
 
@@ -99,15 +113,29 @@ FORMS = {
         "id": "tea",
         "name": "Tea",
         "recipeInstructions": [
-            {"@type": "HowToSection", "itemListElement": [{"@type": "HowToStep", "text": "Boil water."}]},
+            {
+                "@type": "HowToSection",
+                "itemListElement": [{"@type": "HowToStep", "text": "Boil water."}],
+            },
             {"@type": "HowToStep", "text": "Pour it."},
         ],
     },
-    "a graph": {"@context": "x", "@graph": [{"id": "tea", "name": "Tea", "steps": ["Boil water.", "Pour it."]}]},
-    "wikihow tasks": {
-        "tea": {"task_full_name": "Tea", "task_text": {"simplified_headline_list": ["Boil water.", "Pour it."]}}
+    "a graph": {
+        "@context": "x",
+        "@graph": [{"id": "tea", "name": "Tea", "steps": ["Boil water.", "Pour it."]}],
     },
-    "wikihow videos": {"tea": {"title": "Tea", "steps": [{"text": "Boil water.", "clip": None}, {"text": "Pour it."}]}},
+    "wikihow tasks": {
+        "tea": {
+            "task_full_name": "Tea",
+            "task_text": {"simplified_headline_list": ["Boil water.", "Pour it."]},
+        }
+    },
+    "wikihow videos": {
+        "tea": {
+            "title": "Tea",
+            "steps": [{"text": "Boil water.", "clip": None}, {"text": "Pour it."}],
+        }
+    },
 }
 
 
@@ -120,7 +148,10 @@ def test_every_form_of_json_gives_the_same_steps(tmp_path, form):
 
 def test_a_json_file_larger_than_the_window_is_read_item_by_item(tmp_path, monkeypatch):
     monkeypatch.setattr(json_items, "PIECE", 64)
-    whole = {f"r{n}": {"title": f"No {n}", "steps": [f"Stir {'and stir ' * (n % 40)}pot {n}."]} for n in range(200)}
+    whole = {
+        f"r{n}": {"title": f"No {n}", "steps": [f"Stir {'and stir ' * (n % 40)}pot {n}."]}
+        for n in range(200)
+    }
     documents, reasons = read(written(tmp_path, "a.json", json.dumps(whole)))
     assert [d.id for d in documents] == list(whole)
     assert texts(documents[7]) == [f"Stir {'and stir ' * 7}pot 7."]
@@ -128,15 +159,25 @@ def test_a_json_file_larger_than_the_window_is_read_item_by_item(tmp_path, monke
 
 
 def test_json_that_breaks_in_the_middle_keeps_what_came_before(tmp_path):
-    path = written(tmp_path, "a.json", '[{"id": "a", "steps": ["Mix it."]}, {"id": "b", "steps": [oops')
+    path = written(
+        tmp_path, "a.json", '[{"id": "a", "steps": ["Mix it."]}, {"id": "b", "steps": [oops'
+    )
     documents, reasons = read(path)
     assert ([d.id for d in documents], reasons) == (["a"], {"broken JSON": 1})
 
 
 def test_a_broken_json_line_costs_itself_only(tmp_path):
-    lines = ['{"id": "a", "steps": ["Mix it."]}', "{oops", '"text"', '{"id": "b", "steps": ["Bake it."]}']
+    lines = [
+        '{"id": "a", "steps": ["Mix it."]}',
+        "{oops",
+        '"text"',
+        '{"id": "b", "steps": ["Bake it."]}',
+    ]
     documents, reasons = read(written(tmp_path, "a.jsonl", "\n".join(lines)))
-    assert ([d.id for d in documents], reasons) == (["a", "b"], {"broken JSON": 1, "not a document": 1})
+    assert ([d.id for d in documents], reasons) == (
+        ["a", "b"],
+        {"broken JSON": 1, "not a document": 1},
+    )
 
 
 MANUAL = """---
@@ -158,16 +199,29 @@ An old tap drips.
 def test_numbered_items_of_a_page_are_its_steps_and_tools_are_not(tmp_path):
     written(tmp_path, "tap.md", MANUAL)
     written(tmp_path, "README.md", "About these manuals.")
-    written(tmp_path, "note.txt", "Wash hands\n==========\n\nWet them. Rub with\nsoap for 20 sec. or more.")
+    written(
+        tmp_path,
+        "note.txt",
+        "Wash hands\n==========\n\nWet them. Rub with\nsoap for 20 sec. or more.",
+    )
     (note, tap), reasons = read(tmp_path)
-    assert (tap.id, tap.title, tap.licence, tap.ingredients) == ("tap", "Fix a tap", "CC BY 4.0", ("wrench",))
+    assert (tap.id, tap.title, tap.licence, tap.ingredients) == (
+        "tap",
+        "Fix a tap",
+        "CC BY 4.0",
+        ("wrench",),
+    )
     assert texts(tap) == ["Close the valve.", "Then wait.", "Turn the nut.", "Take it off."]
-    assert (note.title, texts(note)) == ("Wash hands", ["Wet them.", "Rub with soap for 20 sec. or more."])
+    assert (note.title, texts(note)) == (
+        "Wash hands",
+        ["Wet them.", "Rub with soap for 20 sec. or more."],
+    )
     assert reasons == {}
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"), [(b"\x00\x01\x02", "binary junk"), (b"ab\xff\xfe", "not UTF-8"), (b"12 34", "no steps")]
+    ("data", "reason"),
+    [(b"\x00\x01\x02", "binary junk"), (b"ab\xff\xfe", "not UTF-8"), (b"12 34", "no steps")],
 )
 def test_a_text_file_that_is_none_is_counted(tmp_path, data, reason):
     assert read(written(tmp_path, "a.txt", data)) == ([], {reason: 1})
@@ -180,13 +234,17 @@ def test_a_megabyte_of_text_is_no_step(tmp_path):
 
 
 def test_parquet_rows_are_read_and_a_file_that_is_none_is_an_error(tmp_path):
-    rows = [{"id": "tea", "title": "Tea", "steps": ["Boil water. Pour it."]}, {"id": "x", "title": "None", "steps": []}]
+    rows = [
+        {"id": "tea", "title": "Tea", "steps": ["Boil water. Pour it."]},
+        {"id": "x", "title": "None", "steps": []},
+    ]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     [tea], reasons = read(tmp_path / "a.parquet")
     assert (texts(tea), reasons) == (["Boil water.", "Pour it."], {"no steps": 1})
     with pytest.raises(DatasetError, match="not a Parquet file"):
         read(written(tmp_path, "b.parquet", b"junk"))
-    titles = pyarrow.array([b"Tea", b"caf\xe9"], pyarrow.binary()).view(pyarrow.string())  # the second not UTF-8
+    # the second not UTF-8
+    titles = pyarrow.array([b"Tea", b"caf\xe9"], pyarrow.binary()).view(pyarrow.string())
     lines = pyarrow.table({"title": titles, "steps": [["Boil water."], ["Pour it."]]})
     pyarrow.parquet.write_table(lines, tmp_path / "c.parquet")
     [tea], [cut] = read(tmp_path / "c.parquet")
@@ -200,7 +258,8 @@ def test_a_source_of_no_known_form_says_which_there_are(tmp_path):
         read(tmp_path / "none")
 
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # real texts are not part of the project
+# real texts are not part of the project
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared real texts are not beside the project")
@@ -216,4 +275,6 @@ def test_real_collections_are_read_whole(name, documents, fewest_steps):
     found, reasons = read(SHARED / name)
     assert (len(found), reasons) == (documents, {})
     assert sum(len(document.steps) for document in found) >= fewest_steps
-    assert all(document.title and all(len(step.text) > 1 for step in document.steps) for document in found)
+    assert all(
+        document.title and all(len(step.text) > 1 for step in document.steps) for document in found
+    )

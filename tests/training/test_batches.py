@@ -57,7 +57,10 @@ def test_to_keeps_every_field():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"video": np.ones((0, 4), np.float32), "positive": np.ones((2, 0), bool)}, "no feature row"),
+        (
+            {"video": np.ones((0, 4), np.float32), "positive": np.ones((2, 0), bool)},
+            "no feature row",
+        ),
         ({"video": np.full((3, 4), np.nan, np.float32)}, "video features hold NaN"),
         ({"text": np.full((2, 4), np.inf, np.float32)}, "text features hold NaN or infinity"),
         ({"positive": np.ones((2, 5), bool)}, r"labels must be bool \(2, 3\)"),
@@ -123,7 +126,8 @@ def test_an_epoch_goes_through_a_few_shards_at_a_time():
     assert sorted(index for batch in batches for index in batch) == lengths
     assert [len(batch) for batch in batches].count(4) == 32  # as many steps as of any other order
     met = [shards[index] for batch in batches for index in batch]
-    for first in range(0, 130, 39):  # a window of three shards is 39 videos; its last ones share a batch with the next
+    # a window of three shards is 39 videos; its last ones share a batch with the next
+    for first in range(0, 130, 39):
         assert len(set(met[first : first + 36])) <= 3
     last = {shard: number for number, shard in enumerate(met)}
     assert max(last[shard] - met.index(shard) for shard in range(10)) < 39 + 4
@@ -131,12 +135,18 @@ def test_an_epoch_goes_through_a_few_shards_at_a_time():
 
 def test_windows_of_shards_differ_from_epoch_to_epoch():
     shards = np.repeat(np.arange(12), 5).tolist()
-    epochs = [list(length_buckets([1] * 60, 5, seed=0, epoch=e, shards=shards, window=3)) for e in (0, 0, 1)]
+    epochs = [
+        list(length_buckets([1] * 60, 5, seed=0, epoch=e, shards=shards, window=3))
+        for e in (0, 0, 1)
+    ]
     assert epochs[0] == epochs[1] != epochs[2]
     together = [{frozenset(shards[i] for i in batch) for batch in epoch} for epoch in epochs]
     assert together[0] != together[2]
 
 
 def test_few_shards_are_shuffled_as_if_there_were_one():
-    plain, known = (list(length_buckets(range(70), 4, seed=5, epoch=1, shards=s)) for s in ((), [1] * 30 + [2] * 40))
+    plain, known = (
+        list(length_buckets(range(70), 4, seed=5, epoch=1, shards=s))
+        for s in ((), [1] * 30 + [2] * 40)
+    )
     assert plain == known

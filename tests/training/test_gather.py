@@ -1,4 +1,5 @@
-"""What every trainer asks of a video before it trains on it; what is left out is told with its reason."""
+"""What every trainer asks of a video before it trains on it; what is left out is told with its
+reason."""
 
 import numpy as np
 import pytest

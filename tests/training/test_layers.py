@@ -49,7 +49,11 @@ def by_layers(feed, rows, kept):
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_feed_forward_in_blocks_is_that_of_the_layers_with_its_gradients(monkeypatch, share):
     torch.manual_seed(0)
-    feed, rows, upstream = FeedForward(6, 20, share), torch.randn(21, 6, requires_grad=True), torch.randn(21, 6)
+    feed, rows, upstream = (
+        FeedForward(6, 20, share),
+        torch.randn(21, 6, requires_grad=True),
+        torch.randn(21, 6),
+    )
     stays = torch.rand(21, 20) >= share
     blocks = iter(stays.split(8))
     monkeypatch.setattr(layers, "dropout_", lambda inner, share: inner.mul_(next(blocks)))
@@ -68,7 +72,9 @@ def test_feed_forward_drops_in_training_and_nothing_at_rest():
     with torch.no_grad():
         feed.narrow.weight.fill_(1.0)  # each output is the sum of what is inside
         feed.narrow.bias.zero_()
-        assert feed(rows)[:, 0].mean().item() == pytest.approx(feed.eval()(rows)[:, 0].mean().item(), rel=0.02)
+        assert feed(rows)[:, 0].mean().item() == pytest.approx(
+            feed.eval()(rows)[:, 0].mean().item(), rel=0.02
+        )
         assert torch.equal(feed(rows), feed(rows))
         assert not torch.equal(feed.train()(rows), feed(rows))
 

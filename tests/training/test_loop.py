@@ -50,7 +50,9 @@ def losses(model, samples):
 
 def task(count=7):
     x = np.random.default_rng(0).normal(size=(count, 1)).astype(np.float32)
-    return TrainingTask(list(np.hstack((x, 2 * x))), lambda sample: int(sample[0] > 0), draw, losses)
+    return TrainingTask(
+        list(np.hstack((x, 2 * x))), lambda sample: int(sample[0] > 0), draw, losses
+    )
 
 
 def network(dropout=0.2):
@@ -98,7 +100,9 @@ fit(network(), task(), QUICK, Path({folder!r}), lambda progress: time.sleep(0.05
 
 def test_a_run_killed_at_any_moment_loses_only_what_came_after_its_checkpoint(tmp_path):
     code = KILLED.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "killed"))
-    child = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"})
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
     deadline = time.monotonic() + 120
     while not (tmp_path / "killed" / CHECKPOINT).exists() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -112,9 +116,17 @@ def test_a_run_killed_at_any_moment_loses_only_what_came_after_its_checkpoint(tm
 
 def test_it_learns_and_tells_each_step(tmp_path):
     told = []
-    fit(network(), task(), TrainSettings(epochs=40, batch=4, learning_rate=3e-2), tmp_path, told.append)
+    fit(
+        network(),
+        task(),
+        TrainSettings(epochs=40, batch=4, learning_rate=3e-2),
+        tmp_path,
+        told.append,
+    )
     assert [progress.step for progress in told] == list(range(1, 81))
-    assert np.mean([progress.loss for progress in told[-10:]]) < 0.3 * np.mean([p.loss for p in told[:10]])
+    assert np.mean([progress.loss for progress in told[-10:]]) < 0.3 * np.mean(
+        [p.loss for p in told[:10]]
+    )
     assert told[0].learning_rate == 3e-2
     assert told[-1].learning_rate < 1e-4
     lines = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
@@ -146,23 +158,35 @@ def test_nothing_to_train_on_and_a_loss_that_is_not_finite_are_told(tmp_path):
     with pytest.raises(ShapeError, match="no sample is left"):
         fit(network(), task(0), QUICK, tmp_path)
     broken = TrainingTask(
-        task().samples, len, draw, lambda model, samples: [Sum(model[0].bias.sum() * float("nan"), 1)]
+        task().samples,
+        len,
+        draw,
+        lambda model, samples: [Sum(model[0].bias.sum() * float("nan"), 1)],
     )
     with pytest.raises(ShapeError, match="step 1: the loss is nan"):
         fit(network(), broken, QUICK, tmp_path)
 
 
 def test_one_step_is_adamws_by_hand(tmp_path):
-    """Weight 2, gradient 3 cut to norm 1: m = 0.1 and v = 0.001 are both set right to 1, so the step is the rate."""
+    """Weight 2, gradient 3 cut to norm 1: m = 0.1 and v = 0.001 are both set right to 1, so the
+    step is the rate."""
     model = nn.Linear(1, 1, bias=False)
     model.weight.data.fill_(2.0)
     pull = TrainingTask(
-        [0.0], int, lambda samples, chance: samples, lambda model, samples: [Sum(3 * model.weight.sum(), 1)]
+        [0.0],
+        int,
+        lambda samples, chance: samples,
+        lambda model, samples: [Sum(3 * model.weight.sum(), 1)],
     )
-    fit(model, pull, TrainSettings(epochs=1, batch=1, learning_rate=0.1, weight_decay=0.5), tmp_path)
-    assert model.weight.item() == pytest.approx(2 * (1 - 0.1 * 0.5) - 0.1 * 1 / (1 + 1e-8), abs=1e-6)
+    fit(
+        model, pull, TrainSettings(epochs=1, batch=1, learning_rate=0.1, weight_decay=0.5), tmp_path
+    )
+    assert model.weight.item() == pytest.approx(
+        2 * (1 - 0.1 * 0.5) - 0.1 * 1 / (1 + 1e-8), abs=1e-6
+    )
     saved = load_file(tmp_path / CHECKPOINT)
-    assert saved["optimizer.0.exp_avg"].item() == pytest.approx(0.1)  # (1 - 0.9) of the gradient after the cut
+    # (1 - 0.9) of the gradient after the cut
+    assert saved["optimizer.0.exp_avg"].item() == pytest.approx(0.1)
     assert saved["optimizer.0.exp_avg_sq"].item() == pytest.approx(0.001)
     torchs = nn.Linear(1, 1, bias=False)
     torchs.weight.data.fill_(2.0)
@@ -172,12 +196,16 @@ def test_one_step_is_adamws_by_hand(tmp_path):
 
 
 def test_the_best_network_is_kept_and_known_after_a_stop(tmp_path):
-    """Scores 1, 3, 2 of three epochs: the second is kept, also when the run is stopped in between."""
+    """Scores 1, 3, 2 of three epochs: the second is kept, also when the run is stopped in
+    between."""
     scores, kept = {4: 1.0, 8: 3.0, 12: 2.0}, []
 
     def scorer(steps):
         return HeldOutScorer(
-            [0], 1, lambda model, samples: (2 * scores[len(steps)], 2), lambda model: kept.append(len(steps))
+            [0],
+            1,
+            lambda model, samples: (2 * scores[len(steps)], 2),
+            lambda model: kept.append(len(steps)),
         )
 
     def run(folder, steps, stop=None):
@@ -189,7 +217,9 @@ def test_the_best_network_is_kept_and_known_after_a_stop(tmp_path):
             steps.append(1)
             return losses(model, samples)
 
-        fit(network(), replace(task(), losses=counting), QUICK, folder, report, scorer=scorer(steps))
+        fit(
+            network(), replace(task(), losses=counting), QUICK, folder, report, scorer=scorer(steps)
+        )
 
     run(tmp_path / "whole", [])
     assert kept == [4, 8]
@@ -224,7 +254,12 @@ def test_samples_need_not_be_read_to_be_measured(tmp_path):
 
 def test_threads_that_read_ahead_change_nothing(tmp_path):
     for readers in (0, 3):
-        fit(network(), task(), QUICK.model_copy(update={"readers": readers}), tmp_path / str(readers))
+        fit(
+            network(),
+            task(),
+            QUICK.model_copy(update={"readers": readers}),
+            tmp_path / str(readers),
+        )
     assert weights(tmp_path / "0") == weights(tmp_path / "3")
 
 
@@ -234,7 +269,12 @@ def test_biases_do_not_decay(tmp_path):
     model = nn.Sequential(nn.Linear(3, 3))
     flat.total = 0 * (model[0].weight.sum() + model[0].bias.sum())
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    fit(model, still, TrainSettings(epochs=1, batch=8, learning_rate=0.1, weight_decay=0.5), tmp_path)
+    fit(
+        model,
+        still,
+        TrainSettings(epochs=1, batch=8, learning_rate=0.1, weight_decay=0.5),
+        tmp_path,
+    )
     assert torch.equal(model[0].bias, before["0.bias"])
     torch.testing.assert_close(model[0].weight, before["0.weight"] * 0.95)
 
@@ -244,24 +284,33 @@ def test_a_layer_may_learn_at_a_fraction_of_the_rate(tmp_path):
     model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
     before = {key: value.clone() for key, value in model.state_dict().items()}
     pull = TrainingTask(
-        [0.0], int, lambda samples, rng: samples,
-        lambda model, samples: [Sum(sum(weight.sum() for weight in model.parameters()), 1)], rates={"1": 0.1},
-    )  # fmt: skip
+        [0.0],
+        int,
+        lambda samples, rng: samples,
+        lambda model, samples: [Sum(sum(weight.sum() for weight in model.parameters()), 1)],
+        rates={"1": 0.1},
+    )
     reported = []
     settings = TrainSettings(epochs=1, batch=1, learning_rate=0.1, weight_decay=0.0)
     fit(model, pull, settings, tmp_path, reported.append)
     moved = {key: (before[key] - value).item() for key, value in model.state_dict().items()}
-    assert moved == pytest.approx({"0.weight": 0.1, "0.bias": 0.1, "1.weight": 0.01, "1.bias": 0.01}, rel=1e-4)
+    assert moved == pytest.approx(
+        {"0.weight": 0.1, "0.bias": 0.1, "1.weight": 0.01, "1.bias": 0.01}, rel=1e-4
+    )
     assert reported[0].learning_rate == 0.1
     again = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
     fit(again, pull, settings, tmp_path)  # a run that is done is read back
-    assert all(torch.equal(value, model.state_dict()[key]) for key, value in again.state_dict().items())
+    assert all(
+        torch.equal(value, model.state_dict()[key]) for key, value in again.state_dict().items()
+    )
 
 
 def one_of_two(rank, folder):
     """What one process of two does: train, be stopped, and take the run up again."""
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
+    )
     with contextlib.suppress(Interrupted):
         fit(network(0.0), task(), QUICK, folder / "two", stop_after(7))
     fit(network(0.0), task(), QUICK, folder / "two")
@@ -273,7 +322,8 @@ def test_two_processes_do_as_one_also_when_stopped_and_resumed(tmp_path):
     fit(network(0.0), task(), QUICK, tmp_path / "one")
     torch.multiprocessing.spawn(one_of_two, (tmp_path,), nprocs=2)
     one, two = (
-        [json.loads(line) for line in (tmp_path / name / LOG).read_text().splitlines()] for name in ("one", "two")
+        [json.loads(line) for line in (tmp_path / name / LOG).read_text().splitlines()]
+        for name in ("one", "two")
     )
     assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], abs=1e-5)
     expected, found = (load_file(tmp_path / name / CHECKPOINT) for name in ("one", "two"))
@@ -286,7 +336,9 @@ def test_the_learning_rate_rises_evenly_then_falls_as_a_cosine(tmp_path):
     fit(network(), task(), settings, tmp_path, told.append)
     rates = [one.learning_rate for one in told]
     rising = round(0.3 * len(rates))
-    assert rates[:rising] == pytest.approx([1e-2 * (step + 1) / (rising + 1) for step in range(rising)])
+    assert rates[:rising] == pytest.approx(
+        [1e-2 * (step + 1) / (rising + 1) for step in range(rising)]
+    )
     assert rates[rising] == 1e-2  # the top, from which the cosine falls
     assert rates[rising:] == sorted(rates[rising:], reverse=True)
     assert rates[-1] < 2e-3
@@ -355,7 +407,10 @@ def points(folder):
     found = EventAccumulator(str(folder))
     found.Reload()
     names = found.Tags()["scalars"]
-    return {name: [(event.step, round(event.value, 3)) for event in found.Scalars(name)] for name in names}
+    return {
+        name: [(event.step, round(event.value, 3)) for event in found.Scalars(name)]
+        for name in names
+    }
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -364,7 +419,9 @@ def test_curves_hold_each_step_once_also_after_a_stop(tmp_path):
     for steps in ((1, 2, 3), (2, 3, 4)):  # stopped after 3, resumed after 1
         curves = Curves(tmp_path)
         for step in steps:
-            curves.write(Progress(step, 4, 10.0 / step, 0.1, 2.0, step, 0.5, 0.25 if step == 4 else None))
+            curves.write(
+                Progress(step, 4, 10.0 / step, 0.1, 2.0, step, 0.5, 0.25 if step == 4 else None)
+            )
         curves.close()
     found = points(tmp_path)
     assert found["loss"] == [(1, 10.0), (2, 5.0), (3, 3.333), (4, 2.5)]
@@ -374,5 +431,7 @@ def test_curves_hold_each_step_once_also_after_a_stop(tmp_path):
 
 def test_without_its_package_the_cure_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(SettingsError, match="pip install 'stepline.train.', or leave --tensorboard out"):
+    with pytest.raises(
+        SettingsError, match="pip install 'stepline.train.', or leave --tensorboard out"
+    ):
         Curves(tmp_path)

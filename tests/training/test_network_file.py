@@ -1,4 +1,5 @@
-"""Every system's network file keeps one contract: what is read is what was written, and any other file is one line."""
+"""Every system's network file keeps one contract: what is read is what was written, and any other
+file is one line."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +19,12 @@ from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.procx import checkpoint as procx_checkpoint
 from stepline.procx.model import ProcX
-from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings, VocabularySettings
+from stepline.procx.settings import (
+    AttentionSettings,
+    CaptionerSettings,
+    ModelSettings,
+    VocabularySettings,
+)
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.training.network_file import NetworkFile
 from stepline.training.settings import CHECKPOINT
@@ -28,7 +34,14 @@ from stepline.wys2.summarizer import model as wys2_summarizer
 
 WORDS = train_vocabulary(["cut the onion", "stir the pan"], VocabularySettings(size=300))
 ALIGNER = AlignerNetworkSettings(
-    video_width=6, text_width=6, width=8, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=8, text_positions=4
+    video_width=6,
+    text_width=6,
+    width=8,
+    heads=2,
+    encoder_layers=1,
+    decoder_layers=1,
+    feed_forward=8,
+    text_positions=4,
 )
 PROCX = ModelSettings(
     features=6,
@@ -39,7 +52,9 @@ PROCX = ModelSettings(
     feed_forward=16,
     queries=4,
     most_steps=3,
-    captioner=CaptionerSettings(width=16, heads=2, text_layers=1, joint_layers=1, feed_forward=16, projection=8),
+    captioner=CaptionerSettings(
+        width=16, heads=2, text_layers=1, joint_layers=1, feed_forward=16, projection=8
+    ),
 )
 
 
@@ -73,14 +88,18 @@ SYSTEMS = {
     ),
     "detector": System(
         wys2_detector.FILE,
-        lambda: wys2_detector.Detector(DetectorSettings(video_width=6, text_width=6, hidden=8, width=8)),
+        lambda: wys2_detector.Detector(
+            DetectorSettings(video_width=6, text_width=6, hidden=8, width=8)
+        ),
         wys2_detector.write_detector,
         wys2_detector.read_detector,
         "text.1.bias",
     ),
     "summarizer": System(
         wys2_summarizer.FILE,
-        lambda: wys2_summarizer.Summarizer(SummarizerSettings(video_width=6, width=8, heads=2, layers=1)),
+        lambda: wys2_summarizer.Summarizer(
+            SummarizerSettings(video_width=6, width=8, heads=2, layers=1)
+        ),
         wys2_summarizer.write_summarizer,
         lambda path: wys2_summarizer.read_summarizer(path).network,
         "project.bias",
@@ -106,7 +125,9 @@ def header(path: Path) -> dict[str, Any]:
         return dict(json.loads(file.metadata()["stepline"]))
 
 
-def rewrite(path: Path, tree: object = None, weights: dict[str, torch.Tensor] | None = None) -> None:
+def rewrite(
+    path: Path, tree: object = None, weights: dict[str, torch.Tensor] | None = None
+) -> None:
     """Write a file again with another header or other weights."""
     tree = header(path) if tree is None else tree
     save_file(weights or load_file(path), path, metadata={"stepline": json.dumps(tree)})
@@ -128,7 +149,9 @@ def test_the_header_says_what_it_is(system, path):
     assert {"kind", "settings"} < tree.keys()
 
 
-@pytest.mark.parametrize("fault", ["kind", "version", "settings", "list", "none", "cut", "text", "absent"])
+@pytest.mark.parametrize(
+    "fault", ["kind", "version", "settings", "list", "none", "cut", "text", "absent"]
+)
 def test_any_other_file_is_refused_in_one_line(system, path, fault):
     tree = header(path)
     if fault in ("kind", "version"):
@@ -145,7 +168,9 @@ def test_any_other_file_is_refused_in_one_line(system, path, fault):
         path.write_text("hello")
     else:
         path.unlink()
-    with pytest.raises(ModelError, match=f"(not {system.file.title} of Stepline|no such file)") as error:
+    with pytest.raises(
+        ModelError, match=f"(not {system.file.title} of Stepline|no such file)"
+    ) as error:
         system.read(path)
     assert "\n" not in str(error.value)
     assert str(path) in str(error.value)
@@ -155,7 +180,9 @@ def test_any_other_file_is_refused_in_one_line(system, path, fault):
 def test_weights_that_are_no_numbers_are_named(system, path, value):
     weights = load_file(path)
     rewrite(path, weights=weights | {system.weight: torch.full_like(weights[system.weight], value)})
-    with pytest.raises(ModelError, match=rf"{system.weight} holds NaN or infinity; give the right file"):
+    with pytest.raises(
+        ModelError, match=rf"{system.weight} holds NaN or infinity; give the right file"
+    ):
         system.read(path)
 
 
@@ -180,12 +207,16 @@ def test_a_folder_gives_its_best_network_else_the_final_or_only_one(system, path
         assert find(folder) == folder / name
     for name in system.file.names:
         (folder / name).unlink()
-    with pytest.raises(ModelError, match=f"holds none of {system.file.names[0]}.*; give the .safetensors file"):
+    with pytest.raises(
+        ModelError, match=f"holds none of {system.file.names[0]}.*; give the .safetensors file"
+    ):
         find(folder)
     (folder / "mine.safetensors").write_bytes(b"")
     assert find(folder) == folder / "mine.safetensors"
     (folder / CHECKPOINT).write_bytes(b"")
-    with pytest.raises(ModelError, match=f"the run is not finished; run {system.file.writer} again to end it"):
+    with pytest.raises(
+        ModelError, match=f"the run is not finished; run {system.file.writer} again to end it"
+    ):
         find(folder)
     with pytest.raises(ModelError, match="no such file"):
         find(folder / "none")
@@ -195,5 +226,7 @@ def test_a_folder_of_seeds_asks_for_one_of_them(system, path):
     seed = path.parent / "seed-4"
     seed.mkdir()
     path.rename(seed / path.name)
-    with pytest.raises(ModelError, match="holds a network a seed; give one of them, such as .*seed-4$"):
+    with pytest.raises(
+        ModelError, match="holds a network a seed; give one of them, such as .*seed-4$"
+    ):
         system.file.find(path.parent)

@@ -14,25 +14,55 @@ from stepline.remote import RemotePath
 from stepline.storage import write_parquet
 
 TINY = (
-    "model.width=16", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "model.feed_forward=16",
-    "model.projection=8", "train.epochs=1",
-)  # fmt: skip
+    "model.width=16",
+    "model.heads=2",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.feed_forward=16",
+    "model.projection=8",
+    "train.epochs=1",
+)
 TRAINERS = {
-    "nasva": (("train", "nasva", "--steps", "RECORDS", "--step-vectors", "VECTORS"), TINY, "aligner.safetensors"),
-    "refine": (("refine", "RECORDS", "--step-vectors", "VECTORS"), (*TINY, "rounds.teachers=1"), "aligner.safetensors"),
+    "nasva": (
+        ("train", "nasva", "--steps", "RECORDS", "--step-vectors", "VECTORS"),
+        TINY,
+        "aligner.safetensors",
+    ),
+    "refine": (
+        ("refine", "RECORDS", "--step-vectors", "VECTORS"),
+        (*TINY, "rounds.teachers=1"),
+        "aligner.safetensors",
+    ),
     "procx": (
         ("train", "procx", "--steps", "RECORDS"),
-        ("model.attention.width=16", "model.attention.heads=2", "model.captioner.width=16", "model.captioner.heads=2",
-         "model.captioner.feed_forward=16", "model.captioner.projection=8", "model.encoder_layers=1",
-         "model.decoder_layers=1", "model.feed_forward=16", "model.rows=16", "vocabulary.size=300", "train.epochs=1"),
+        (
+            "model.attention.width=16",
+            "model.attention.heads=2",
+            "model.captioner.width=16",
+            "model.captioner.heads=2",
+            "model.captioner.feed_forward=16",
+            "model.captioner.projection=8",
+            "model.encoder_layers=1",
+            "model.decoder_layers=1",
+            "model.feed_forward=16",
+            "model.rows=16",
+            "vocabulary.size=300",
+            "train.epochs=1",
+        ),
         "procx.safetensors",
     ),
     "wys2": (
         ("train", "wys2", "--key-steps", "RECORDS", "--unlabelled", "RECORDS"),
-        ("clips.resolve=false", "labels.kind=vr", "train.epochs=1", "pseudo.threshold=share", "detector.hidden=8"),
+        (
+            "clips.resolve=false",
+            "labels.kind=vr",
+            "train.epochs=1",
+            "pseudo.threshold=share",
+            "detector.hidden=8",
+        ),
         "detector.safetensors",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -42,7 +72,10 @@ def places(tmp_path, bucket, monkeypatch):
     data = tmp_path / "data"
     samples = simulate(0, SimulationSettings(videos=8, held_out=0.0)).videos
     write_parquet((sample.record for sample in samples), data / "records.parquet")
-    with FeatureWriter(data / "features", shard_bytes=100_000) as features, FeatureWriter(data / "steps") as steps:
+    with (
+        FeatureWriter(data / "features", shard_bytes=100_000) as features,
+        FeatureWriter(data / "steps") as steps,
+    ):
         for sample in samples:
             found = sample.features()
             features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
@@ -60,7 +93,9 @@ def test_what_is_learnt_from_a_bucket_is_what_is_learnt_from_this_disk(name, pla
     chosen = [part for setting in settings for part in ("--set", setting)]
     for side, out in enumerate((tmp_path / "disk", tmp_path / "bucket")):
         given = [places[word][side] if word in places else word for word in words]
-        result = CliRunner().invoke(main, [*given, "--features", places["FEATURES"][side], "--out", str(out), *chosen])
+        result = CliRunner().invoke(
+            main, [*given, "--features", places["FEATURES"][side], "--out", str(out), *chosen]
+        )
         assert result.exit_code == 0, result.stderr
     disk, remote = (load_file(tmp_path / side / made) for side in ("disk", "bucket"))
     assert disk.keys() == remote.keys()

@@ -1,4 +1,5 @@
-"""A run's folder, as every trainer keeps it: claimed once, taken up again, refused to another run."""
+"""A run's folder, as every trainer keeps it: claimed once, taken up again, refused to another
+run."""
 
 import json
 import subprocess
@@ -22,9 +23,12 @@ from stepline.training.run_folder import (
 from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
 
 RUNS = [
-    (AlignerRunSettings(), RUN), (RefineRunSettings(), RUN), (ProcxRunSettings(), RUN),
-    (Wys2Settings(), "settings.json"), (SummarizerRunSettings(), "settings.json"),
-]  # fmt: skip
+    (AlignerRunSettings(), RUN),
+    (RefineRunSettings(), RUN),
+    (ProcxRunSettings(), RUN),
+    (Wys2Settings(), "settings.json"),
+    (SummarizerRunSettings(), "settings.json"),
+]
 
 FILL = """
 import pathlib, resource, sys
@@ -42,7 +46,9 @@ except StoreError as error:
 
 def test_a_full_disk_is_one_line_with_the_cure(tmp_path):
     path = tmp_path / "log.jsonl"
-    done = subprocess.run([sys.executable, "-c", FILL, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FILL, str(path)], capture_output=True, text=True, check=True
+    )
     assert done.stdout.startswith(f"{path}: cannot be written (")
     assert "free some space and give the same command again" in done.stdout
     assert done.stderr == ""
@@ -70,7 +76,9 @@ def test_a_run_folder_is_claimed_once_and_taken_up_by_its_own_run_alone(tmp_path
     assert (tmp_path / file).stat().st_mtime_ns == before  # what is done stays untouched
     claim(with_train(readers=7, save_every=9), videos=4)  # neither changes what is learnt
     assert json.loads((tmp_path / file).read_text())["videos"] == 4
-    with pytest.raises(SettingsError, match="another run, with other settings or sources; give another --out"):
+    with pytest.raises(
+        SettingsError, match="another run, with other settings or sources; give another --out"
+    ):
         claim(with_train(epochs=settings.train.epochs + 1))
     (tmp_path / file).write_text("{")
     with pytest.raises(StoreError, match="cannot be read .*; remove it, or give another --out"):
@@ -78,7 +86,9 @@ def test_a_run_folder_is_claimed_once_and_taken_up_by_its_own_run_alone(tmp_path
 
 
 def test_what_is_left_out_is_a_json_line_each(tmp_path):
-    write_omitted(tmp_path, [{"video": "ä", "reason": "it is excluded"}, {"video": "b", "reason": "no"}])
+    write_omitted(
+        tmp_path, [{"video": "ä", "reason": "it is excluded"}, {"video": "b", "reason": "no"}]
+    )
     lines = (tmp_path / OMITTED).read_text(encoding="utf-8").splitlines()
     assert lines[0] == '{"video": "ä", "reason": "it is excluded"}'
     assert [json.loads(line)["video"] for line in lines] == ["ä", "b"]
@@ -88,7 +98,11 @@ def test_what_is_left_out_is_a_json_line_each(tmp_path):
     ("own", "asked", "found"),
     [
         (AlignerNetworkSettings(width=64), AlignerNetworkSettings(dropout=0.3), ("dropout", 0.3)),
-        (ModelSettings(queries=7), ModelSettings.model_validate({"captioner": {"dropout": 0.3}}), ("captioner", None)),
+        (
+            ModelSettings(queries=7),
+            ModelSettings.model_validate({"captioner": {"dropout": 0.3}}),
+            ("captioner", None),
+        ),
     ],
 )
 def test_a_network_to_train_on_keeps_its_settings_but_for_the_dropout(own, asked, found):
@@ -96,6 +110,10 @@ def test_a_network_to_train_on_keeps_its_settings_but_for_the_dropout(own, asked
     made = settings_to_train_on(own, asked, changeable, Path("network"))
     name, value = found
     assert made.model_dump(exclude={name}) == own.model_dump(exclude={name})
-    assert getattr(made, name) == (value if value is not None else own.captioner.model_copy(update={"dropout": 0.3}))
-    with pytest.raises(SettingsError, match=r"model\..*dropout=0\.3, network has .*; it is the network's own"):
+    assert getattr(made, name) == (
+        value if value is not None else own.captioner.model_copy(update={"dropout": 0.3})
+    )
+    with pytest.raises(
+        SettingsError, match=r"model\..*dropout=0\.3, network has .*; it is the network's own"
+    ):
         settings_to_train_on(own, asked, (), Path("network"))

@@ -1,4 +1,5 @@
-"""Random CLIP and SigLIP checkpoints, written by transformers, and S3D weights in the released form."""
+"""Random CLIP and SigLIP checkpoints, written by transformers, and S3D weights in the released
+form."""
 
 from pathlib import Path
 
@@ -46,7 +47,8 @@ def write_clip(folder: Path, kind: str = "clip") -> Path:
 
 
 def write_s3d(folder: Path, texts: list[str]) -> Path:
-    """Write S3D weights under their released names, and beside them a dictionary of the words of the texts."""
+    """Write S3D weights under their released names, and beside them a dictionary of the words of
+    the texts."""
     import numpy as np
     import torch
 
@@ -56,7 +58,10 @@ def write_s3d(folder: Path, texts: list[str]) -> Path:
     words = sorted({word for text in texts for word in text.split()})
     np.save(folder / "s3d_dict.npy", np.array(words))
     torch.manual_seed(1)
-    text = {f"text_module.{name}": value for name, value in TextTower(len(words) + 1).state_dict().items()}
+    text = {
+        f"text_module.{name}": value
+        for name, value in TextTower(len(words) + 1).state_dict().items()
+    }
     path = folder / "s3d_howto100m.pth"
     torch.save({**S3D().state_dict(), **text}, path)
     return path
@@ -66,7 +71,9 @@ def _tokenizer():
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<unk>"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<unk>")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 2), ("</s>", 3)]

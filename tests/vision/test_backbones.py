@@ -22,7 +22,9 @@ def make_clip(folder):
 
 def make_precomputed(folder):
     np.save(folder / "v.npy", np.ones((3, 5), np.float32))
-    np.savez(folder / "texts.npz", text=np.array(TEXTS), features=np.eye(4, 5, dtype=np.float32) + 1)
+    np.savez(
+        folder / "texts.npz", text=np.array(TEXTS), features=np.eye(4, 5, dtype=np.float32) + 1
+    )
     return VisionSettings(backbone="precomputed", path=folder / "v.npy", texts=folder / "texts.npz")
 
 
@@ -30,7 +32,9 @@ MAKERS = {
     "conse": lambda folder: VisionSettings(),
     "clip": make_clip,
     "s3d": lambda folder: VisionSettings(backbone="s3d", path=write_s3d(folder, TEXTS)),
-    "s3d-mixed5c": lambda folder: VisionSettings(backbone="s3d-mixed5c", path=write_s3d(folder, TEXTS)),
+    "s3d-mixed5c": lambda folder: VisionSettings(
+        backbone="s3d-mixed5c", path=write_s3d(folder, TEXTS)
+    ),
     "precomputed": make_precomputed,
 }
 ROWS_ALONE = "s3d-mixed5c"  # keeps the lengths of its rows, in whose space no text lies
@@ -54,7 +58,9 @@ def test_texts_become_unit_rows_alike_each_time(name, tmp_path):
     assert rows.dtype == np.float32
     assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
     assert rows.tobytes() == backbone.encode_texts(TEXTS).tobytes()
-    assert_allclose(np.concatenate([backbone.encode_texts([text]) for text in TEXTS]), rows, atol=1e-5)
+    assert_allclose(
+        np.concatenate([backbone.encode_texts([text]) for text in TEXTS]), rows, atol=1e-5
+    )
     assert backbone.encode_texts([]).shape == (0, width)
 
 
@@ -71,7 +77,9 @@ def test_pictures_become_rows_alike_each_time_of_unit_length_where_texts_are(nam
 @pytest.mark.parametrize("name", SEEING)
 def test_batch_size_does_not_matter(name, tmp_path):
     backbone = make(name, tmp_path)
-    alone = np.concatenate([backbone.encode_images(NOISE[row : row + 1]) for row in range(len(NOISE))])
+    alone = np.concatenate(
+        [backbone.encode_images(NOISE[row : row + 1]) for row in range(len(NOISE))]
+    )
     assert_allclose(alone, backbone.encode_images(NOISE), atol=1e-5)
     assert backbone.encode_images(NOISE[:0]).shape == (0, backbone.dim)
 

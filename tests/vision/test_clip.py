@@ -27,8 +27,12 @@ def test_cosines_are_those_of_the_checkpoint(kind, tmp_path):
     inputs = processor(text=texts, images=list(NOISE), padding=padding, return_tensors="pt")
     with torch.inference_mode():
         whole = model(**inputs)
-    expected = torch.nn.functional.cosine_similarity(whole.text_embeds[:, None], whole.image_embeds[None], dim=2)
-    assert_allclose(backbone.encode_texts(texts) @ backbone.encode_images(NOISE).T, expected, atol=1e-5)
+    expected = torch.nn.functional.cosine_similarity(
+        whole.text_embeds[:, None], whole.image_embeds[None], dim=2
+    )
+    assert_allclose(
+        backbone.encode_texts(texts) @ backbone.encode_images(NOISE).T, expected, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
@@ -39,7 +43,11 @@ def test_a_text_past_the_limit_is_cut(kind, tmp_path):
 def test_texts_go_in_batches_that_change_nothing(tmp_path):
     write_clip(tmp_path)
     texts = ["cut", "cut the banana", "fold the paper", "banana"]
-    assert_allclose(load(tmp_path, batch=1).encode_texts(texts), load(tmp_path, batch=3).encode_texts(texts), atol=1e-5)
+    assert_allclose(
+        load(tmp_path, batch=1).encode_texts(texts),
+        load(tmp_path, batch=3).encode_texts(texts),
+        atol=1e-5,
+    )
 
 
 def test_a_checkpoint_with_a_weight_missing_is_refused(tmp_path):
@@ -55,7 +63,9 @@ def test_a_checkpoint_with_a_weight_missing_is_refused(tmp_path):
 
 def test_a_text_encoder_alone_is_refused(tmp_path):
     write_clip(tmp_path)
-    config = transformers.BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
+    config = transformers.BertConfig(
+        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1
+    )
     transformers.BertModel(config).save_pretrained(tmp_path)
     with pytest.raises(ModelError, match=r"bert|cannot be loaded"):
         load(tmp_path)
@@ -88,7 +98,10 @@ def test_without_transformers_the_extra_is_named(tmp_path, monkeypatch):
 
 
 def test_no_picture_gives_no_row(tmp_path):
-    assert load(write_clip(tmp_path)).encode_images(np.empty((0, 8, 8, 3), np.uint8)).shape == (0, 16)
+    assert load(write_clip(tmp_path)).encode_images(np.empty((0, 8, 8, 3), np.uint8)).shape == (
+        0,
+        16,
+    )
 
 
 @pytest.mark.slow
@@ -97,7 +110,14 @@ def test_a_checkpoint_in_a_folder_asks_no_hub(tmp_path, small_video, captions_fi
 
     from test_telemetry import COMMANDS, addresses_asked
 
-    given = ("--captions", captions_file, "--backbone", "clip", "--weights", write_clip(tmp_path / "clip"))
+    given = (
+        "--captions",
+        captions_file,
+        "--backbone",
+        "clip",
+        "--weights",
+        write_clip(tmp_path / "clip"),
+    )
     command = [str(part) for part in ("steps", small_video, *given, "--out", tmp_path / "out")]
     assert addresses_asked(tmp_path, "-c", COMMANDS, json.dumps([command]), 0) == []
     assert list((tmp_path / "out").glob("*.json"))

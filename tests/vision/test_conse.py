@@ -20,16 +20,33 @@ from stepline.weights import find_weights
 def test_the_classes_are_in_their_standard_order():
     names = class_names()
     assert len(names) == 1000
-    known = {0: "tench", 1: "goldfish", 207: "golden retriever", 292: "tiger", 409: "analog clock", 504: "coffee mug"}
-    known |= {567: "frying pan", 659: "mixing bowl", 813: "spatula", 909: "wok", 954: "banana", 999: "toilet"}
-    assert {row: names[row].startswith(name) for row, name in known.items()} == dict.fromkeys(known, True)
+    known = {
+        0: "tench",
+        1: "goldfish",
+        207: "golden retriever",
+        292: "tiger",
+        409: "analog clock",
+        504: "coffee mug",
+    }
+    known |= {
+        567: "frying pan",
+        659: "mixing bowl",
+        813: "spatula",
+        909: "wok",
+        954: "banana",
+        999: "toilet",
+    }
+    assert {row: names[row].startswith(name) for row, name in known.items()} == dict.fromkeys(
+        known, True
+    )
     assert len(set(names)) == 1000
 
 
 def test_the_stored_vectors_are_the_embeddings_of_the_names():
     rows = [0, 134, 517, 954, 999]
     names = class_names()
-    assert_allclose(read_class_vectors()[rows], embed([names[row] for row in rows]), atol=1e-3)  # stored as float16
+    # stored as float16
+    assert_allclose(read_class_vectors()[rows], embed([names[row] for row in rows]), atol=1e-3)
 
 
 def test_the_network_is_loaded_once_for_many_videos_and_anew_for_other_threads(monkeypatch):
@@ -49,21 +66,30 @@ def test_vectors_of_other_names_are_refused(tmp_path, monkeypatch):
 
 def test_a_picture_is_the_weighted_mean_of_its_likeliest_names():
     chances = np.array([[0.6, 0.2, 0.15, 0.05]])
-    backbone = ConSEBackbone(lambda _: np.log(chances), np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm")
+    backbone = ConSEBackbone(
+        lambda _: np.log(chances), np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm"
+    )
     vector = backbone.encode_images(np.zeros((1, 8, 8, 3), np.uint8))
-    assert_allclose(vector, [[0.6 / 0.4**0.5, 0.2 / 0.4**0.5, 0, 0]], atol=1e-6)  # |(.6, .2)| = sqrt(.4)
+    # |(.6, .2)| = sqrt(.4)
+    assert_allclose(vector, [[0.6 / 0.4**0.5, 0.2 / 0.4**0.5, 0, 0]], atol=1e-6)
 
 
 def test_the_right_photo_is_found_for_a_caption():
     backbone = load_backbone(VisionSettings())
     photos = np.stack([photo("flower.jpg"), photo("china.jpg")])
-    fit = backbone.encode_texts(["a flower in bloom", "a temple roof"]) @ backbone.encode_images(photos).T  # (K, B)
+    # (K, B)
+    fit = (
+        backbone.encode_texts(["a flower in bloom", "a temple roof"])
+        @ backbone.encode_images(photos).T
+    )
     assert fit.argmax(1).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("shape", [(2, 8, 8), (2, 8, 8, 1), (2, 0, 8, 3)])
 def test_pictures_of_another_shape_are_refused(shape):
-    backbone = ConSEBackbone(lambda _: None, np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm")
+    backbone = ConSEBackbone(
+        lambda _: None, np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm"
+    )
     with pytest.raises(ShapeError, match="pictures must be"):
         backbone.encode_images(np.zeros(shape, np.uint8))
 
@@ -79,7 +105,8 @@ def weights():
 
 
 def plain_scores(weights, pictures):
-    """The network as TensorFlow defines it: "same" padding, BatchNorm apart, no folding, no turning."""
+    """The network as TensorFlow defines it: "same" padding, BatchNorm apart, no folding, no
+    turning."""
     hidden = (pictures.permute(0, 3, 1, 2).float() - 127) / 128
     for part in architecture():
         before = hidden
@@ -87,8 +114,13 @@ def plain_scores(weights, pictures):
             kernel, side = conv.shape[2], hidden.shape[2]
             total = max((-(-side // conv.stride) - 1) * conv.stride + kernel - side, 0)
             hidden = F.pad(hidden, (total // 2, total - total // 2) * 2)
-            hidden = F.conv2d(hidden, weights[f"{conv.name}.weight"], stride=conv.stride, groups=conv.groups)
-            norm = [weights[f"{conv.norm}.{name}"] for name in ("running_mean", "running_var", "weight", "bias")]
+            hidden = F.conv2d(
+                hidden, weights[f"{conv.name}.weight"], stride=conv.stride, groups=conv.groups
+            )
+            norm = [
+                weights[f"{conv.norm}.{name}"]
+                for name in ("running_mean", "running_var", "weight", "bias")
+            ]
             hidden = F.batch_norm(hidden, *norm, eps=1e-3)
             hidden = F.relu6(hidden) if conv.relu6 else hidden
             hidden = hidden + before if conv.residual else hidden
@@ -98,25 +130,34 @@ def plain_scores(weights, pictures):
 @pytest.mark.parametrize("engine", ["ONNX Runtime", "torch"])
 def test_the_scores_are_those_of_the_network_as_published(engine, weights, monkeypatch):
     monkeypatch.setattr(Device, "needs_torch", engine == "torch")
-    pictures = np.ascontiguousarray(np.stack([photo("flower.jpg")[:224, :224], photo("china.jpg")[:224, :224]]))
+    pictures = np.ascontiguousarray(
+        np.stack([photo("flower.jpg")[:224, :224], photo("china.jpg")[:224, :224]])
+    )
     expected = plain_scores(weights, torch.from_numpy(pictures))
     scores = EfficientNetLite0(find_weights("efficientnet-lite0"))(pictures)
     assert_allclose(scores, expected, atol=3e-5)  # scores reach 10
     assert_allclose(torch.from_numpy(scores).softmax(1), expected.softmax(1), atol=1e-5)
 
 
-@pytest.mark.parametrize("size", [(256, 455), (455, 256), (224, 300), (100, 80), (9, 3), (720, 1280), (2000, 230)])
+@pytest.mark.parametrize(
+    "size", [(256, 455), (455, 256), (224, 300), (100, 80), (9, 3), (720, 1280), (2000, 230)]
+)
 def test_a_picture_is_resized_to_the_pixels_that_torch_makes(size):
     pictures = np.random.default_rng(0).integers(0, 256, (2, *size, 3), dtype=np.uint8)
     planes = torch.from_numpy(pictures).permute(0, 3, 1, 2)
-    expected = F.interpolate(planes, (224, 224), mode="bilinear", antialias=True).permute(0, 2, 3, 1)
+    expected = F.interpolate(planes, (224, 224), mode="bilinear", antialias=True).permute(
+        0, 2, 3, 1
+    )
     np.testing.assert_array_equal(resize(pictures), expected)
 
 
 def test_the_network_has_the_published_size():
     assert len(architecture()) == 18
     shapes = [conv.shape for part in architecture() for conv in part]
-    convolutions, norms = sum(int(np.prod(shape)) for shape in shapes), 2 * sum(shape[0] for shape in shapes)
+    convolutions, norms = (
+        sum(int(np.prod(shape)) for shape in shapes),
+        2 * sum(shape[0] for shape in shapes),
+    )
     assert convolutions + norms + 1280 * 1000 + 1000 == 4_652_008
 
 
@@ -134,7 +175,11 @@ def test_any_size_of_picture_is_taken(network):
 
 def test_missing_unknown_and_misshapen_weights_are_named(weights, tmp_path):
     path = tmp_path / "lite0.pth"
-    for name, change in (("_fc.bias", None), ("_fc.extra", torch.zeros(1)), ("_conv_stem.weight", torch.zeros(3, 3))):
+    for name, change in (
+        ("_fc.bias", None),
+        ("_fc.extra", torch.zeros(1)),
+        ("_conv_stem.weight", torch.zeros(3, 3)),
+    ):
         broken = copy.copy(weights)
         broken.pop(name, None)
         if change is not None:

@@ -22,7 +22,9 @@ class Eyes:
 
 def frames(*levels):
     """Three frames a second."""
-    return [Frame((n + 0.5) / 3, np.full((4, 4, 3), level, np.uint8)) for n, level in enumerate(levels)]
+    return [
+        Frame((n + 0.5) / 3, np.full((4, 4, 3), level, np.uint8)) for n, level in enumerate(levels)
+    ]
 
 
 def test_the_frame_nearest_the_middle_of_a_row_stands_for_it():

@@ -16,7 +16,8 @@ def levels(frames, **options):
 
 
 def test_a_row_shows_the_frame_nearest_the_middle_of_its_second():
-    assert levels([(0.0, 1), (0.4, 2), (0.8, 3), (1.2, 4), (1.6, 5)]) == [2, 5]  # distances .1 of .4, .1 of 1.6
+    # distances .1 of .4, .1 of 1.6
+    assert levels([(0.0, 1), (0.4, 2), (0.8, 3), (1.2, 4), (1.6, 5)]) == [2, 5]
 
 
 def test_of_two_equally_near_frames_the_first_is_taken():
@@ -68,7 +69,9 @@ def test_batches_are_bounded_and_change_nothing():
     backbone = LevelBackbone()
     three = encode_video(frames, backbone, batch=3)
     assert backbone.batches == [3, 3, 1]
-    np.testing.assert_array_equal(three.values, encode_video(frames, LevelBackbone(), batch=1).values)
+    np.testing.assert_array_equal(
+        three.values, encode_video(frames, LevelBackbone(), batch=1).values
+    )
 
 
 def test_a_stream_may_change_its_size():

@@ -1,4 +1,5 @@
-"""Videos to a feature store: rows as the papers have them, a bad video left out, killed runs, and on to training."""
+"""Videos to a feature store: rows as the papers have them, a bad video left out, killed runs, and
+on to training."""
 
 import json
 import os
@@ -39,7 +40,11 @@ def stepline(*arguments, code=0):
 
 def files(folder):
     """Every file below a folder: name -> bytes."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -61,23 +66,32 @@ def test_a_folder_of_videos_becomes_a_store_and_a_bad_one_is_listed(videos, tmp_
     features = store.read("v1")
     assert (features.values.shape, features.rate, features.backbone) == ((5, 384), 1.0, "conse")
     settings = StepsSettings()
-    wanted = extract_features(Request(videos / "v1.mp4", "v1"), probe(videos / "v1.mp4"), settings).features
-    np.testing.assert_array_equal(features.values, wanted.values.astype(np.float16).astype(np.float32))
+    wanted = extract_features(
+        Request(videos / "v1.mp4", "v1"), probe(videos / "v1.mp4"), settings
+    ).features
+    np.testing.assert_array_equal(
+        features.values, wanted.values.astype(np.float16).astype(np.float32)
+    )
     (omitted,) = map(json.loads, (tmp_path / "store" / "omitted.jsonl").read_text().splitlines())
     assert (omitted["video"], omitted["reason"]) == ("broken", "it cannot be read")
     assert json.loads((tmp_path / "store" / "run.json").read_text())["counts"] == {
-        "videos": 4, "omitted": {"it cannot be read": 1},
-    }  # fmt: skip
+        "videos": 4,
+        "omitted": {"it cannot be read": 1},
+    }
     assert stepline("features", "check", tmp_path / "store").exit_code == 0
     before = files(tmp_path / "store")
-    again = json.loads(stepline("features", "extract", videos, "--out", tmp_path / "store", "--json").stdout)
+    again = json.loads(
+        stepline("features", "extract", videos, "--out", tmp_path / "store", "--json").stdout
+    )
     assert (again["added"], again["already"]) == (0, 4)
     assert files(tmp_path / "store") == before
 
 
 def test_a_store_holds_the_features_of_one_backbone(videos, tmp_path):
     stepline("features", "extract", videos / "v2.mp4", "--out", tmp_path)
-    refused = stepline("features", "extract", videos, "--out", tmp_path, "--set", "vision.rate=2", code=1)
+    refused = stepline(
+        "features", "extract", videos, "--out", tmp_path, "--set", "vision.rate=2", code=1
+    )
     assert "another run, with other settings" in refused.stderr
     settings = StepsSettings(vision=VisionSettings(backbone="precomputed", path=videos))
     with pytest.raises(SettingsError, match="features import"):
@@ -98,15 +112,24 @@ def test_s3d_rows_are_howto100ms_before_the_joint_layer_and_unit_rows_after_it(v
         store = FeatureStore(tmp_path / backbone)
         assert store.backbone == backbone
         rows[backbone] = store.matrix("v2")
-    assert {name: values.shape for name, values in rows.items()} == {"s3d": (2, 512), "s3d-mixed5c": (2, 1024)}
+    assert {name: values.shape for name, values in rows.items()} == {
+        "s3d": (2, 512),
+        "s3d-mixed5c": (2, 1024),
+    }
     layer = read_s3d(weights, 4)[0].fc
     joint = rows["s3d-mixed5c"] @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
-    np.testing.assert_allclose(joint / np.linalg.norm(joint, axis=1, keepdims=True), rows["s3d"], atol=2e-3)
-    refused = stepline("steps", videos / "v2.mp4", "--backbone", "s3d-mixed5c", "--weights", weights, code=1)
+    np.testing.assert_allclose(
+        joint / np.linalg.norm(joint, axis=1, keepdims=True), rows["s3d"], atol=2e-3
+    )
+    refused = stepline(
+        "steps", videos / "v2.mp4", "--backbone", "s3d-mixed5c", "--weights", weights, code=1
+    )
     assert "share no space with texts; use s3d" in refused.stderr
 
 
-def test_rows_of_an_interrupted_run_are_told_apart_by_the_case_of_an_id_and_by_the_file(videos, tmp_path):
+def test_rows_of_an_interrupted_run_are_told_apart_by_the_case_of_an_id_and_by_the_file(
+    videos, tmp_path
+):
     for name, other in (("v", "v0"), ("V", "v1")):
         (tmp_path / f"{name}.mp4").write_bytes((videos / f"{other}.mp4").read_bytes())
     told = []
@@ -162,7 +185,11 @@ run()
 def test_a_run_killed_between_and_within_videos_ends_with_the_same_bytes(videos, tmp_path):
     extract_to_store([videos], tmp_path / "whole", StepsSettings(), shard_bytes=5000)
     assert len(list((tmp_path / "whole").glob("shard-*.parquet"))) > 1
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, "-c", KILLED, str(videos), str(tmp_path / "out")]
     subprocess.run(command, env=environment, cwd=ROOT, check=True)
     assert files(tmp_path / "out") == files(tmp_path / "whole")
@@ -170,16 +197,32 @@ def test_a_run_killed_between_and_within_videos_ends_with_the_same_bytes(videos,
 
 def test_curate_makes_the_same_store(videos, tmp_path):
     stepline("features", "extract", videos, "--out", tmp_path / "store")
-    stepline("curate", videos, "--recipe", "features", "--out", tmp_path / "out", "--set", "engine.workers=1")
+    stepline(
+        "curate",
+        videos,
+        "--recipe",
+        "features",
+        "--out",
+        tmp_path / "out",
+        "--set",
+        "engine.workers=1",
+    )
     assert list(FeatureStore(tmp_path / "out" / "features")) == ["v0", "v1", "v2", "v3"]
-    store = {name: data for name, data in files(tmp_path / "store").items() if name.startswith("shard-")}
+    store = {
+        name: data for name, data in files(tmp_path / "store").items() if name.startswith("shard-")
+    }
     assert files(tmp_path / "out" / "features") == store
     (left_out,) = (tmp_path / "out" / "stages" / "features").glob("*/left_out.jsonl")
     (row,) = map(json.loads, left_out.read_text().splitlines())
     assert (row["id"], row["stage"]) == ("broken", "encode")
 
 
-SAID = ("slice the lemons", "pour the juice into the bowl", "whisk the sugar", "welcome back everyone")
+SAID = (
+    "slice the lemons",
+    "pour the juice into the bowl",
+    "whisk the sugar",
+    "welcome back everyone",
+)
 
 
 def test_from_videos_to_a_trained_detector_by_commands_alone(tmp_path):
@@ -187,20 +230,42 @@ def test_from_videos_to_a_trained_detector_by_commands_alone(tmp_path):
     for number in range(6):
         (tmp_path / "videos").mkdir(exist_ok=True)
         draw_video(tmp_path / "videos" / f"v{number}.mp4", seconds=8, sound=False)
-        lines = [f"{k}\n00:00:0{2 * k},000 --> 00:00:0{2 * k + 2},000\n{text}.\n" for k, text in enumerate(SAID)]
+        lines = [
+            f"{k}\n00:00:0{2 * k},000 --> 00:00:0{2 * k + 2},000\n{text}.\n"
+            for k, text in enumerate(SAID)
+        ]
         (tmp_path / "said.srt").write_text("\n".join(lines))
-        told = stepline("transcribe", tmp_path / "videos" / f"v{number}.mp4", "--captions", tmp_path / "said.srt",
-                        "--format", "json")  # fmt: skip
+        told = stepline(
+            "transcribe",
+            tmp_path / "videos" / f"v{number}.mp4",
+            "--captions",
+            tmp_path / "said.srt",
+            "--format",
+            "json",
+        )
         (tmp_path / "narrations").mkdir(exist_ok=True)
         (tmp_path / "narrations" / f"v{number}.json").write_text(told.stdout)
         timestamps = [[0, 2], [2, 4], [4, 6]]
-        steps[f"v{number}"] = {"duration": 8.0, "timestamps": timestamps, "sentences": list(SAID[:3])}
+        steps[f"v{number}"] = {
+            "duration": 8.0,
+            "timestamps": timestamps,
+            "sentences": list(SAID[:3]),
+        }
     (tmp_path / "steps.json").write_text(json.dumps(steps))
     stepline("features", "extract", tmp_path / "videos", "--out", tmp_path / "store")
     trained = stepline(
-        "train", "wys2", "--features", tmp_path / "store", "--key-steps", f"youcook2:{tmp_path / 'steps.json'}",
-        "--narrations", tmp_path / "narrations", "--out", tmp_path / "run", "--json",
-    )  # fmt: skip
+        "train",
+        "wys2",
+        "--features",
+        tmp_path / "store",
+        "--key-steps",
+        f"youcook2:{tmp_path / 'steps.json'}",
+        "--narrations",
+        tmp_path / "narrations",
+        "--out",
+        tmp_path / "run",
+        "--json",
+    )
     (first,) = json.loads(trained.stdout.splitlines()[-1])["rounds"]
     assert 0 <= first["auc"] <= 1
     assert first["pairs"] >= 6
@@ -208,9 +273,17 @@ def test_from_videos_to_a_trained_detector_by_commands_alone(tmp_path):
     clips = [{"id": "a", "video": "v0.mp4", "span": {"start": 2.0, "end": 5.0}, "text": SAID[1]}]
     (tmp_path / "clips.json").write_text(json.dumps(clips))
     stepline(
-        "predict", "vnd", "--detector", tmp_path / "run", "--features", tmp_path / "store",
-        "--reference", tmp_path / "clips.json", "--out", tmp_path / "vnd.json",
-    )  # fmt: skip
+        "predict",
+        "vnd",
+        "--detector",
+        tmp_path / "run",
+        "--features",
+        tmp_path / "store",
+        "--reference",
+        tmp_path / "clips.json",
+        "--out",
+        tmp_path / "vnd.json",
+    )
     assert np.isfinite(json.loads((tmp_path / "vnd.json").read_text())["a"])
 
 
@@ -218,7 +291,9 @@ def decoding_threads():
     return [thread for thread in threading.enumerate() if thread.name.startswith("read-ahead")]
 
 
-def test_beside_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(videos, monkeypatch):
+def test_beside_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(
+    videos, monkeypatch
+):
     request, info = Request(videos / "v1.mp4", "v1"), probe(videos / "v1.mp4")
     usual = extract_features(request, info, StepsSettings(vision=VisionSettings(batch=64)))
     ahead = []
@@ -233,7 +308,11 @@ def test_beside_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(
     assert ahead == [192]  # three pictures of each of the 64 rows that a GPU takes at once
     np.testing.assert_array_equal(found.features.values, usual.features.values)
     np.testing.assert_array_equal(found.activity.motion, usual.activity.motion)
-    assert (found.activity.cuts, found.end, found.warnings) == (usual.activity.cuts, usual.end, usual.warnings)
+    assert (found.activity.cuts, found.end, found.warnings) == (
+        usual.activity.cuts,
+        usual.end,
+        usual.warnings,
+    )
     assert not decoding_threads()
 
 
@@ -241,6 +320,11 @@ def test_a_network_that_fails_ends_the_decoding_beside_it(videos, monkeypatch):
     backbone = SimpleNamespace(dim=4, name="fails", encode_images=lambda _: 1 / 0)
     monkeypatch.setattr(understand, "current_device", lambda: Device("cuda:0"))
     with pytest.raises(ZeroDivisionError) as kept:
-        extract_features(Request(videos / "v1.mp4", "v1"), probe(videos / "v1.mp4"), StepsSettings(), backbone=backbone)
+        extract_features(
+            Request(videos / "v1.mp4", "v1"),
+            probe(videos / "v1.mp4"),
+            StepsSettings(),
+            backbone=backbone,
+        )
     assert kept.tb  # which holds the frames of the functions
     assert not decoding_threads()

@@ -1,4 +1,5 @@
-"""Faces and hands: boxes by hand from a detector's numbers, and the networks themselves where they are fetched."""
+"""Faces and hands: boxes by hand from a detector's numbers, and the networks themselves where they
+are fetched."""
 
 import numpy as np
 import pytest
@@ -19,14 +20,19 @@ def test_anchors_lie_in_the_middle_of_every_place_two_a_map():
 
 @pytest.mark.parametrize(
     ("height", "width", "expected"),
-    [(90, 160, [(0, 0, 90), (70, 0, 90)]), (160, 90, [(0, 0, 90), (0, 70, 90)]), (50, 50, [(0, 0, 50)])],
+    [
+        (90, 160, [(0, 0, 90), (70, 0, 90)]),
+        (160, 90, [(0, 0, 90), (0, 70, 90)]),
+        (50, 50, [(0, 0, 50)]),
+    ],
 )
 def test_squares_of_the_shorter_side_cover_a_picture(height, width, expected):
     assert seen.squares(np.zeros((height, width, 3), np.uint8)) == expected
 
 
 class OneBox:
-    """A network of 128 px that finds one box, 32 px wide and 16 high, its middle 8 px right of the first anchor."""
+    """A network of 128 px that finds one box, 32 px wide and 16 high, its middle 8 px right of the
+    first anchor."""
 
     side = 128
 

@@ -52,12 +52,18 @@ def look(meter, *levels):
 
 def test_a_line_that_stands_is_read_once():
     reading = Reading()
-    assert look(TextMeter(Bar(), reading), 0, 90, 92, 0, 0, 200) == [("level 90", 2.0, 6.0), ("level 200", 10.0, 12.0)]
+    assert look(TextMeter(Bar(), reading), 0, 90, 92, 0, 0, 200) == [
+        ("level 90", 2.0, 6.0),
+        ("level 200", 10.0, 12.0),
+    ]
     assert reading.count == 2
 
 
 def test_other_pixels_at_the_same_place_are_another_line():
-    assert look(TextMeter(Bar(), Reading()), 90, 200) == [("level 90", 0.0, 2.0), ("level 200", 2.0, 4.0)]
+    assert look(TextMeter(Bar(), Reading()), 90, 200) == [
+        ("level 90", 0.0, 2.0),
+        ("level 200", 2.0, 4.0),
+    ]
 
 
 def caption(behind, *, text="Stir the soup"):
@@ -72,7 +78,10 @@ def test_letters_that_stand_before_a_moving_background_are_read_once():
     reading, levels = Reading(), (0, 60, 120, 180)
     meter = TextMeter(Bar(), reading)
     for number, level in enumerate(levels):
-        meter.add(caption(level + np.roll(grain, 17 * number, axis=1)), Span(2.0 * number, 2.0 * number + 2))
+        meter.add(
+            caption(level + np.roll(grain, 17 * number, axis=1)),
+            Span(2.0 * number, 2.0 * number + 2),
+        )
     (line,) = meter.finish()
     assert (line.span.start, line.span.end, reading.count) == (0.0, 8.0, 1)
 
@@ -118,7 +127,9 @@ def test_a_caption_is_found_and_read():
         pytest.skip("needs `stepline weights get pp-ocr`")
     folder = find_weights("pp-ocr")
     picture = Image.new("RGB", (456, 256), (30, 60, 90))
-    ImageDraw.Draw(picture).text((60, 200), "Stir the soup slowly", fill="white", font=ImageFont.load_default(28))
+    ImageDraw.Draw(picture).text(
+        (60, 200), "Stir the soup slowly", fill="white", font=ImageFont.load_default(28)
+    )
     meter = TextMeter(TextDetector(folder), TextReader(folder))
     covered = meter.add(np.asarray(picture), Span(0.0, 2.0))
     (line,) = meter.finish()

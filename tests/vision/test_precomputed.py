@@ -8,7 +8,12 @@ from numpy.testing import assert_allclose
 from safetensors.numpy import save_file
 
 from stepline.errors import ModelError, SettingsError, ShapeError, StoreError
-from stepline.features.files import find_feature_file, read_feature_file, read_text_features, write_feature_file
+from stepline.features.files import (
+    find_feature_file,
+    read_feature_file,
+    read_text_features,
+    write_feature_file,
+)
 from stepline.records import FeatureSequence
 from stepline.vision import VisionSettings, load_backbone
 
@@ -29,7 +34,9 @@ def write(path, values=VALUES):
     return path
 
 
-@pytest.mark.parametrize("name", ["v.npy", "v.mp4.npy", "v.npz", "v.safetensors", "v.pth", "v.pth.tar", "v.pt"])
+@pytest.mark.parametrize(
+    "name", ["v.npy", "v.mp4.npy", "v.npz", "v.safetensors", "v.pth", "v.pth.tar", "v.pt"]
+)
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
 def test_every_format_gives_the_same_unit_rows(name, kind, tmp_path):
     features = read_feature_file(write(tmp_path / name, VALUES.astype(kind)), rate=2.0)
@@ -41,8 +48,13 @@ def test_every_format_gives_the_same_unit_rows(name, kind, tmp_path):
 def test_rows_stay_as_they_are_where_a_network_wants_them_so(tmp_path):
     path = write(tmp_path / "v.npy")
     assert np.array_equal(read_feature_file(path, unit=False).values, VALUES)
-    torch.save({"text": ["cut", "stir", "rest"], "features": torch.from_numpy(VALUES)}, tmp_path / "texts.pth")
-    settings = VisionSettings(backbone="precomputed", path=path, texts=tmp_path / "texts.pth", unit=False)
+    torch.save(
+        {"text": ["cut", "stir", "rest"], "features": torch.from_numpy(VALUES)},
+        tmp_path / "texts.pth",
+    )
+    settings = VisionSettings(
+        backbone="precomputed", path=path, texts=tmp_path / "texts.pth", unit=False
+    )
     backbone = load_backbone(settings)
     assert np.array_equal(backbone.features("v").values, VALUES)
     assert np.array_equal(backbone.encode_texts(["stir"]), VALUES[1:2])
@@ -120,7 +132,13 @@ def test_several_arrays_need_a_name(tmp_path):
 
 @pytest.mark.parametrize("times", [[1.0, 2.0], np.array([1.0, 2.0]), torch.tensor([1.0, 2.0])])
 def test_the_released_text_features_are_read(times, tmp_path):
-    released = {"vid": "v", "start": times, "end": times, "text": ["cut", "fold"], "features": torch.ones(2, 3).half()}
+    released = {
+        "vid": "v",
+        "start": times,
+        "end": times,
+        "text": ["cut", "fold"],
+        "features": torch.ones(2, 3).half(),
+    }
     torch.save(released, tmp_path / "v.pth")
     texts = read_text_features(tmp_path / "v.pth")
     assert texts.texts == ("cut", "fold")
@@ -129,8 +147,15 @@ def test_the_released_text_features_are_read(times, tmp_path):
 
 def test_text_features_come_from_npz_and_safetensors_too(tmp_path):
     np.savez(tmp_path / "t.npz", text=np.array(["cut", "fold"]), features=VALUES[:2])
-    save_file({"features": VALUES[:2]}, tmp_path / "t.safetensors", metadata={"text": json.dumps(["cut", "fold"])})
-    first, second = read_text_features(tmp_path / "t.npz"), read_text_features(tmp_path / "t.safetensors")
+    save_file(
+        {"features": VALUES[:2]},
+        tmp_path / "t.safetensors",
+        metadata={"text": json.dumps(["cut", "fold"])},
+    )
+    first, second = (
+        read_text_features(tmp_path / "t.npz"),
+        read_text_features(tmp_path / "t.safetensors"),
+    )
     assert first.texts == second.texts == ("cut", "fold")
     assert_allclose(first.values, second.values)
 

@@ -1,4 +1,5 @@
-"""S3D-G against what the official code gave for weights in closed form, and the fast form against the plain one."""
+"""S3D-G against what the official code gave for weights in closed form, and the fast form against
+the plain one."""
 
 import json
 from pathlib import Path
@@ -38,8 +39,11 @@ def folded(network):
 
 
 def filled(module, prefix=""):
-    """The module with the parity case's weights: a wave over each tensor's elements, as its README says."""
-    module.load_state_dict({name: wave(prefix + name, value) for name, value in module.state_dict().items()})
+    """The module with the parity case's weights: a wave over each tensor's elements, as its README
+    says."""
+    module.load_state_dict(
+        {name: wave(prefix + name, value) for name, value in module.state_dict().items()}
+    )
     return module.eval()
 
 
@@ -49,7 +53,11 @@ def wave(name, like):
     i = np.arange(like.numel(), dtype=np.int64)
     shift = sum(name.encode()) % 97
     if like.ndim >= 2:
-        height = 1.0 if name.endswith("word_embd.weight") else 2.7 / np.sqrt(like.numel() / like.shape[0])
+        height = (
+            1.0
+            if name.endswith("word_embd.weight")
+            else 2.7 / np.sqrt(like.numel() / like.shape[0])
+        )
         values = height * np.sin(0.37 * i + shift + (i * i) % 10007)
     else:
         sine = np.sin(0.37 * i + shift)
@@ -59,7 +67,9 @@ def wave(name, like):
 
 
 def clips(shape):
-    return torch.from_numpy((0.5 + 0.5 * np.sin(0.013 * np.arange(np.prod(shape)))).astype(np.float32)).reshape(shape)
+    return torch.from_numpy(
+        (0.5 + 0.5 * np.sin(0.013 * np.arange(np.prod(shape)))).astype(np.float32)
+    ).reshape(shape)
 
 
 def distance(given, wanted):
@@ -72,9 +82,14 @@ def assert_same(output, wanted):
     assert list(output.shape) == wanted["shape"]
     assert abs(float(flat.double().norm()) / wanted["l2"] - 1) < BOUND
     usual = wanted["l2"] / np.sqrt(flat.numel())  # the samples may all be zero
-    for sample, values in ((flat[:16], wanted["first16"]), (flat[:: wanted["stride"]][:16], wanted["every_stride16"])):
+    for sample, values in (
+        (flat[:16], wanted["first16"]),
+        (flat[:: wanted["stride"]][:16], wanted["every_stride16"]),
+    ):
         values = np.array(values)
-        assert np.linalg.norm(sample.numpy() - values) < BOUND * max(np.linalg.norm(values), 4 * usual)
+        assert np.linalg.norm(sample.numpy() - values) < BOUND * max(
+            np.linalg.norm(values), 4 * usual
+        )
 
 
 @pytest.mark.parametrize("case", range(3))
@@ -107,7 +122,11 @@ def test_parameters_are_as_many_as_published(official):
     with torch.device("meta"):
         video, words = S3D(), TextTower(WORDS + 1)
     count = [sum(weight.numel() for weight in module.parameters()) for module in (video, words)]
-    assert count == [9_670_800, 21_540_536] == [official["parameters"]["video"], official["parameters"]["text_module"]]
+    assert (
+        count
+        == [9_670_800, 21_540_536]
+        == [official["parameters"]["video"], official["parameters"]["text_module"]]
+    )
 
 
 def test_names_and_shapes_are_those_of_the_released_file(official):
@@ -148,7 +167,9 @@ def test_tan_never_counts_padding():
         assert torch.isfinite(words(torch.tensor([[0, 0]]), "tan")).all()
 
 
-@pytest.mark.parametrize("shape", [(1, 3, 15, 64, 64), (1, 3, 16, 63, 64), (1, 1, 16, 64, 64), (3, 16, 64, 64)])
+@pytest.mark.parametrize(
+    "shape", [(1, 3, 15, 64, 64), (1, 3, 16, 63, 64), (1, 1, 16, 64, 64), (3, 16, 64, 64)]
+)
 def test_clips_of_odd_sides_are_refused(network, shape):
     with pytest.raises(ShapeError, match="even"):
         network(torch.zeros(shape))
@@ -190,9 +211,15 @@ def test_released_names_are_read_even_without_the_counts_of_batches(weights, tmp
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda content: content.pop("mixed_4d.gating_b1.fc.bias"), "mixed_4d.gating_b1.fc.bias is missing"),
+        (
+            lambda content: content.pop("mixed_4d.gating_b1.fc.bias"),
+            "mixed_4d.gating_b1.fc.bias is missing",
+        ),
         (lambda content: content.update(extra=torch.zeros(1)), "extra is unknown"),
-        (lambda content: content.update({"fc.weight": torch.zeros(512, 512)}), r"fc.weight is \(512, 512\)"),
+        (
+            lambda content: content.update({"fc.weight": torch.zeros(512, 512)}),
+            r"fc.weight is \(512, 512\)",
+        ),
         (lambda content: content["fc.bias"].fill_(float("nan")), "fc.bias holds NaN"),
         (lambda content: content.update({"fc.weight": "text"}), "no tensors by name"),
     ],
@@ -213,7 +240,9 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
         read_s3d(tmp_path / "broken.pth", 4)
 
 
-@pytest.mark.parametrize("array", [np.array([["a"]]), np.array([1, 2]), np.array(["a", "a"]), np.array([{}], object)])
+@pytest.mark.parametrize(
+    "array", [np.array([["a"]]), np.array([1, 2]), np.array(["a", "a"]), np.array([{}], object)]
+)
 def test_a_dictionary_that_is_none_is_refused(tmp_path, array):
     np.save(tmp_path / "d.npy", array)
     with pytest.raises(ModelError, match="s3d_dict.npy"):

@@ -1,4 +1,5 @@
-"""TensorFlow Lite's networks: a small one made here, byte by byte, and those that come in wheels."""
+"""TensorFlow Lite's networks: a small one made here, byte by byte, and those that come in
+wheels."""
 
 import struct
 
@@ -10,7 +11,17 @@ from stepline.errors import ModelError
 from stepline.vision.tflite import Table, load_tflite
 from stepline.weights import find_weights, weights_fetched
 
-CODES = {"conv": 3, "pad": 34, "relu": 19, "pool": 17, "resize": 23, "reshape": 22, "join": 2, "halves": 6, "slope": 54}
+CODES = {
+    "conv": 3,
+    "pad": 34,
+    "relu": 19,
+    "pool": 17,
+    "resize": 23,
+    "reshape": 22,
+    "join": 2,
+    "halves": 6,
+    "slope": 54,
+}
 
 MEANS = {  # mean size of each output's numbers, by TensorFlow Lite (ai-edge-litert 2.3.0)
     "palm_detection_full": [11.4703, 9.6229],
@@ -20,7 +31,8 @@ MEANS = {  # mean size of each output's numbers, by TensorFlow Lite (ai-edge-lit
 
 
 def table(**fields):
-    """A table of a FlatBuffer: fields by "_" and their place, numbers with their form or bytes that they point at.
+    """A table of a FlatBuffer: fields by "_" and their place, numbers with their form or bytes that
+    they point at.
 
     Everything a table points at lies behind it.
     """
@@ -64,14 +76,22 @@ def tables(items):
 
 
 def network(tensors, operators, inputs, outputs):
-    """The bytes of a .tflite file. tensors: shape or array; operators: name, inputs, output, fields of options."""
+    """The bytes of a .tflite file. tensors: shape or array; operators: name, inputs, output, fields
+    of options."""
     arrays = [tensor if isinstance(tensor, np.ndarray) else None for tensor in tensors]
     buffers = [
-        table(**({} if a is None else {"_0": vector(np.frombuffer(a.tobytes(), np.uint8), np.uint8)})) for a in arrays
+        table(
+            **({} if a is None else {"_0": vector(np.frombuffer(a.tobytes(), np.uint8), np.uint8)})
+        )
+        for a in arrays
     ]
     kinds = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int32): 2}
     described = [
-        table(_0=vector(t if a is None else a.shape), _1=("b", 0 if a is None else kinds[a.dtype]), _2=n)
+        table(
+            _0=vector(t if a is None else a.shape),
+            _1=("b", 0 if a is None else kinds[a.dtype]),
+            _2=n,
+        )
         for n, (t, a) in enumerate(zip(tensors, arrays, strict=True))
     ]
     names = list(dict.fromkeys(name for name, *_ in operators))
@@ -98,7 +118,10 @@ PICTURE = np.arange(48, dtype=np.float32).reshape(4, 4, 3)
 def test_a_convolution_of_stride_2_has_its_odd_row_of_padding_at_the_end(tmp_path):
     kernel = np.zeros((1, 3, 3, 3), np.float16)
     kernel[0, 2, 2, 0] = 1  # the lower right neighbour, first colour; beyond the picture it is 0
-    operators = [("halves", [1], 2, {}), ("conv", [0, 2, 3], 4, {"_0": ("b", 0), "_1": 2, "_2": 2, "_3": ("b", 1)})]
+    operators = [
+        ("halves", [1], 2, {}),
+        ("conv", [0, 2, 3], 4, {"_0": ("b", 0), "_1": 2, "_2": 2, "_3": ("b", 1)}),
+    ]
     tensors = [(1, 4, 4, 3), kernel, (1, 3, 3, 3), np.array([0.5], np.float32), (1, 2, 2, 1)]
     (found,) = run(tmp_path, PICTURE, tensors, operators, [0], [4])
     assert_allclose(found[..., 0], [[PICTURE[2, 2, 0] + 0.5, 0.5], [0.5, 0.5]])
@@ -115,7 +138,12 @@ def test_pads_pools_and_slopes_keep_the_order_of_the_axes(tmp_path):
     ]
     tensors = [(1, 4, 4, 3), pads, (1, 4, 4, 4), (1, 2, 2, 4), slope, (1, 2, 2, 4), (1, 4, 4)]
     (found,) = run(tmp_path, PICTURE - 30, tensors, operators, [0], [6])
-    pooled = np.pad(PICTURE - 30, ((0, 0), (0, 0), (0, 1))).reshape(2, 2, 2, 2, 4).max((1, 3)).reshape(4, 4)
+    pooled = (
+        np.pad(PICTURE - 30, ((0, 0), (0, 0), (0, 1)))
+        .reshape(2, 2, 2, 2, 4)
+        .max((1, 3))
+        .reshape(4, 4)
+    )
     assert_allclose(found, np.where(pooled < 0, 2 * pooled, pooled))
 
 
@@ -126,13 +154,16 @@ def test_a_picture_is_resized_and_several_outputs_come_apart(tmp_path):
     large, same = run(tmp_path, PICTURE, tensors, operators, [0], [2, 3])
     assert large.shape == (8, 8, 3)
     assert_allclose(
-        large[1, 1], 0.75**2 * PICTURE[0, 0] + 0.1875 * (PICTURE[0, 1] + PICTURE[1, 0]) + 0.0625 * PICTURE[1, 1]
+        large[1, 1],
+        0.75**2 * PICTURE[0, 0] + 0.1875 * (PICTURE[0, 1] + PICTURE[1, 0]) + 0.0625 * PICTURE[1, 1],
     )
     assert_allclose(same, PICTURE)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"PK\3\4 no network", b"\x10\0\0\0TFL3" + b"\xff" * 40], ids=["empty", "zip", "broken"]
+    "content",
+    [b"", b"PK\3\4 no network", b"\x10\0\0\0TFL3" + b"\xff" * 40],
+    ids=["empty", "zip", "broken"],
 )
 def test_another_file_is_an_error_with_its_cure(tmp_path, content):
     path = tmp_path / "other.tflite"

@@ -24,7 +24,9 @@ def photo(name: str) -> np.ndarray:
     from PIL import Image
 
     sklearn = pytest.importorskip("sklearn")
-    return np.asarray(Image.open(Path(sklearn.__file__).parent / "datasets" / "images" / name).convert("RGB"))
+    return np.asarray(
+        Image.open(Path(sklearn.__file__).parent / "datasets" / "images" / name).convert("RGB")
+    )
 
 
 class LevelBackbone:

@@ -1,4 +1,5 @@
-"""A vision-language model is asked little, over the wire, and weighed; a server that knows the truth stands for it."""
+"""A vision-language model is asked little, over the wire, and weighed; a server that knows the
+truth stands for it."""
 
 import base64
 import json
@@ -16,15 +17,29 @@ from stepline.grounding.settings import GroundSettings
 from stepline.records import Span, Step
 from stepline.vision.settings import VisionSettings, WitnessSettings
 from stepline.visual_questions import ask_about_steps
-from stepline.visual_questions.places import move_steps, picture_seconds, place_beliefs, video_places
+from stepline.visual_questions.places import (
+    move_steps,
+    picture_seconds,
+    place_beliefs,
+    video_places,
+)
 from stepline.visual_questions.questions import NONE, choice_question, choice_schema
 
 SECONDS, SHOT = 120, 6
 SHOTS = [slice(start, start + SHOT) for start in range(0, SECONDS, SHOT)]
-NAMES = ("slice the lemons", "pour the sugar", "boil the water", "stir the syrup", "press the juice", "fill the jug",
-         "add the ice", "cut the mint")  # fmt: skip
+NAMES = (
+    "slice the lemons",
+    "pour the sugar",
+    "boil the water",
+    "stir the syrup",
+    "press the juice",
+    "fill the jug",
+    "add the ice",
+    "cut the mint",
+)
 SAID = (2, 14, 26, 38, 50, 62, 74, 86)
-SHOWN = {0: 4, 1: 16, 2: 28, 3: 110, 4: 52, 5: 104, 6: 76}  # step -> second; far from its words: 3, 5; never: 7
+# step -> second; far from its words: 3, 5; never: 7
+SHOWN = {0: 4, 1: 16, 2: 28, 3: 110, 4: 52, 5: 104, 6: 76}
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +57,11 @@ def grounded():
 
 def right_letters(step, seconds):
     """The letters of the pictures in the shot that shows a step, or "none"."""
-    shots = [letter for letter, second in zip(LETTERS, seconds, strict=False)
-             if step in SHOWN and int(second) // SHOT == SHOWN[step] // SHOT]  # fmt: skip
+    shots = [
+        letter
+        for letter, second in zip(LETTERS, seconds, strict=False)
+        if step in SHOWN and int(second) // SHOT == SHOWN[step] // SHOT
+    ]
     return shots or [NONE]
 
 
@@ -52,7 +70,9 @@ def parts(body):
     content = body["messages"][0]["content"]
     asked = re.findall(r"<step>(.*)</step>", content[0]["text"].split("\n\n")[1])
     urls = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
-    return [NAMES.index(text) for text in asked], [float(base64.b64decode(url.partition(",")[2])) for url in urls]
+    return [NAMES.index(text) for text in asked], [
+        float(base64.b64decode(url.partition(",")[2])) for url in urls
+    ]
 
 
 def knows(r=1.0, kind=""):
@@ -72,7 +92,10 @@ def knows(r=1.0, kind=""):
 
     def act(handler):
         steps, seconds = parts(handler.question)
-        said = {str(n): {"after": "done", "shown": letter(k, seconds)} for n, k in enumerate(steps, start=1)}
+        said = {
+            str(n): {"after": "done", "shown": letter(k, seconds)}
+            for n, k in enumerate(steps, start=1)
+        }
         Answers.raw(completion(json.dumps(said)))(handler)
 
     return act
@@ -83,20 +106,30 @@ def ask(server, grounding=None, **settings):
     url = server if isinstance(server, str) else server.url
     quick = {"pause": 0.0, "timeout": 5.0, "deadline": 20.0} | settings
     return ask_about_steps(
-        grounding.steps, grounding.alignment, SHOTS, lambda seconds: {s: str(s).encode() for s in seconds},
-        duration=float(SECONDS), settings=WitnessSettings(base_url=url, **quick),
-    )  # fmt: skip
+        grounding.steps,
+        grounding.alignment,
+        SHOTS,
+        lambda seconds: {s: str(s).encode() for s in seconds},
+        duration=float(SECONDS),
+        settings=WitnessSettings(base_url=url, **quick),
+    )
 
 
 def right(steps):
     """Return which of the shown steps stand in their shot."""
-    return [k for k, step in enumerate(steps) if k in SHOWN and step.at is not None
-            and int(step.at) // SHOT == SHOWN[k] // SHOT]  # fmt: skip
+    return [
+        k
+        for k, step in enumerate(steps)
+        if k in SHOWN and step.at is not None and int(step.at) // SHOT == SHOWN[k] // SHOT
+    ]
 
 
 def unchanged(answers, grounding):
     places = [step.model_copy(update={"seen": ()}) for step in answers.steps]
-    return tuple(places) == grounding.steps and (answers.alignment.scores == grounding.alignment.scores).all()
+    return (
+        tuple(places) == grounding.steps
+        and (answers.alignment.scores == grounding.alignment.scores).all()
+    )
 
 
 # ------------------------------------------------------------------ what it brings
@@ -144,7 +177,9 @@ def test_the_record_says_which_pictures_went_and_what_came_back():
     with FakeServer(knows()) as server:
         report = ask(server).report
         sent = [parts(body) for body in server.asked]
-    assert sorted(sorted(q["pictures"]) for q in report["questions"]) == sorted(sorted(s) for _, s in sent)
+    assert sorted(sorted(q["pictures"]) for q in report["questions"]) == sorted(
+        sorted(s) for _, s in sent
+    )
     first = report["questions"][0]
     assert 1 <= len(first["steps"]) == len(first["answers"]) <= 3
     assert all(second is None or second in first["pictures"] for second in first["answers"])
@@ -161,11 +196,19 @@ def test_the_request_has_text_pictures_and_a_schema():
         (body,) = server.asked
     (message,) = body.pop("messages")
     asked, seconds = parts({"messages": [message]})
-    content = choice_question([NAMES[k] for k in asked], [str(second).encode() for second in seconds])
+    content = choice_question(
+        [NAMES[k] for k in asked], [str(second).encode() for second in seconds]
+    )
     assert message == {"role": "user", "content": content}
     schema = {"name": "reply", "strict": True, "schema": choice_schema(len(asked), 8)}
     form = {"type": "json_schema", "json_schema": schema}
-    assert body == {"model": "seer", "max_tokens": 512, "seed": 2023, "temperature": 0.0, "response_format": form}
+    assert body == {
+        "model": "seer",
+        "max_tokens": 512,
+        "seed": 2023,
+        "temperature": 0.0,
+        "response_format": form,
+    }
 
 
 def test_no_more_is_asked_than_the_limits_allow():
@@ -271,7 +314,9 @@ def test_a_refused_reply_is_asked_for_once_more():
     assert answers.notes == ()
 
 
-@pytest.mark.parametrize(("status", "cure"), [(401, "vision.witness.api_key_variable"), (404, "vision.witness.model")])
+@pytest.mark.parametrize(
+    ("status", "cure"), [(401, "vision.witness.api_key_variable"), (404, "vision.witness.model")]
+)
 def test_a_status_that_concerns_every_request_is_an_error_with_its_cure(status, cure):
     with FakeServer(Answers.status(status)) as server, pytest.raises(WriterError, match=cure):
         ask(server)
@@ -298,9 +343,15 @@ def test_a_step_that_stays_in_its_place_keeps_its_second():
     after[0, -1] /= 2
     after[0, :-1] *= (1 - after[0, -1]) / after[0, :-1].sum()
     steps, alignment = move_steps(
-        grounding.steps, grounding.alignment, SHOTS, seconds, before, after, duration=120.0,
+        grounding.steps,
+        grounding.alignment,
+        SHOTS,
+        seconds,
+        before,
+        after,
+        duration=120.0,
         settings=GroundSettings(),
-    )  # fmt: skip
+    )
     assert steps[0].at == grounding.steps[0].at
     assert steps[0].score > grounding.steps[0].score
     assert steps[1:] == grounding.steps[1:]
@@ -314,11 +365,13 @@ def test_settings_are_stored_only_where_somebody_is_named():
     assert VisionSettings.model_validate_json(named.model_dump_json()) == named
 
 
-# ------------------------------------------------------------------ a place described once, for all steps
+# ------------------------------------------------------------------ a place described once, for all
+# steps
 
 
 def knows_words(r=1.0):
-    """Descriptions by the words of the step that each picture shows, right with probability r; letters by the truth."""
+    """Descriptions by the words of the step that each picture shows, right with probability r;
+    letters by the truth."""
 
     def act(handler):
         content = handler.question["messages"][0]["content"]
@@ -330,7 +383,9 @@ def knows_words(r=1.0):
         for letter, url in zip(LETTERS, urls, strict=False):
             second = float(base64.b64decode(url.partition(",")[2]))
             rng = np.random.default_rng(zlib.crc32(f"{second}".encode()))
-            shown = [NAMES[k] for k, at in SHOWN.items() if int(second) // SHOT == at // SHOT] or [NONE]
+            shown = [NAMES[k] for k, at in SHOWN.items() if int(second) // SHOT == at // SHOT] or [
+                NONE
+            ]
             said[letter] = shown[0] if rng.random() < r else str(rng.choice(NAMES))
         Answers.raw(completion(json.dumps(said)))(handler)
 

@@ -1,4 +1,5 @@
-"""Steps of silent videos in a vision-language model's words, each with its seconds, over the wire."""
+"""Steps of silent videos in a vision-language model's words, each with its seconds, over the
+wire."""
 
 import json
 
@@ -40,14 +41,26 @@ def describe(behaviour, **settings):
         server._http.seen = []
         quick = {"pause": 0.0, "timeout": 5.0, "concurrency": 1, **settings}
         told = describe_places(
-            SHOTS, lambda seconds: {s: str(s).encode() for s in seconds}, duration=59.5,
+            SHOTS,
+            lambda seconds: {s: str(s).encode() for s in seconds},
+            duration=59.5,
             settings=WitnessSettings(base_url=server.url, **quick),
-        )  # fmt: skip
+        )
         return told.steps, told.report, told.notes, server.asked
 
 
-TEXTS = ("none", "Tie a knot", "tie a knot", "Pull the ends at 0:14", "none", "Tie a knot", "none", "Trim the ends",
-         "none", "Show the knot")  # fmt: skip
+TEXTS = (
+    "none",
+    "Tie a knot",
+    "tie a knot",
+    "Pull the ends at 0:14",
+    "none",
+    "Tie a knot",
+    "none",
+    "Trim the ends",
+    "none",
+    "Show the knot",
+)
 
 
 def test_neighbouring_places_of_the_same_words_are_one_step_with_its_seconds():
@@ -60,7 +73,9 @@ def test_neighbouring_places_of_the_same_words_are_one_step_with_its_seconds():
         ("Show the knot", (Span(54.0, 59.5),)),
     ]
     assert {step.seen for step in steps} == {(SEEN,)}
-    assert all(step.sources == () and step.said is None and step.status == "shown" for step in steps)
+    assert all(
+        step.sources == () and step.said is None and step.status == "shown" for step in steps
+    )
     assert {step.score for step in steps} == {0.8}
     assert notes == ()
     assert len(report["pictures"]) == len(report["described"]) == 10
@@ -70,8 +85,11 @@ def test_neighbouring_places_of_the_same_words_are_one_step_with_its_seconds():
 def test_the_request_is_held():
     *_, asked = describe(words(*TEXTS), requests=1)
     (body,) = asked
-    seconds = [(n * 10 // 8) * 6 + 3.5 for n in range(8)]  # evenly spread ones, for the requests allow no more
-    assert body["messages"][0]["content"] == description_question([str(second).encode() for second in seconds])
+    # evenly spread ones, for the requests allow no more
+    seconds = [(n * 10 // 8) * 6 + 3.5 for n in range(8)]
+    assert body["messages"][0]["content"] == description_question(
+        [str(second).encode() for second in seconds]
+    )
     assert body["response_format"]["json_schema"]["schema"] == description_schema(8)
 
 
@@ -101,9 +119,20 @@ def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
     video = draw_video(tmp_path / "silent.mp4", sound=False)
     with FakeServer(words("Move the square", *["none"] * 7)) as server:
         server._http.seen = []
-        done = stepline("steps", video, "--format", "json", "--out", tmp_path / "out", "--set",
-                        f"vision.witness.base_url={server.url}", "--set", "vision.screen_text=false", "--set",
-                        "vision.faces=false")  # fmt: skip
+        done = stepline(
+            "steps",
+            video,
+            "--format",
+            "json",
+            "--out",
+            tmp_path / "out",
+            "--set",
+            f"vision.witness.base_url={server.url}",
+            "--set",
+            "vision.screen_text=false",
+            "--set",
+            "vision.faces=false",
+        )
     assert done.exit_code == 0, done.stderr
     assert "told from the pictures, by a vision-language model" in done.stderr
     record = read_record(tmp_path / "out" / "silent.json")
@@ -113,19 +142,33 @@ def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
 
 def test_a_network_gives_the_places_and_the_model_the_words():
     found = tuple(
-        Step(id=str(n), text=text, spans=(Span(n * 10.0, n * 10.0 + 5.0),), at=n * 10.0 + 1, status="shown", score=0.3)
+        Step(
+            id=str(n),
+            text=text,
+            spans=(Span(n * 10.0, n * 10.0 + 5.0),),
+            at=n * 10.0 + 1,
+            status="shown",
+            score=0.3,
+        )
         for n, text in enumerate(("add oil", "stir", "cut it", "serve"), start=1)
     )
     settings = {"pause": 0.0, "retries": 0}
-    with FakeServer(words("Pour the oil", "none", "cut it", "Serve the soup at http://evil.example")) as server:
+    with FakeServer(
+        words("Pour the oil", "none", "cut it", "Serve the soup at http://evil.example")
+    ) as server:
         server._http.seen = []
         told = describe_places(
-            SHOTS, lambda seconds: {s: str(s).encode() for s in seconds}, duration=59.5, found=found,
+            SHOTS,
+            lambda seconds: {s: str(s).encode() for s in seconds},
+            duration=59.5,
+            found=found,
             settings=WitnessSettings(base_url=server.url, **settings),
-        )  # fmt: skip
+        )
     assert [(step.text, step.alternatives) for step in told.steps] == [
-        ("Pour the oil", ("add oil",)), ("cut it", ()), ("serve", ()),
-    ]  # fmt: skip
+        ("Pour the oil", ("add oil",)),
+        ("cut it", ()),
+        ("serve", ()),
+    ]
     assert [step.spans for step in told.steps] == [found[n].spans for n in (0, 2, 3)]
     assert [step.seen for step in told.steps] == [(SEEN,), (SEEN,), ()]
     assert {step.score for step in told.steps} == {0.3}

@@ -10,7 +10,14 @@ from PIL import Image
 
 from stepline.storage import read_record
 
-QUICK = ("--set", "vision.witness.pause=0.0", "--set", "vision.screen_text=false", "--set", "vision.faces=false")
+QUICK = (
+    "--set",
+    "vision.witness.pause=0.0",
+    "--set",
+    "vision.screen_text=false",
+    "--set",
+    "vision.faces=false",
+)
 
 
 def says_a(handler):
@@ -25,15 +32,31 @@ def run(stepline, small_video, captions_file, tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
     def call(*options):
-        given = ("steps", small_video, "--captions", captions_file, "--format", "json", "--out", tmp_path / "out")
+        given = (
+            "steps",
+            small_video,
+            "--captions",
+            captions_file,
+            "--format",
+            "json",
+            "--out",
+            tmp_path / "out",
+        )
         return stepline(*given, *QUICK, *options)
 
     return call
 
 
-def test_a_named_model_is_shown_pictures_of_the_video_and_the_record_says_which(run, small_video, tmp_path):
+def test_a_named_model_is_shown_pictures_of_the_video_and_the_record_says_which(
+    run, small_video, tmp_path
+):
     with FakeServer(says_a) as server:
-        done = run("--set", f"vision.witness.base_url={server.url}", "--set", "vision.witness.picture_size=96")
+        done = run(
+            "--set",
+            f"vision.witness.base_url={server.url}",
+            "--set",
+            "vision.witness.picture_size=96",
+        )
         assert done.exit_code == 0, done.stderr
         content = server.asked[0]["messages"][0]["content"]
     record = read_record(tmp_path / "out" / f"{small_video.stem}.json")
@@ -44,9 +67,9 @@ def test_a_named_model_is_shown_pictures_of_the_video_and_the_record_says_which(
     assert report["requests"] == len(server.asked)
     assert len(report["questions"][0]["pictures"]) == len(pictures)
     assert record.settings["vision"]["witness"]["base_url"] == server.url
-    assert "a vision-language model" in " ".join(words for step in record.steps for words in step.seen) or any(
-        "too little to be believed" in warning for warning in record.warnings
-    )
+    assert "a vision-language model" in " ".join(
+        words for step in record.steps for words in step.seen
+    ) or any("too little to be believed" in warning for warning in record.warnings)
 
 
 def test_a_dry_run_says_what_it_would_take_and_asks_nobody(run):
@@ -57,8 +80,14 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nobody(run):
 
 def test_a_server_that_fails_leaves_a_result_that_the_next_run_makes_anew(run):
     with FakeServer(Answers.status(503), says_a) as server:
-        options = ("--set", f"vision.witness.base_url={server.url}", "--set", "vision.witness.retries=0",
-                   "--set", "vision.witness.concurrency=1")  # fmt: skip
+        options = (
+            "--set",
+            f"vision.witness.base_url={server.url}",
+            "--set",
+            "vision.witness.retries=0",
+            "--set",
+            "vision.witness.concurrency=1",
+        )
         first, second = run(*options), run(*options)
         assert len(server.asked) > 1
     assert "provisional: the vision-language model has not answered" in first.stderr

@@ -31,7 +31,9 @@ def ask(url, pictures=None, **settings):
     """What comes of asking about one open step of 16 s; each clip's bytes are its second."""
     import numpy as np
 
-    given = WitnessSettings(base_url=url, **({"pause": 0.0, "retries": 0, "requests": 1} | CLIPS | settings))
+    given = WitnessSettings(
+        base_url=url, **({"pause": 0.0, "retries": 0, "requests": 1} | CLIPS | settings)
+    )
     alignment = Alignment(("cut",), np.full((1, 16), 0.5, np.float32), 1.0, "probability")
     read = pictures or (lambda seconds: {second: str(second).encode() for second in seconds})
     steps = (Step(id="1", text="cut", score=0.5),)
@@ -41,7 +43,10 @@ def ask(url, pictures=None, **settings):
 def test_the_part_of_a_clip_is_held_to_the_byte():
     text, letter, clip = with_pictures("Which?", [b"\x00\x01mp4"], video="video_url")
     assert [text, letter] == [{"type": "text", "text": "Which?"}, {"type": "text", "text": "A:"}]
-    assert json.dumps(clip) == '{"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAFtcDQ="}}'
+    assert (
+        json.dumps(clip)
+        == '{"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAFtcDQ="}}'
+    )
     other = with_pictures("Which?", [b"\x00\x01mp4"], video="input_video")[2]
     assert json.dumps(other) == '{"type": "input_video", "input_video": {"data": "AAFtcDQ="}}'
 
@@ -51,7 +56,9 @@ def test_the_request_is_held_to_the_byte_and_speaks_of_clips():
         answers = ask(server.url)
         (body,) = server.asked
     content = body["messages"][0]["content"]
-    seconds = [base64.b64decode(part["video_url"]["url"].partition(",")[2]) for part in content[2::2]]
+    seconds = [
+        base64.b64decode(part["video_url"]["url"].partition(",")[2]) for part in content[2::2]
+    ]
     assert sorted(map(float, seconds)) == [2.5, 6.5, 10.5, 14.5]
     assert json.dumps(content) == json.dumps(choice_question(["cut"], seconds, video="video_url"))
     assert content[0]["text"].startswith("These clips come from one how-to video")
@@ -62,9 +69,13 @@ def test_the_request_is_held_to_the_byte_and_speaks_of_clips():
 
 
 def test_a_place_in_silence_is_described_from_its_clip():
-    with FakeServer(Answers.says('{"A": "Tie a knot", "B": "none", "C": "none", "D": "none"}')) as server:
+    with FakeServer(
+        Answers.says('{"A": "Tie a knot", "B": "none", "C": "none", "D": "none"}')
+    ) as server:
         settings = WitnessSettings(base_url=server.url, **CLIPS)
-        found = describe_places(SHOTS, lambda seconds: dict.fromkeys(seconds, b"mp4"), duration=16.0, settings=settings)
+        found = describe_places(
+            SHOTS, lambda seconds: dict.fromkeys(seconds, b"mp4"), duration=16.0, settings=settings
+        )
         content = server.asked[0]["messages"][0]["content"]
     assert [part["type"] for part in content] == ["text", *["text", "video_url"] * 4]
     assert "For each say what is being done in it" in content[0]["text"]
@@ -88,7 +99,9 @@ def test_a_clip_holds_the_pictures_around_its_second_and_no_sound(small_video):
     assert all(abs(value - 90) < 8 for value in grey)
     before = next(iter(read([4.0]).values()))
     with av.open(io.BytesIO(before)) as clip:
-        changed = [int(frame.to_ndarray(format="rgb24")[5, 5].mean()) for frame in clip.decode(video=0)]
+        changed = [
+            int(frame.to_ndarray(format="rgb24")[5, 5].mean()) for frame in clip.decode(video=0)
+        ]
     assert changed[0] < 45
     assert changed[-1] > 75
 
@@ -106,7 +119,9 @@ def test_a_clip_costs_as_much_as_its_pictures():
     pictures, clips = WitnessSettings(), WitnessSettings(**CLIPS)
     words = [QUESTION, "cut"]
     alone = tokens_at_most(words, 0, pictures)
-    assert tokens_at_most(words, 8, clips) - alone == pytest.approx(4 * (tokens_at_most(words, 8, pictures) - alone), 1)
+    assert tokens_at_most(words, 8, clips) - alone == pytest.approx(
+        4 * (tokens_at_most(words, 8, pictures) - alone), 1
+    )
 
 
 def test_a_dry_run_counts_clips_and_asks_nobody():
@@ -127,7 +142,9 @@ def test_a_server_that_takes_no_video_is_noted_and_changes_nothing():
 
 def test_clips_are_stored_only_where_some_are_shown():
     named = VisionSettings(witness=WitnessSettings(base_url="http://127.0.0.1:9/v1"))
-    assert not {"video", "clip_seconds", "clip_rate"} & set(named.model_dump(mode="json")["witness"])
+    assert not {"video", "clip_seconds", "clip_rate"} & set(
+        named.model_dump(mode="json")["witness"]
+    )
     moving = VisionSettings(witness=WitnessSettings(base_url="http://127.0.0.1:9/v1", **CLIPS))
     assert VisionSettings.model_validate_json(moving.model_dump_json()) == moving
     with pytest.raises(ValidationError, match="leave it off where video shows clips"):

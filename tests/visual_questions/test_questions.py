@@ -22,7 +22,10 @@ def test_each_picture_follows_its_letter_as_a_data_url():
     assert "1. <step>Cut the onion</step>\n2. <step>Fry it</step>" in text["text"]
     assert [part["text"] for part in rest[::2]] == ["A:", "B:"]
     urls = [part["image_url"]["url"] for part in rest[1::2]]
-    assert [base64.b64decode(url.removeprefix("data:image/jpeg;base64,")) for url in urls] == [b"one", b"two"]
+    assert [base64.b64decode(url.removeprefix("data:image/jpeg;base64,")) for url in urls] == [
+        b"one",
+        b"two",
+    ]
 
 
 def test_a_step_cannot_end_its_quotation():
@@ -33,7 +36,9 @@ def test_a_step_cannot_end_its_quotation():
 
 
 def test_pictures_may_go_together_in_one_with_their_letters():
-    parts = choice_question(["Cut it"], [picture("red"), picture("blue"), *[picture("green")] * 3], together=True)
+    parts = choice_question(
+        ["Cut it"], [picture("red"), picture("blue"), *[picture("green")] * 3], together=True
+    )
     assert [part["type"] for part in parts] == ["text", "image_url"]
     sheet = Image.open(io.BytesIO(side_by_side([picture("red"), *[picture("blue")] * 4])))
     assert sheet.size == (240, 80)
@@ -43,9 +48,15 @@ def test_pictures_may_go_together_in_one_with_their_letters():
 @pytest.mark.parametrize(
     ("reply", "answers"),
     [
-        ('{"1": {"after": "it is cut", "shown": "B"}, "2": {"after": "", "shown": "none"}}', [1, None]),
+        (
+            '{"1": {"after": "it is cut", "shown": "B"}, "2": {"after": "", "shown": "none"}}',
+            [1, None],
+        ),
         ('```json\n{"1": {"shown": "a."}, "2": {"shown": "NONE"}}\n```', [0, None]),
-        ('<think>B or C?</think>{"1": {"after": "x", "shown": "C"}, "2": {"after": "y", "shown": "A"}}', [2, 0]),
+        (
+            '<think>B or C?</think>{"1": {"after": "x", "shown": "C"}, "2": {"after": "y", "shown": "A"}}',
+            [2, 0],
+        ),
     ],
 )
 def test_a_reply_names_a_picture_or_none_for_each_step(reply, answers):

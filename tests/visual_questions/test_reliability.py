@@ -1,4 +1,5 @@
-"""Answers weigh what they have proved to be worth, by numbers worked out by hand where there are any."""
+"""Answers weigh what they have proved to be worth, by numbers worked out by hand where there are
+any."""
 
 import numpy as np
 import pytest
@@ -45,7 +46,9 @@ def test_none_is_right_of_what_is_not_shown_and_of_what_was_not_offered():
 
 def test_answers_are_a_distribution_whatever_the_truth_and_the_behaviour():
     choices = (4, 0, 6)
-    total = sum(likelihood(Ballot(1, choices, answer), sure(0, 1, 2), 3) for answer in (0, 1, 2, None))
+    total = sum(
+        likelihood(Ballot(1, choices, answer), sure(0, 1, 2), 3) for answer in (0, 1, 2, None)
+    )
     assert total == pytest.approx(np.ones_like(total), abs=1e-9)
 
 
@@ -99,7 +102,8 @@ def test_a_power_sharpens_places_and_leaves_what_is_not_shown():
 
 
 def test_the_value_of_a_question_by_hand():
-    # Sure of nothing among two places: a perfect answer turns 1/2 into 1; one of a coin is worth nothing.
+    # Sure of nothing among two places: a perfect answer turns 1/2 into 1; one of a coin is worth
+    # nothing.
     row = np.array([0.5, 0.5, 0.0])
     assert expected_gain(row, (0, 1), 1.0) == pytest.approx(0.5)
     assert expected_gain(row, (0, 1), 0.0) == pytest.approx(0.0)
@@ -123,13 +127,19 @@ def test_a_step_moves_only_where_all_plausible_readings_move_it():
     assert once.places[3].argmax() == 6
     assert once.agreed[3].argmax() == 3  # a weak model beside a good prior would have said the same
     assert once.adverse[3].argmax() == 3
-    twice = infer(vague, [*ballots(0, 1, 2, 6, 4), Ballot(3, (6, 7, 3, 5, 0), 0), Ballot(3, (1, 2, 6, 3), 2)], 4.0, 1.0)
+    twice = infer(
+        vague,
+        [*ballots(0, 1, 2, 6, 4), Ballot(3, (6, 7, 3, 5, 0), 0), Ballot(3, (1, 2, 6, 3), 2)],
+        4.0,
+        1.0,
+    )
     assert twice.agreed[3].argmax() == 6
     assert once.agreed.sum(axis=1) == pytest.approx(np.ones(5))
 
 
 def test_a_middling_model_costs_a_good_but_unsure_grounder_next_to_nothing():
-    # The grounder is right on all eight steps and says so with P = .3: each step that moves is a loss.
+    # The grounder is right on all eight steps and says so with P = .3: each step that moves is a
+    # loss.
     steps, prior = 8, sure(*range(8), sureness=0.3)
     rng = np.random.default_rng(0)
     lost = {"places": 0, "agreed": 0}

@@ -1,4 +1,5 @@
-"""The extractive writer as a whole: what it promises for every transcript, and what it makes of known ones."""
+"""The extractive writer as a whole: what it promises for every transcript, and what it makes of
+known ones."""
 
 import importlib.util
 import json
@@ -20,7 +21,9 @@ SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 
 def told(*texts: str, language: str | None = "en") -> Transcript:
     """A transcript whose sentence i is spoken from second 2i to 2i + 2."""
-    sentences = [Sentence(text=text, span=Span(2.0 * i, 2.0 * i + 2)) for i, text in enumerate(texts)]
+    sentences = [
+        Sentence(text=text, span=Span(2.0 * i, 2.0 * i + 2)) for i, text in enumerate(texts)
+    ]
     return Transcript(language=language, sentences=tuple(sentences))
 
 
@@ -37,7 +40,9 @@ import spacy
 print([name for name in ("typer", "weasel", "spacy.cli") if name in sys.modules])
 print(spacy.info(silent=True)["spacy_version"] == spacy.__version__, "typer" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines() == ["[]", "True True"]
 
 
@@ -72,11 +77,14 @@ def test_what_is_refused_says_why() -> None:
 
 
 def test_every_step_cites_a_sentence_that_exists_and_the_ids_count_from_one() -> None:
-    transcript = told("Wash the lettuce and slice the tomatoes.", "So.", "Then you add the oil.", *CHAT)
+    transcript = told(
+        "Wash the lettuce and slice the tomatoes.", "So.", "Then you add the oil.", *CHAT
+    )
     steps = write_extractive(transcript).steps
     assert [step.id for step in steps] == ["1", "2", "3"]
     assert [step.sources for step in steps] == [(0,), (0,), (2,)]
-    Record(id="x", video=Video(id="x"), transcript=transcript, steps=steps)  # refuses a source out of range
+    # refuses a source out of range
+    Record(id="x", video=Video(id="x"), transcript=transcript, steps=steps)
 
 
 def test_steps_are_not_placed_yet() -> None:
@@ -91,7 +99,9 @@ def test_without_word_times_a_step_is_said_where_its_sentence_is() -> None:
 
 def test_with_word_times_a_step_is_said_where_its_own_words_are() -> None:
     text = "So um wash the rice and then drain the beans"
-    words = tuple(Word(text=word, span=Span(float(i), i + 0.5)) for i, word in enumerate(text.split()))
+    words = tuple(
+        Word(text=word, span=Span(float(i), i + 0.5)) for i, word in enumerate(text.split())
+    )
     sentence = Sentence(text=text, span=Span(0.0, 12.0), words=words)
     first, second = write_extractive(Transcript(language="en", sentences=(sentence,))).steps
     assert (first.text, first.said) == ("wash the rice", Span(2.0, 4.5))
@@ -134,7 +144,9 @@ def test_another_language_without_a_name_gives_no_steps_and_a_note(text: str) ->
     assert (written.steps, len(written.notes)) == ((), 1)
 
 
-@pytest.mark.parametrize("text", ["...", "♪ ♪", "?!", "1 2 3", "'", "um uh", "and then", "don't", "you", "- -", "<b>"])
+@pytest.mark.parametrize(
+    "text", ["...", "♪ ♪", "?!", "1 2 3", "'", "um uh", "and then", "don't", "you", "- -", "<b>"]
+)
 def test_scraps_of_text_give_no_step_and_no_error(text: str) -> None:
     assert steps_of(text) == []
 
@@ -193,7 +205,10 @@ def step(text: str, *sources: int, said: Span | None = None) -> Step:
 
 
 def test_equal_steps_near_each_other_become_one_with_both_sources() -> None:
-    first, again = step("add the salt", 1, said=Span(1.0, 2.0)), step("Add my salt", 3, said=Span(5.0, 6.0))
+    first, again = (
+        step("add the salt", 1, said=Span(1.0, 2.0)),
+        step("Add my salt", 3, said=Span(5.0, 6.0)),
+    )
     merged = merge_repeats([first, step("stir", 2), again])
     assert [(item.text, item.sources, item.said) for item in merged] == [
         ("add the salt", (1, 3), Span(1.0, 6.0)),
@@ -242,7 +257,10 @@ def plain(text: str) -> list[str]:
         ("add it and then you're going to stir it", ["you add it", "you'll stir it"]),
         ("sand it so you don't get splinters", ["you sand it so you don't get splinters"]),
         ("if you add it and you stir it, it clumps", ["if you add it and you stir it, it clumps"]),
-        ("with the brush selected, paint over the edges", ["with the brush selected, you paint over the edges"]),
+        (
+            "with the brush selected, paint over the edges",
+            ["with the brush selected, you paint over the edges"],
+        ),
         ("once it's watered spread some straw", ["once it's watered, you spread some straw"]),
         ("water boils at a hundred degrees", ["water boils at a hundred degrees"]),
         ("Stop. Add it.", ["Stop.", "you add it."]),
@@ -256,7 +274,11 @@ def test_a_word_keeps_its_place_in_the_sentence() -> None:
     first, second = split_into_segments("So um add the salt and then we stir it", 4)
     assert [word.index for word in first.words] == [2, 2, 3, 4]  # "you" was put before "add"
     assert [word.index for word in second.words] == [7, 8, 9]
-    assert (first.sentence, first.word_index(0), first.word_index(len("you add the s"))) == (4, 2, 4)
+    assert (first.sentence, first.word_index(0), first.word_index(len("you add the s"))) == (
+        4,
+        2,
+        4,
+    )
 
 
 def test_a_question_and_an_order_are_marked() -> None:
@@ -271,10 +293,13 @@ def test_no_segment_is_longer_than_the_limit() -> None:
 
 
 def test_curly_apostrophes_read_like_straight_ones() -> None:
-    assert plain("don’t stir it and we’re going to add it") == plain("don't stir it and we're going to add it")
+    assert plain("don’t stir it and we’re going to add it") == plain(
+        "don't stir it and we're going to add it"
+    )
 
 
-# ---------------------------------------------------------------- the scorer of benchmarks/writing.py
+# ---------------------------------------------------------------- the scorer of
+# benchmarks/writing.py
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -282,7 +307,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmark_of_writing", ROOT / "benchmarks" / "writing.py")
+    spec = importlib.util.spec_from_file_location(
+        "benchmark_of_writing", ROOT / "benchmarks" / "writing.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -292,7 +319,9 @@ def bench() -> ModuleType:
 
 
 def steps(*told: tuple[str, int]) -> list[Step]:
-    return [Step(id=str(i), text=text, sources=(sentence,)) for i, (text, sentence) in enumerate(told)]
+    return [
+        Step(id=str(i), text=text, sources=(sentence,)) for i, (text, sentence) in enumerate(told)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -308,16 +337,29 @@ def steps(*told: tuple[str, int]) -> list[Step]:
         ("stir", ("stir", None)),
     ],
 )
-def test_an_imperative_is_read_as_verb_and_object(bench: ModuleType, text: str, action: tuple[str, str | None]) -> None:
+def test_an_imperative_is_read_as_verb_and_object(
+    bench: ModuleType, text: str, action: tuple[str, str | None]
+) -> None:
     assert bench.action_of(text) == action
 
 
 def test_matching_is_one_to_one_and_optional_ones_do_not_count(bench: ModuleType) -> None:
-    actions = [bench.Mark(0, "add", ("salt",)), bench.Mark(1, "stir", ("soup",)), bench.Mark(2, "serve", (None,))]
+    actions = [
+        bench.Mark(0, "add", ("salt",)),
+        bench.Mark(1, "stir", ("soup",)),
+        bench.Mark(2, "serve", (None,)),
+    ]
     optional = [bench.Mark(0, "grab", ("salt",))]
-    told = steps(("add the salt", 0), ("add the salt", 0), ("grab the salt", 0), ("stir the soup", 2), ("wave", 9))
+    told = steps(
+        ("add the salt", 0),
+        ("add the salt", 0),
+        ("grab the salt", 0),
+        ("stir the soup", 2),
+        ("wave", 9),
+    )
     got = bench.score(told, actions, optional)
-    assert (got.matched, got.actions, got.counted, got.chat) == (1, 3, 4, 1)  # salt again, another sentence, chat
+    # salt again, another sentence, chat
+    assert (got.matched, got.actions, got.counted, got.chat) == (1, 3, 4, 1)
     assert got.recall == pytest.approx(1 / 3)
     assert got.precision == pytest.approx(1 / 4)
 
@@ -327,7 +369,9 @@ def test_no_steps_score_no_recall_and_claim_nothing(bench: ModuleType) -> None:
     assert (got.recall, got.precision, got.chat) == (0.0, 1.0, 0)
 
 
-def test_the_lemonade_has_ten_of_its_eleven_actions_at_precision_085_and_no_chat(bench: ModuleType) -> None:
+def test_the_lemonade_has_ten_of_its_eleven_actions_at_precision_085_and_no_chat(
+    bench: ModuleType,
+) -> None:
     if not (bench.SHARED / "metric_cases" / "lemonade.json").is_file():
         pytest.skip("needs ../shared/metric_cases/lemonade.json")
     ((_, got),) = bench.measure(WritingSettings(), ["lemonade"])
@@ -351,9 +395,13 @@ def test_the_own_narrations_keep_their_recall_and_precision(bench: ModuleType) -
 @pytest.mark.parametrize(
     ("sentences", "wanted"),
     [
-        (["Peel the banana.", "Cut it into slices."], ["Peel the banana.", "Cut the banana into slices."]),
+        (
+            ["Peel the banana.", "Cut it into slices."],
+            ["Peel the banana.", "Cut the banana into slices."],
+        ),
         (["Wash the carrots.", "Then chop them."], ["Wash the carrots.", "Then chop the carrots."]),
-        (["Hello everybody.", "Cut it."], ["Hello everybody.", "Cut it."]),  # nothing that it could be
+        # nothing that it could be
+        (["Hello everybody.", "Cut it."], ["Hello everybody.", "Cut it."]),
         ([], []),
     ],
 )
@@ -379,22 +427,38 @@ def test_spaces_and_case_of_all_else_stay():
             ["push the bar up and carry it out over your shoulders"],
         ),
         ("Keep them warm and wait for help.", ["keep them warm and wait for help"]),
-        ("Grab the handles and then pull yourself down.", ["grab the handles and pull yourself down"]),
+        (
+            "Grab the handles and then pull yourself down.",
+            ["grab the handles and pull yourself down"],
+        ),
         ("Chop the onion and heat the oil.", ["chop the onion", "heat the oil"]),
-        ("Lower the bar and move on to the next row.", ["lower the bar", "move on to the next row"]),
+        (
+            "Lower the bar and move on to the next row.",
+            ["lower the bar", "move on to the next row"],
+        ),
         ("Cover the wound and don't touch it.", ["cover the wound", "don't touch the wound"]),
         ("Open the panel and click on the pencil.", ["open the panel", "click on the pencil"]),
-        ("Lie back, pinching your shoulders together.", ["lie back", "pinch your shoulders together"]),
+        (
+            "Lie back, pinching your shoulders together.",
+            ["lie back", "pinch your shoulders together"],
+        ),
         ("Cut the card, using a sharp knife.", ["cut the card using a sharp knife"]),
     ],
 )
-def test_what_acts_on_nothing_of_its_own_continues_the_step_before_it(text: str, steps: list[str]) -> None:
+def test_what_acts_on_nothing_of_its_own_continues_the_step_before_it(
+    text: str, steps: list[str]
+) -> None:
     assert [step.text for step in write_extractive(told(text)).steps] == steps
 
 
 def test_a_sentence_that_a_pause_cuts_is_read_whole_and_cites_both_halves() -> None:
-    found = write_extractive(told("Check for", "breathing by tilting the head.", "Call the doctor."))
-    assert [step.text for step in found.steps] == ["check for breathing by tilting the head", "call the doctor"]
+    found = write_extractive(
+        told("Check for", "breathing by tilting the head.", "Call the doctor.")
+    )
+    assert [step.text for step in found.steps] == [
+        "check for breathing by tilting the head",
+        "call the doctor",
+    ]
     assert [step.sources for step in found.steps] == [(0, 1), (2,)]
     assert found.steps[0].said == Span(0.0, 4.0)
     assert [step.kind for step in found.steps] == ["do", "do"]
@@ -408,10 +472,16 @@ def test_captions_without_full_stops_are_not_joined() -> None:
 @pytest.mark.parametrize(
     ("texts", "step"),
     [
-        (("First up are wall squats.", "Do these for a minute."), "do the wall squats for a minute"),
+        (
+            ("First up are wall squats.", "Do these for a minute."),
+            "do the wall squats for a minute",
+        ),
         (("For a serious burn, call a doctor.",), "call a doctor for a serious burn"),
         (("After the seizure, turn the person over.",), "turn the person over after the seizure"),
-        (("Take the pads.", "Stand behind them and put your arms around their waist."), "stand behind them"),
+        (
+            ("Take the pads.", "Stand behind them and put your arms around their waist."),
+            "stand behind them",
+        ),
         (("Now imagine that you push the weight away.",), "imagine that you push the weight away"),
     ],
 )

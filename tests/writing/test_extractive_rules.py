@@ -1,4 +1,5 @@
-"""Each rule of the extractive writer on sentences made for it: which clauses are steps, and how they are worded."""
+"""Each rule of the extractive writer on sentences made for it: which clauses are steps, and how
+they are worded."""
 
 import pytest
 
@@ -7,8 +8,12 @@ from stepline.writing.extractive.writer import write_extractive
 
 
 def steps_of(*texts: str) -> list[str]:
-    sentences = tuple(Sentence(text=text, span=Span(float(i), i + 1.0)) for i, text in enumerate(texts))
-    return [step.text for step in write_extractive(Transcript(language="en", sentences=sentences)).steps]
+    sentences = tuple(
+        Sentence(text=text, span=Span(float(i), i + 1.0)) for i, text in enumerate(texts)
+    )
+    return [
+        step.text for step in write_extractive(Transcript(language="en", sentences=sentences)).steps
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,30 +64,53 @@ def test_a_gerund_is_a_step_but_not_as_the_title_of_the_video() -> None:
         ("Wash and dry the lemons.", ["wash the lemons", "dry the lemons"]),
         ("We're going to slice, then juice, our lemons.", ["slice the lemons", "juice the lemons"]),
         ("Take the lid off and pour the water out.", ["take the lid off", "pour the water out"]),
-        ("Remove the lid, drain the pasta, and close the pot.", ["remove the lid", "drain the pasta", "close the pot"]),
-        ("Open the menu and then you're going to choose the brush.", ["open the menu", "choose the brush"]),
+        (
+            "Remove the lid, drain the pasta, and close the pot.",
+            ["remove the lid", "drain the pasta", "close the pot"],
+        ),
+        (
+            "Open the menu and then you're going to choose the brush.",
+            ["open the menu", "choose the brush"],
+        ),
         ("Cut the carrots and onions.", ["cut the carrots and onions"]),
         ("Click and release your finger.", ["click", "release your finger"]),
-        ("A deep breath and place the mat, pull the cord slowly.", ["place the mat", "pull the cord slowly"]),
+        (
+            "A deep breath and place the mat, pull the cord slowly.",
+            ["place the mat", "pull the cord slowly"],
+        ),
         (
             "The last one is kneading, gently press the dough with your hands.",
             ["gently press the dough with your hands"],
         ),
-        ("It should not be wet now, so slowly open the lid, and before long, you'll see.", ["slowly open the lid"]),
-        ("Jump off both legs, land soft, come down slowly.", ["jump off both legs", "land soft", "come down slowly"]),
+        (
+            "It should not be wet now, so slowly open the lid, and before long, you'll see.",
+            ["slowly open the lid"],
+        ),
+        (
+            "Jump off both legs, land soft, come down slowly.",
+            ["jump off both legs", "land soft", "come down slowly"],
+        ),
     ],
 )
-def test_joined_verbs_are_steps_of_their_own_and_share_their_object(text: str, steps: list[str]) -> None:
+def test_joined_verbs_are_steps_of_their_own_and_share_their_object(
+    text: str, steps: list[str]
+) -> None:
     assert steps_of(text) == steps
 
 
 @pytest.mark.parametrize(
     ("text", "step"),
     [
-        ("Whisk the sugar into the water until it dissolves.", "whisk the sugar into the water until it dissolves"),
+        (
+            "Whisk the sugar into the water until it dissolves.",
+            "whisk the sugar into the water until it dissolves",
+        ),
         ("Fill the jar with lemon slices.", "fill the jar with lemon slices"),
         ("Cut the strip using a sharp knife.", "cut the strip using a sharp knife"),
-        ("If the pan gets too hot, turn the heat down.", "turn the heat down if the pan gets too hot"),
+        (
+            "If the pan gets too hot, turn the heat down.",
+            "turn the heat down if the pan gets too hot",
+        ),
         ("Once the butter has melted, add the flour.", "add the flour"),
         ("Add the flour because we like it thick.", "add the flour"),
         ("Use the screws that came in the box.", "use the screws"),
@@ -94,9 +122,15 @@ def test_joined_verbs_are_steps_of_their_own_and_share_their_object(text: str, s
         ("Step evenly on both sides.", "step evenly on both sides"),
         ("Ask your neighbour to hold the ladder.", "ask your neighbour to hold the ladder"),
         ("Support the shelf with your other hand.", "support the shelf with your other hand"),
-        ("Adjust the seat so your knees meet the pad.", "adjust the seat so your knees meet the pad"),
+        (
+            "Adjust the seat so your knees meet the pad.",
+            "adjust the seat so your knees meet the pad",
+        ),
         ("Establish what they have taken.", "establish what they have taken"),
-        ("Set the dough aside and let it rest for an hour.", "set the dough aside to rest for an hour"),
+        (
+            "Set the dough aside and let it rest for an hour.",
+            "set the dough aside to rest for an hour",
+        ),
     ],
 )
 def test_what_qualifies_an_action_stays_and_the_rest_goes(text: str, step: str) -> None:
@@ -160,7 +194,9 @@ def test_what_only_looks_like_an_order_is_none(text: str) -> None:
 
 
 def test_what_would_happen_otherwise_is_no_step() -> None:
-    assert steps_of("Don't squeeze the lever, or you'll push the pistons out.") == ["don't squeeze the lever"]
+    assert steps_of("Don't squeeze the lever, or you'll push the pistons out.") == [
+        "don't squeeze the lever"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +209,9 @@ def test_what_would_happen_otherwise_is_no_step() -> None:
         (("Take the lid and the cups.", "Wash them."), "wash the lid and cups"),
     ],
 )
-def test_a_pronoun_gets_the_name_of_the_one_thing_it_can_mean(texts: tuple[str, ...], step: str) -> None:
+def test_a_pronoun_gets_the_name_of_the_one_thing_it_can_mean(
+    texts: tuple[str, ...], step: str
+) -> None:
     assert steps_of(*texts)[-1] == step
 
 
@@ -184,7 +222,8 @@ def test_a_pronoun_gets_the_name_of_the_one_thing_it_can_mean(texts: tuple[str, 
         (("Fill the hole with soil.", "Press it down."), "press it down"),  # hole or soil?
         (("Take the plates.", "Wipe it."), "wipe it"),  # other number
         (("Open the box.", "Good.", "Nice.", "Fine.", "Turn it."), "turn it"),  # too far back
-        (("Set the opacity to fifty.", "Drag that to the left."), "drag that to the left"),  # points at the picture
+        # points at the picture
+        (("Set the opacity to fifty.", "Drag that to the left."), "drag that to the left"),
         (("Click the link below.", "Turn it."), "turn it"),  # chat names nothing
     ],
 )

@@ -35,7 +35,8 @@ SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 
 
 @pytest.mark.parametrize(
-    ("count", "sizes"), [(0, []), (1, [1]), (10, [10]), (11, [6, 5]), (21, [7, 7, 7]), (25, [8, 9, 8])]
+    ("count", "sizes"),
+    [(0, []), (1, [1]), (10, [10]), (11, [6, 5]), (21, [7, 7, 7]), (25, [8, 9, 8])],
 )
 def test_chunks_are_as_few_and_as_even_as_can_be(count: int, sizes: list[int]) -> None:
     parts = split_into_chunks(talk(*["Stir."] * count), 10)
@@ -121,17 +122,29 @@ def test_the_lemonade_actions_cite_the_sentences_that_tell_them() -> None:
     case = json.loads(path.read_text())
     spoken = [Sentence(text=text, span=Span(start, end)) for start, end, text in case["sentences"]]
     (chunk,) = split_into_chunks(Transcript(sentences=tuple(spoken)), 20)
-    steps, dropped = cite_sources([a["text"] for a in case["actions"]], chunk, floor=0.4, embed=embed)
+    steps, dropped = cite_sources(
+        [a["text"] for a in case["actions"]], chunk, floor=0.4, embed=embed
+    )
     assert dropped == []
-    assert [a["sentence"] in step.sources for a, step in zip(case["actions"], steps, strict=True)] == [True] * 11
-    strangers = ["replace the car battery", "sand the wooden board", "plug in the phone", "tie the rope in a knot"]
+    assert [
+        a["sentence"] in step.sources for a, step in zip(case["actions"], steps, strict=True)
+    ] == [True] * 11
+    strangers = [
+        "replace the car battery",
+        "sand the wooden board",
+        "plug in the phone",
+        "tie the rope in a knot",
+    ]
     assert cite_sources(strangers, chunk, floor=0.4, embed=embed)[0] == []
 
 
 def test_talk_to_the_audience_is_told_from_work() -> None:
     opening = "I'm going to be doing that today, so let's get right into it"
     assert None not in small_talk_reasons(["Follow me on Instagram", opening, "Show the viewers"])
-    assert small_talk_reasons(["Juice the lemons", "Water", "Stir and subscribe to the channel"]) == [None] * 3
+    assert (
+        small_talk_reasons(["Juice the lemons", "Water", "Stir and subscribe to the channel"])
+        == [None] * 3
+    )
 
 
 # ------------------------------------------------------------------ threads
@@ -165,7 +178,9 @@ def test_the_first_error_of_any_thread_is_raised_and_ends_the_work() -> None:
     assert begun == [0]
 
 
-def test_several_chunks_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_several_chunks_are_asked_for_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
     together = threading.Barrier(3, timeout=60)
 
@@ -178,14 +193,18 @@ def test_several_chunks_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch, t
         assert write_llm(talk("Cut.", "Fry.", "Eat."), settings, embed=bag_of_words).notes == ()
 
 
-def test_no_proxy_sees_what_is_asked_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_proxy_sees_what_is_asked_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with FakeServer(Answers.says("1. Cut the onion")) as server:
-        written = write_llm(talk("Cut the onion."), LlmSettings(base_url=server.url), embed=bag_of_words)
+        written = write_llm(
+            talk("Cut the onion."), LlmSettings(base_url=server.url), embed=bag_of_words
+        )
     assert [step.text for step in written.steps] == ["Cut the onion"]
 
 
@@ -195,7 +214,9 @@ def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_wr
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
     with FakeServer(Answers.status(500)) as server:
         llm = LlmSettings(base_url=server.url, retries=0)
-        written = write_steps(talk("Now cut the onion into rings."), WritingSettings(writer="llm", llm=llm))
+        written = write_steps(
+            talk("Now cut the onion into rings."), WritingSettings(writer="llm", llm=llm)
+        )
     assert [(step.id, step.sources) for step in written.steps] == [("1", (0,))]
     assert written.notes == (
         "sentences 1-1: provisional, from the extractive writer, because the server answered 500 (no)",
@@ -205,7 +226,9 @@ def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_wr
 # ------------------------------------------------------------------ prompts and experiments
 
 
-@pytest.mark.parametrize("prompt", [main_prompt(), *experiment_prompts().values()], ids=lambda prompt: prompt.name)
+@pytest.mark.parametrize(
+    "prompt", [main_prompt(), *experiment_prompts().values()], ids=lambda prompt: prompt.name
+)
 def test_a_prompt_quotes_the_speech_once_and_calls_it_a_recording(prompt: Any) -> None:
     (chunk,) = split_into_chunks(talk("Cut {transcript} it."), 10)
     asked = build_prompt(prompt, chunk)
@@ -224,7 +247,9 @@ def test_the_experiment_with_times_in_still_gives_steps_without_times(
 ) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
     with FakeServer(Answers.says("1. (0.0-10.0) Cut the onion")) as server:
-        written = write_from_timed_sentences(talk("Cut the onion."), LlmSettings(base_url=server.url))
+        written = write_from_timed_sentences(
+            talk("Cut the onion."), LlmSettings(base_url=server.url)
+        )
         assert "(0.0-10.0) Cut the onion." in server.questions()[0]
     assert [(step.text, step.spans) for step in written.steps] == [("Cut the onion", ())]
 
@@ -241,12 +266,24 @@ def test_the_experiment_with_times_out_reads_the_model_s_own_seconds() -> None:
     ]
 
 
-def test_the_three_prompts_of_table_6_stand_side_by_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_three_prompts_of_table_6_stand_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
     captions = tmp_path / "talk.srt"
     captions.write_text("1\n00:00:00,000 --> 00:00:04,000\nCut the onion.\n")
-    with FakeServer(Answers.says("1. [1.5] Cut the onion"), Answers.says("1. Cut the onion")) as server:
-        given = ["writer-prompts", str(captions), "--set", f"base_url={server.url}", "--set", "concurrency=1", "--json"]
+    with FakeServer(
+        Answers.says("1. [1.5] Cut the onion"), Answers.says("1. Cut the onion")
+    ) as server:
+        given = [
+            "writer-prompts",
+            str(captions),
+            "--set",
+            f"base_url={server.url}",
+            "--set",
+            "concurrency=1",
+            "--json",
+        ]
         done = CliRunner().invoke(research, given, catch_exceptions=False)
     assert done.exit_code == 0
     lines = json.loads(done.stdout)
@@ -261,7 +298,10 @@ def test_a_server_that_takes_no_schema_is_asked_without_one_from_then_on() -> No
     with FakeServer(Answers.status(400, "response_format"), Answers.says("{}")) as fake:
         server = open_server(LlmSettings(base_url=fake.url))
         for _ in range(2):
-            assert server.ask("?", seed=1, until=time.monotonic() + 5, schema={"type": "object"}).text == "{}"
+            assert (
+                server.ask("?", seed=1, until=time.monotonic() + 5, schema={"type": "object"}).text
+                == "{}"
+            )
         assert ["response_format" in body for body in fake.asked] == [True, False, False]
 
 
@@ -275,7 +315,15 @@ def test_requests_and_tokens_end_at_their_limits_second_tries_among_them() -> No
         for limits, sent in ((RequestLimits(requests=3), 3), (RequestLimits(tokens=250), 2)):
             before = len(fake.asked)
             with pytest.raises(RequestError, match="limit of"):
-                ask_with_retries(server, "?", settings, seed=1, until=time.monotonic() + 5, limits=limits, tokens=100)
+                ask_with_retries(
+                    server,
+                    "?",
+                    settings,
+                    seed=1,
+                    until=time.monotonic() + 5,
+                    limits=limits,
+                    tokens=100,
+                )
             assert len(fake.asked) - before == sent == limits.sent
 
 
@@ -288,5 +336,7 @@ def test_tokens_are_counted_as_the_server_tells_them() -> None:
     with FakeServer(Answers.raw(body)) as fake:
         settings = LlmSettings(base_url=fake.url)
         server = open_server(settings)
-        ask_with_retries(server, "?", settings, seed=1, until=time.monotonic() + 5, limits=limits, tokens=100)
+        ask_with_retries(
+            server, "?", settings, seed=1, until=time.monotonic() + 5, limits=limits, tokens=100
+        )
     assert limits.used == 1234

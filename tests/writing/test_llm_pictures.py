@@ -1,4 +1,5 @@
-"""The language-model writer with pictures beside the speech: what it is shown, and what its steps rest on."""
+"""The language-model writer with pictures beside the speech: what it is shown, and what its steps
+rest on."""
 
 import json
 
@@ -15,7 +16,11 @@ from stepline.writing.llm.prompts import Chunk, build_prompt, picture_prompt, sp
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 
-SPEECH = talk("Take the lemon and cut the lemon in half.", "Now press this on that one.", "Pour the juice in a jug.")
+SPEECH = talk(
+    "Take the lemon and cut the lemon in half.",
+    "Now press this on that one.",
+    "Pour the juice in a jug.",
+)
 SILENT = "seen, not said: a picture at {} s, by the writer"
 
 
@@ -25,16 +30,24 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 def write(*behaviours, start=0.0, again=(), **settings):
-    """What the writer makes of SPEECH beside four pictures of 48 s, and the bodies that went to the server.
+    """What the writer makes of SPEECH beside four pictures of 48 s, and the bodies that went to the
+    server.
 
     again: numbers of pictures with which the same server is asked after that.
     """
     quick = {"pause": 0.0, "timeout": 5.0, "deadline": 20.0, "pictures": 4} | settings
-    pictures = VideoPictures(lambda seconds: {second: str(second).encode() for second in seconds}, 48.0, start)
+    pictures = VideoPictures(
+        lambda seconds: {second: str(second).encode() for second in seconds}, 48.0, start
+    )
     with FakeServer(*behaviours) as server:
         options = LlmSettings(base_url=server.url, **quick)
         written = [
-            write_llm(SPEECH, options.model_copy(update={"pictures": count}), embed=bag_of_words, pictures=pictures)
+            write_llm(
+                SPEECH,
+                options.model_copy(update={"pictures": count}),
+                embed=bag_of_words,
+                pictures=pictures,
+            )
             for count in (options.pictures, *again)
         ]
         return written[0], list(server.asked)
@@ -58,7 +71,12 @@ def test_a_step_rests_on_what_is_said_or_on_a_picture_or_is_left_out():
     assert named.sources
     assert named.seen == ("for: the writer names what a picture at 18.0 s shows",)
     silent = steps["Wipe table"]
-    assert (silent.sources, silent.said, silent.at, silent.seen) == ((), None, 42.0, (SILENT.format("42.0"),))
+    assert (silent.sources, silent.said, silent.at, silent.seen) == (
+        (),
+        None,
+        42.0,
+        (SILENT.format("42.0"),),
+    )
     assert [(one.text, one.reason) for one in written.dropped] == [
         ("Sing shanties", "no sentence supports it"),
         ("Open window", "no sentence supports it"),  # a picture that it was not shown
@@ -87,7 +105,8 @@ def test_each_chunk_has_the_pictures_of_its_own_seconds():
     seconds = [json.dumps(body).count("image_url") // 2 for body in asked]
     assert seconds == [2, 2, 2]
     written, _ = write(Answers.says(LINES), sentences_per_chunk=1, pictures=2, seed=1)
-    assert "those at 2.5, 7.5, 12.5, 17.5, 27.0, 41.0 s" in written.notes[0]  # each to where the next one begins
+    # each to where the next one begins
+    assert "those at 2.5, 7.5, 12.5, 17.5, 27.0, 41.0 s" in written.notes[0]
 
 
 def test_without_pictures_a_request_is_text_and_a_letter_is_no_evidence():
@@ -129,10 +148,18 @@ def test_a_step_that_nobody_says_is_shown_in_the_place_of_its_picture():
     written = (Step(id="1", text="wipe", at=9.0), Step(id="2", text="cut", sources=(0,)))
     placed = (written[1].model_copy(update={"spans": (Span(1.0, 3.0),), "status": "shown"}),)
     alignment = Alignment(("cut",), np.full((1, 16), 0.5, np.float32), 1.0, "probability")
-    shots, settings = [slice(0, 8), slice(8, 12), slice(12, 16)], WitnessSettings(right=3.0, wrong=1.0)
+    shots, settings = (
+        [slice(0, 8), slice(8, 12), slice(12, 16)],
+        WitnessSettings(right=3.0, wrong=1.0),
+    )
     steps, both = with_seen_steps(written, placed, alignment, shots, 16.0, settings)
     assert [step.text for step in steps] == ["wipe", "cut"]
-    assert (steps[0].spans, steps[0].at, steps[0].status, steps[0].score) == ((Span(8.0, 12.0),), 9.0, "shown", 0.75)
+    assert (steps[0].spans, steps[0].at, steps[0].status, steps[0].score) == (
+        (Span(8.0, 12.0),),
+        9.0,
+        "shown",
+        0.75,
+    )
     assert steps[1] == placed[0]
     assert both.scores[0].tolist() == [0.0] * 8 + [0.75] * 4 + [0.0] * 4
     assert both.texts == ("wipe", "cut")
@@ -141,11 +168,28 @@ def test_a_step_that_nobody_says_is_shown_in_the_place_of_its_picture():
     assert alone == steps[:1]
 
 
-def test_the_main_job_shows_its_writer_pictures_of_the_video(stepline, small_video, captions_file, tmp_path):
+def test_the_main_job_shows_its_writer_pictures_of_the_video(
+    stepline, small_video, captions_file, tmp_path
+):
     with FakeServer(Answers.says("1. Wave a red flag [B]")) as server:
-        done = stepline("steps", small_video, "--captions", captions_file, "--out", tmp_path / "out", "--writer", "llm",
-                        "--set", f"writing.llm.base_url={server.url}", "--set", "writing.llm.pictures=2", "--set",
-                        "vision.screen_text=false", "--set", "vision.faces=false")  # fmt: skip
+        done = stepline(
+            "steps",
+            small_video,
+            "--captions",
+            captions_file,
+            "--out",
+            tmp_path / "out",
+            "--writer",
+            "llm",
+            "--set",
+            f"writing.llm.base_url={server.url}",
+            "--set",
+            "writing.llm.pictures=2",
+            "--set",
+            "vision.screen_text=false",
+            "--set",
+            "vision.faces=false",
+        )
         asked = len(server.asked)
     assert done.exit_code == 0, done.stderr
     assert asked == 1
@@ -157,9 +201,29 @@ def test_the_main_job_shows_its_writer_pictures_of_the_video(stepline, small_vid
     assert "seen, not said" in (tmp_path / "out" / f"{small_video.stem}.html").read_text()
 
 
-def test_a_dry_run_of_the_writer_is_told_by_the_command(stepline, small_video, captions_file, tmp_path):
-    done = stepline("steps", small_video, "--captions", captions_file, "--format", "json", "--out", tmp_path / "out",
-                    "--writer", "llm", "--set", "writing.llm.base_url=http://127.0.0.1:9/v1", "--dry-run", "--set",
-                    "vision.screen_text=false", "--set", "vision.faces=false")  # fmt: skip
+def test_a_dry_run_of_the_writer_is_told_by_the_command(
+    stepline, small_video, captions_file, tmp_path
+):
+    done = stepline(
+        "steps",
+        small_video,
+        "--captions",
+        captions_file,
+        "--format",
+        "json",
+        "--out",
+        tmp_path / "out",
+        "--writer",
+        "llm",
+        "--set",
+        "writing.llm.base_url=http://127.0.0.1:9/v1",
+        "--dry-run",
+        "--set",
+        "vision.screen_text=false",
+        "--set",
+        "vision.faces=false",
+    )
     assert done.exit_code == 0, done.stderr
-    assert "dry run: the language model that writes would be asked at most 1 requests" in done.stderr
+    assert (
+        "dry run: the language model that writes would be asked at most 1 requests" in done.stderr
+    )

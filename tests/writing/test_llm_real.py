@@ -1,6 +1,8 @@
-"""The language-model writer with a real, small model: what it must keep to, whatever such a model writes.
+"""The language-model writer with a real, small model: what it must keep to, whatever such a model
+writes.
 
-The model (135 M parameters) is too weak for the task; only the contract is tested, never the quality.
+The model (135 M parameters) is too weak for the task; only the contract is tested, never the
+quality.
 """
 
 import importlib.util
@@ -75,14 +77,20 @@ def keeps_the_contract(written: WrittenSteps) -> None:
 
 
 def test_a_model_in_this_process_keeps_the_contract_and_repeats_itself(gguf: Path) -> None:
-    settings = LlmSettings(gguf=gguf, max_tokens=96, sentences_per_chunk=4, threads=1, context=2048, cache=False)
+    settings = LlmSettings(
+        gguf=gguf, max_tokens=96, sentences_per_chunk=4, threads=1, context=2048, cache=False
+    )
     first = write_llm(SPEECH, settings)
     keeps_the_contract(first)
     assert write_llm(SPEECH, settings) == first
 
 
 def test_a_model_behind_a_server_keeps_the_contract(url: str) -> None:
-    keeps_the_contract(write_llm(SPEECH, LlmSettings(base_url=url, max_tokens=96, sentences_per_chunk=4, timeout=120)))
+    keeps_the_contract(
+        write_llm(
+            SPEECH, LlmSettings(base_url=url, max_tokens=96, sentences_per_chunk=4, timeout=120)
+        )
+    )
 
 
 def test_a_model_that_is_too_slow_is_stopped_and_the_rules_take_over(gguf: Path) -> None:
@@ -92,12 +100,17 @@ def test_a_model_that_is_too_slow_is_stopped_and_the_rules_take_over(gguf: Path)
 
 
 def test_a_chunk_that_does_not_fit_the_context_is_served_by_the_rules(gguf: Path) -> None:
-    written = write_llm(SPEECH, LlmSettings(gguf=gguf, threads=1, context=512, max_tokens=16, sentences_per_chunk=100))
+    written = write_llm(
+        SPEECH,
+        LlmSettings(gguf=gguf, threads=1, context=512, max_tokens=16, sentences_per_chunk=100),
+    )
     keeps_the_contract(written)
 
 
 def test_the_user_s_chat_template_is_used(gguf: Path, tmp_path: Path) -> None:
     template = tmp_path / "plain.jinja"
     template.write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}", encoding="utf-8")
-    settings = LlmSettings(gguf=gguf, threads=1, context=2048, max_tokens=32, chat_template=template)
+    settings = LlmSettings(
+        gguf=gguf, threads=1, context=2048, max_tokens=32, chat_template=template
+    )
     keeps_the_contract(write_llm(SPEECH, settings))

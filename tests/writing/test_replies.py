@@ -1,4 +1,5 @@
-"""The reply parser: what is a list, what is refused, which times are cut out, and that no text at all breaks it."""
+"""The reply parser: what is a list, what is refused, which times are cut out, and that no text at
+all breaks it."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -136,24 +137,54 @@ def test_the_last_item_of_a_reply_that_was_cut_off_is_dropped() -> None:
 
 
 def test_more_steps_than_the_speech_can_hold_are_refused() -> None:
-    assert read_reply("1. Cut\n" * 5, sentences=1).refusal == "the reply lists 5 steps for 1 sentences"
+    assert (
+        read_reply("1. Cut\n" * 5, sentences=1).refusal == "the reply lists 5 steps for 1 sentences"
+    )
 
 
 def test_a_model_that_loops_is_refused() -> None:
-    assert read_reply("1. Cut\n2. cut\n3.  CUT\n4. Cut").refusal == "the reply says one step 4 times over"
+    assert (
+        read_reply("1. Cut\n2. cut\n3.  CUT\n4. Cut").refusal
+        == "the reply says one step 4 times over"
+    )
     ordinals = [f"1. The {word} step is to cut" for word in ("first", "next", "third", "last")]
     assert read_reply("\n".join(ordinals)).refusal == "the reply says one step 4 times over"
     assert read_reply("1. Cut\n2. Fry\n3. Cut\n4. Cut").texts == ("Cut", "Fry", "Cut", "Cut")
 
 
 def test_a_list_without_a_single_step_is_refused() -> None:
-    assert read_reply("1. 0:15\n2. ...").refusal == "no line of the reply is a step (holds no words)"
+    assert (
+        read_reply("1. 0:15\n2. ...").refusal == "no line of the reply is a step (holds no words)"
+    )
 
 
 PIECES = st.sampled_from(
-    ["1. ", "2) ", "\n", "**", "- ", "(0:15)", "[12.5-13]", "at 12 seconds", "none", "<think>", "</think>",
-     "<b>", "http://x", "```", "cut the onion", "\u202e", "\ud800", "Step 3:", "((((", "]]]]", "1:", "999. ", "\x00"]
-)  # fmt: skip
+    [
+        "1. ",
+        "2) ",
+        "\n",
+        "**",
+        "- ",
+        "(0:15)",
+        "[12.5-13]",
+        "at 12 seconds",
+        "none",
+        "<think>",
+        "</think>",
+        "<b>",
+        "http://x",
+        "```",
+        "cut the onion",
+        "\u202e",
+        "\ud800",
+        "Step 3:",
+        "((((",
+        "]]]]",
+        "1:",
+        "999. ",
+        "\x00",
+    ]
+)
 REPLIES = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
 
 

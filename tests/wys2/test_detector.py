@@ -29,7 +29,11 @@ from stepline.wys2.train import train_detector
 
 SMALL = DetectorSettings(video_width=6, text_width=6, hidden=16, width=8)
 FAST = TrainSettings(epochs=120, batch=12, learning_rate=0.01, weight_decay=0.0, save_every=10_000)
-FORMS = [{"score": score, "text": text} for score in ("dot", "cosine", "joint") for text in ("head", "frozen")]
+FORMS = [
+    {"score": score, "text": text}
+    for score in ("dot", "cosine", "joint")
+    for text in ("head", "frozen")
+]
 
 
 def made(**changes):
@@ -89,14 +93,19 @@ def test_raw_scores_grow_with_length_and_cosines_do_not():
     longer = ClipTextPair("longer", pair.video, 3 * pair.text)
     dot, cosine = made(text="frozen", score="dot"), made(text="frozen", score="cosine")
     np.testing.assert_allclose(score_pairs(dot, [longer]), 3 * score_pairs(dot, [pair]), rtol=1e-5)
-    np.testing.assert_allclose(score_pairs(cosine, [longer]), score_pairs(cosine, [pair]), rtol=1e-5)
+    np.testing.assert_allclose(
+        score_pairs(cosine, [longer]), score_pairs(cosine, [pair]), rtol=1e-5
+    )
     assert abs(score_pairs(cosine, [pair])[0]) <= 1 / 0.1 + 1e-4  # cosine over temperature
 
 
 def test_frames_train_s3d_from_end_to_end(tmp_path):
     rng = np.random.default_rng(0)
     frames = rng.integers(0, 256, (3, 2, 32, 32, 3), dtype=np.uint8)
-    known = [ClipTextPair(str(n), frames[n], rng.standard_normal((1, 6)).astype(np.float32)) for n in range(3)]
+    known = [
+        ClipTextPair(str(n), frames[n], rng.standard_normal((1, 6)).astype(np.float32))
+        for n in range(3)
+    ]
     detector = DetectorSettings(video="s3d", text_width=6, width=8)
     fresh = TrainSettings(epochs=1, batch=3, learning_rate=1e-3)
     torch.manual_seed(fresh.seed)
@@ -154,7 +163,9 @@ def test_an_epochs_last_pair_alone_teaches_nothing_and_harms_nothing(tmp_path):
 def test_a_detector_reads_back_what_was_written(tmp_path):
     detector, path = made(score="cosine"), tmp_path / "detector.safetensors"
     write_detector(detector, path, video="s3d", text="minilm")
-    np.testing.assert_array_equal(score_pairs(read_detector(path), pairs(5)), score_pairs(detector, pairs(5)))
+    np.testing.assert_array_equal(
+        score_pairs(read_detector(path), pairs(5)), score_pairs(detector, pairs(5))
+    )
     assert read_detector(path).settings == detector.settings
     assert trained_on(path) == ("s3d", "minilm")
 
@@ -200,7 +211,9 @@ def test_rivals_may_be_other_clips_or_both():
     )
 
 
-@pytest.mark.parametrize(("rivals", "count"), [("texts", 4), ("videos", 4), ("both", 4), ("texts", 3), ("both", 3)])
+@pytest.mark.parametrize(
+    ("rivals", "count"), [("texts", 4), ("videos", 4), ("both", 4), ("texts", 3), ("both", 3)]
+)
 def test_as_many_rivals_are_drawn_as_asked_for(rivals, count):
     scores = torch.zeros(20, 20)  # every pair alike: the loss counts them
     loss = nce_loss(scores, ContrastSettings(negatives=count, rivals=rivals))
@@ -214,7 +227,9 @@ def test_the_own_text_is_never_its_own_rival():
 
 
 def test_a_batch_smaller_than_the_rivals_gives_all_it_has():
-    assert mean(nce_loss(torch.zeros(3, 3), ContrastSettings(negatives=4))) == pytest.approx(math.log(3))
+    assert mean(nce_loss(torch.zeros(3, 3), ContrastSettings(negatives=4))) == pytest.approx(
+        math.log(3)
+    )
 
 
 def test_which_rivals_follows_from_the_seed():
@@ -233,7 +248,9 @@ def test_one_clip_has_no_rival():
         contrastive_loss(torch.zeros(2, 3, 1), ContrastSettings())
 
 
-@pytest.mark.parametrize(("texts", "wanted"), [("text_1cand", "loss_1cand"), ("text_2", "loss_2cand")])
+@pytest.mark.parametrize(
+    ("texts", "wanted"), [("text_1cand", "loss_1cand"), ("text_2", "loss_2cand")]
+)
 def test_the_released_mil_nce_gives_what_the_official_code_gives(texts, wanted):
     if not MILNCE.exists():
         pytest.skip(f"{MILNCE} is not here")
@@ -245,12 +262,18 @@ def test_the_released_mil_nce_gives_what_the_official_code_gives(texts, wanted):
 
 
 def test_mil_nce_by_hand():
-    shares = torch.tensor([[[2.0, 1.0], [1.0, 1.0]], [[1.0, 2.0], [3.0, 2.0]]])  # exp of the scores, (2, 2, 2)
-    own, texts, clips = [3, 5], [2, 3], [3, 2]  # candidates; other texts with the clip; other clips with the texts
+    # exp of the scores, (2, 2, 2)
+    shares = torch.tensor([[[2.0, 1.0], [1.0, 1.0]], [[1.0, 2.0], [3.0, 2.0]]])
+    # candidates; other texts with the clip; other clips with the texts
+    own, texts, clips = [3, 5], [2, 3], [3, 2]
     right = [own[i] / (own[i] + texts[i] + clips[i]) for i in range(2)]
     twice = [own[i] / (2 * own[i] + texts[i] + clips[i]) for i in range(2)]
-    assert mean(mil_nce_loss(shares.log(), released=False)) == pytest.approx(-sum(map(math.log, right)) / 2)
-    assert mean(mil_nce_loss(shares.log(), released=True)) == pytest.approx(-sum(map(math.log, twice)) / 2)
+    assert mean(mil_nce_loss(shares.log(), released=False)) == pytest.approx(
+        -sum(map(math.log, right)) / 2
+    )
+    assert mean(mil_nce_loss(shares.log(), released=True)) == pytest.approx(
+        -sum(map(math.log, twice)) / 2
+    )
 
 
 def test_a_perfect_model_has_no_loss_but_in_the_released_form():
@@ -276,4 +299,6 @@ def test_the_settings_name_the_loss():
     for objective, released in (("mil-nce", False), ("mil-nce-released", True)):
         named = contrastive_loss(scores, ContrastSettings(objective=objective))
         assert mean(named) == pytest.approx(mean(mil_nce_loss(scores, released=released)))
-    assert mean(contrastive_loss(scores, EVERY)) == pytest.approx(mean(nce_loss(scores[:, :, 0], EVERY)))
+    assert mean(contrastive_loss(scores, EVERY)) == pytest.approx(
+        mean(nce_loss(scores[:, :, 0], EVERY))
+    )

@@ -9,10 +9,25 @@ from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.evaluate.calibration import Logistic
 from stepline.pipeline.networks import load_judge
 from stepline.pipeline.understand import VisualFeatures, judge_sentences
-from stepline.records import Alignment, FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import (
+    Alignment,
+    FeatureSequence,
+    Record,
+    Sentence,
+    Span,
+    Step,
+    Transcript,
+    Video,
+)
 from stepline.vision.settings import VisionSettings
 from stepline.wys2.detector import Detector, write_detector
-from stepline.wys2.judge import grounding_evidence, judge_by_grounding, judge_by_words, judged_span, regression_weights
+from stepline.wys2.judge import (
+    grounding_evidence,
+    judge_by_grounding,
+    judge_by_words,
+    judged_span,
+    regression_weights,
+)
 from stepline.wys2.predict import (
     DetectorCalibration,
     calibrate,
@@ -30,11 +45,20 @@ SURE = DetectorCalibration(Logistic((0.0,), (1.0,), (1.0,), 0.0), 0.05)
 
 
 def spoken(*spans, language="en"):
-    return Transcript(language=language, sentences=tuple(Sentence(text="chop it", span=Span(*span)) for span in spans))
+    return Transcript(
+        language=language,
+        sentences=tuple(Sentence(text="chop it", span=Span(*span)) for span in spans),
+    )
 
 
 def step(*sources, spans=(), score=None):
-    return Step(id="1", text="chop it", sources=sources, spans=tuple(Span(*span) for span in spans), score=score)
+    return Step(
+        id="1",
+        text="chop it",
+        sources=sources,
+        spans=tuple(Span(*span) for span in spans),
+        score=score,
+    )
 
 
 def probabilities(*rows):
@@ -49,10 +73,13 @@ def test_a_short_sentence_is_judged_in_three_seconds_around_it():
 
 def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_sentence():
     transcript = spoken((0.0, 3.0), (4.0, 7.0), (8.0, 9.0))
-    rows = probabilities([0.1, 0.2, 0.3, 0.9, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.4, 0, 0, 0, 0, 0, 0, 0, 0])
+    rows = probabilities(
+        [0.1, 0.2, 0.3, 0.9, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.4, 0, 0, 0, 0, 0, 0, 0, 0]
+    )
     told, seen = grounding_evidence(transcript, [step(0, 1), step(0)], rows)
     assert told.tolist() == [1.0, 1.0, 0.0]
-    assert seen.tolist() == pytest.approx([0.4, 0.5, 0.0])  # .9 is at second 3, between the two sentences
+    # .9 is at second 3, between the two sentences
+    assert seen.tolist() == pytest.approx([0.4, 0.5, 0.0])
 
 
 def test_cosines_are_no_chances_so_the_steps_own_counts_where_its_span_is():
@@ -65,7 +92,9 @@ def test_cosines_are_no_chances_so_the_steps_own_counts_where_its_span_is():
 def test_what_is_on_screen_is_likelier_shown_than_chat_or_what_is_elsewhere():
     transcript = spoken((0.0, 3.0), (5.0, 8.0), (10.0, 12.0))
     row = [0.9] * 4 + [0.01] * 8
-    here, elsewhere, chat = judge_by_grounding(transcript, [step(0), step(1)], probabilities(row, row))
+    here, elsewhere, chat = judge_by_grounding(
+        transcript, [step(0), step(1)], probabilities(row, row)
+    )
     assert here > 0.5 > elsewhere
     assert here > elsewhere > 0
     assert 0 < chat < 0.1
@@ -93,7 +122,9 @@ def test_another_language_is_not_judged_by_english_wording():
         spoken((0.0, 3.0), language="fr"), [step(0)], None, VisualFeatures(), JudgeSettings()
     )
     assert (transcript.sentences[0].shown, judge) == (None, None)
-    transcript, judge = judge_sentences(spoken((0.0, 3.0)), [step(0)], None, VisualFeatures(), JudgeSettings())
+    transcript, judge = judge_sentences(
+        spoken((0.0, 3.0)), [step(0)], None, VisualFeatures(), JudgeSettings()
+    )
     assert judge == "wording"
     assert 0 < transcript.sentences[0].shown < 1
 
@@ -118,11 +149,16 @@ def test_a_detector_judges_once_it_is_calibrated(detector):
         load_judge(settings, VisionSettings())
     write_calibration(SURE, detector)
     loaded = load_judge(settings, VisionSettings())
-    features = FeatureSequence(np.random.default_rng(0).normal(size=(9, WIDTH)).astype(np.float32), 1.0, "conse")
+    features = FeatureSequence(
+        np.random.default_rng(0).normal(size=(9, WIDTH)).astype(np.float32), 1.0, "conse"
+    )
     seen = VisualFeatures(features, None, Backbone())
-    transcript, judge = judge_sentences(spoken((0.0, 3.0), (20.0, 21.0)), [], None, seen, settings, loaded)
+    transcript, judge = judge_sentences(
+        spoken((0.0, 3.0), (20.0, 21.0)), [], None, seen, settings, loaded
+    )
     assert judge == "detector"
-    assert all(0 < sentence.shown < 1 for sentence in transcript.sentences)  # past the picture: its last row
+    # past the picture: its last row
+    assert all(0 < sentence.shown < 1 for sentence in transcript.sentences)
     with pytest.raises(SettingsError, match="needs pictures"):
         judge_sentences(spoken((0.0, 3.0)), [], None, VisualFeatures(), settings, loaded)
 

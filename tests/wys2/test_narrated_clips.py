@@ -17,8 +17,11 @@ def test_a_short_sentence_is_one_clip_around_its_middle():
 
 def test_a_long_sentence_is_cut_into_clips_of_about_the_stride():
     clips = narrated_clips(record((10, 16, "chop")), PLAIN)
-    assert [clip.span for clip in clips] == [Span(10.0, 13.0), Span(13.0, 16.0)]  # middles 11.5 and 14.5
-    assert len(narrated_clips(record((10, 16, "chop")), PLAIN.model_copy(update={"stride": 1.0}))) == 6
+    # middles 11.5 and 14.5
+    assert [clip.span for clip in clips] == [Span(10.0, 13.0), Span(13.0, 16.0)]
+    assert (
+        len(narrated_clips(record((10, 16, "chop")), PLAIN.model_copy(update={"stride": 1.0}))) == 6
+    )
 
 
 def test_clips_at_the_ends_are_moved_into_the_video():
@@ -31,7 +34,8 @@ def test_clips_at_the_ends_are_moved_into_the_video():
 def test_a_clip_shows_the_key_step_over_its_middle():
     steps = [("slice onion", 10, 12), ("fry", 20, 25)]
     clips = narrated_clips(record((9, 11, "a"), (11, 13, "b"), (21, 22, "c"), steps=steps), PLAIN)
-    assert [clip.key_step for clip in clips] == ["slice onion", None, "fry"]  # middles 10, 12 (half-open), 21.5
+    # middles 10, 12 (half-open), 21.5
+    assert [clip.key_step for clip in clips] == ["slice onion", None, "fry"]
 
 
 def test_candidates_are_the_nearest_sentences_the_own_one_first():

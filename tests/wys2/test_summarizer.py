@@ -12,7 +12,16 @@ from wys2_samples import record
 from stepline.cli import main
 from stepline.errors import DatasetError, ModelError, SettingsError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video, count_reasons
+from stepline.records import (
+    FeatureSequence,
+    Record,
+    Sentence,
+    Span,
+    Step,
+    Transcript,
+    Video,
+    count_reasons,
+)
 from stepline.storage import write_parquet
 from stepline.training.gather import NO_FEATURES
 from stepline.training.settings import TrainSettings
@@ -54,7 +63,10 @@ def test_segments_hold_means_and_shares_by_hand():
     settings = SummarizerSettings(video_width=1, text_width=2, seconds=4.0)
     vectors = np.array([[1, 0], [0, 1]], np.float32)
     one = segment_video(
-        timed_record((2.0, 5.0), (4.0, 6.0), sentences=((0.0, 1.0), (3.0, 5.0))), features, vectors, settings
+        timed_record((2.0, 5.0), (4.0, 6.0), sentences=((0.0, 1.0), (3.0, 5.0))),
+        features,
+        vectors,
+        settings,
     )
     assert one.seen[:, 0].tolist() == [1.5, 5.5, 8.5]
     assert one.said.tolist() == [[0.5, 0.5], [0.0, 1.0], [0.0, 0.0]]
@@ -64,11 +76,23 @@ def test_segments_hold_means_and_shares_by_hand():
 def test_speech_that_is_needed_and_lacks_is_an_error():
     features = FeatureSequence(np.zeros((4, 1), np.float32), 1.0, "x")
     with pytest.raises(ShapeError, match=r"sentence vectors must be \(0, 2\), not None"):
-        segment_video(timed_record((0.0, 2.0)), features, None, SummarizerSettings(video_width=1, text_width=2))
+        segment_video(
+            timed_record((0.0, 2.0)),
+            features,
+            None,
+            SummarizerSettings(video_width=1, text_width=2),
+        )
     with pytest.raises(ShapeError, match="no segment"):
-        segment_video(timed_record(), FeatureSequence(np.zeros((0, 1), np.float32), 1.0, "x"), None, TINY)
+        segment_video(
+            timed_record(), FeatureSequence(np.zeros((0, 1), np.float32), 1.0, "x"), None, TINY
+        )
     with pytest.raises(ShapeError, match="NaN"):
-        SegmentedVideo("v", np.full((1, 1), np.nan, np.float32), np.zeros((1, 0), np.float32), np.zeros(1, np.float32))
+        SegmentedVideo(
+            "v",
+            np.full((1, 1), np.nan, np.float32),
+            np.zeros((1, 0), np.float32),
+            np.zeros(1, np.float32),
+        )
 
 
 def test_one_batch_can_be_overfitted_and_gives_a_number_a_second(tmp_path):
@@ -95,7 +119,9 @@ def test_padding_changes_no_score():
 
 
 def test_nothing_to_learn_from_is_an_error(tmp_path):
-    flat = SegmentedVideo("v", np.ones((3, 6), np.float32), np.zeros((3, 0), np.float32), np.zeros(3, np.float32))
+    flat = SegmentedVideo(
+        "v", np.ones((3, 6), np.float32), np.zeros((3, 0), np.float32), np.zeros(3, np.float32)
+    )
     for samples in ([], [flat]):
         with pytest.raises(ShapeError, match="teach nothing"):
             train_summarizer(samples, tmp_path, summarizer=TINY)
@@ -106,7 +132,9 @@ def test_a_network_is_read_as_written_and_other_files_are_refused(tmp_path):
     write_summarizer(network, tmp_path / "s.safetensors", video="conse", text="minilm")
     again = read_summarizer(tmp_path / "s.safetensors")
     assert (again.video, again.text) == ("conse", "minilm")
-    np.testing.assert_array_equal(predict_importance(network, made(1)), predict_importance(again.network, made(1)))
+    np.testing.assert_array_equal(
+        predict_importance(network, made(1)), predict_importance(again.network, made(1))
+    )
     (tmp_path / "t.safetensors").write_bytes(b"junk")
     with pytest.raises(ModelError, match="not a summarizer of Stepline"):
         read_summarizer(tmp_path / "t.safetensors")
@@ -115,7 +143,8 @@ def test_a_network_is_read_as_written_and_other_files_are_refused(tmp_path):
 
 
 SMALL = SummarizerRunSettings(
-    summarizer=SummarizerSettings(width=16, heads=2, layers=1), train=TrainSettings(epochs=20, learning_rate=1e-2)
+    summarizer=SummarizerSettings(width=16, heads=2, layers=1),
+    train=TrainSettings(epochs=20, learning_rate=1e-2),
 )
 
 
@@ -124,7 +153,12 @@ def videos():
     """Twelve videos of 40 s, each with one step of 12 s somewhere."""
     starts = np.random.default_rng(0).integers(0, 7, 12) * 4.0
     return [
-        record((start, start + 4, "cut it"), steps=[("cut", start, start + 12)], duration=40.0, id=f"v{number}")
+        record(
+            (start, start + 4, "cut it"),
+            steps=[("cut", start, start + 12)],
+            duration=40.0,
+            id=f"v{number}",
+        )
         for number, start in enumerate(starts)
     ]
 
@@ -144,9 +178,11 @@ def store(videos, tmp_path_factory):
 
 def test_scores_by_hand():
     shown = np.array([True, False, False, True])
-    one = score_summaries([np.array([0.9, 0.8, 0.1, 0.7, 1.0], np.float32)], [shown])  # the fifth second is past it
+    # the fifth second is past it
+    one = score_summaries([np.array([0.9, 0.8, 0.1, 0.7, 1.0], np.float32)], [shown])
     assert one.f == pytest.approx(2 * (2 / 3) * 1 / (2 / 3 + 1))
-    assert one.tau == pytest.approx(2 / np.sqrt(6 * 4))  # 3 of 4 unlike pairs in order; of 6, 2 tie in the reference
+    # 3 of 4 unlike pairs in order; of 6, 2 tie in the reference
+    assert one.tau == pytest.approx(2 / np.sqrt(6 * 4))
     flat = score_summaries([np.ones(4, np.float32)], [shown])
     assert (flat.f, flat.tau, flat.rho) == (pytest.approx(2 / 3), 0.0, 0.0)
     nothing = score_summaries([np.ones(4, np.float32)], [np.zeros(4, bool)])
@@ -181,8 +217,12 @@ def test_speech_is_used_where_it_is_asked_for(videos, store):
     assert {sample.said.shape for sample in lessons.samples} == {(10, 3)}
     told = gather_summaries([silent], store, encode, SMALL.summarizer, {"v0": videos[0].transcript})
     assert told.samples[0].said.any()
-    with pytest.raises(DatasetError, match="0 videos to train on, 3 are needed; left out: 1 x no narration"):
-        train_summarizer_run(gather_summaries([silent], store, encode, SMALL.summarizer), store.folder / "no", SMALL)
+    with pytest.raises(
+        DatasetError, match="0 videos to train on, 3 are needed; left out: 1 x no narration"
+    ):
+        train_summarizer_run(
+            gather_summaries([silent], store, encode, SMALL.summarizer), store.folder / "no", SMALL
+        )
 
 
 def test_frames_of_ones_are_spans_at_eight_a_second(tmp_path):
@@ -199,7 +239,14 @@ def test_frames_of_ones_are_spans_at_eight_a_second(tmp_path):
 
 def test_the_command_trains_with_and_without_speech(videos, store, tmp_path):
     write_parquet(videos, tmp_path / "records.parquet")
-    given = ["--features", store.folder, "--key-steps", tmp_path / "records.parquet", "--set", "train.epochs=1"]
+    given = [
+        "--features",
+        store.folder,
+        "--key-steps",
+        tmp_path / "records.parquet",
+        "--set",
+        "train.epochs=1",
+    ]
     for name, more in {"pictures": [], "both": ["--vectors", "minilm"]}.items():
         words = ["train", "summarizer", *given, "--out", tmp_path / name, "--json", *more]
         result = CliRunner().invoke(main, list(map(str, words)))
@@ -208,8 +255,12 @@ def test_the_command_trains_with_and_without_speech(videos, store, tmp_path):
         loaded = read_summarizer(tmp_path / name / "summarizer.safetensors")
         assert told["summarizer"] == str(loaded.path)
         assert told["withheld"]["videos"] == 2
-        assert (loaded.text, loaded.network.settings.text_width) == (("minilm", 384) if more else ("", 0))
-    neither = CliRunner().invoke(main, ["train", "summarizer", "--features", str(store.folder), "--out", "x"])
+        assert (loaded.text, loaded.network.settings.text_width) == (
+            ("minilm", 384) if more else ("", 0)
+        )
+    neither = CliRunner().invoke(
+        main, ["train", "summarizer", "--features", str(store.folder), "--out", "x"]
+    )
     assert neither.exit_code == 1
     assert "give --key-steps or --frames" in neither.stderr
 
@@ -218,10 +269,21 @@ def test_a_summary_is_weighed_by_a_network_of_its_own_backbone(small_video, tmp_
     (tmp_path / "said.srt").write_text(CAPTIONS)
     (tmp_path / "run").mkdir()
     for width in (384, 16):
-        settings = SummarizerSettings(video_width=width, text_width=384, width=16, heads=2, layers=1)
+        settings = SummarizerSettings(
+            video_width=width, text_width=384, width=16, heads=2, layers=1
+        )
         name = "run/summarizer" if width == 384 else "narrow"
-        write_summarizer(Summarizer(settings), tmp_path / f"{name}.safetensors", video="conse", text="minilm")
-    words = ["summarize", str(small_video), "--captions", str(tmp_path / "said.srt"), "--out", str(tmp_path / "out")]
+        write_summarizer(
+            Summarizer(settings), tmp_path / f"{name}.safetensors", video="conse", text="minilm"
+        )
+    words = [
+        "summarize",
+        str(small_video),
+        "--captions",
+        str(tmp_path / "said.srt"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     plain, weighed, narrow, other = (
         CliRunner().invoke(main, [*words, "--json", *more])
         for more in (

@@ -16,7 +16,15 @@ EXACT = SummarySettings(pad=0.0)
 
 def step(name, start, end, *, score=0.8, sources=(), at=None, status="shown"):
     at = (start + end) / 2 if at is None else at
-    return Step(id=name, text=name, spans=(Span(start, end),), at=at, status=status, score=score, sources=sources)
+    return Step(
+        id=name,
+        text=name,
+        spans=(Span(start, end),),
+        at=at,
+        status=status,
+        score=score,
+        sources=sources,
+    )
 
 
 def spoken(*sentences):
@@ -24,7 +32,9 @@ def spoken(*sentences):
 
 
 def record(*steps, transcript=None, duration=100.0):
-    return Record(id="v", video=Video(id="v", duration=duration), transcript=transcript, steps=steps)
+    return Record(
+        id="v", video=Video(id="v", duration=duration), transcript=transcript, steps=steps
+    )
 
 
 def spans(segments):
@@ -32,7 +42,9 @@ def spans(segments):
 
 
 def test_every_shown_step_is_kept_and_no_other():
-    made = record(step("a", 10.0, 15.0), step("b", 30.0, 35.0, status="said"), step("c", 50.0, 60.0))
+    made = record(
+        step("a", 10.0, 15.0), step("b", 30.0, 35.0, status="said"), step("c", 50.0, 60.0)
+    )
     assert spans(summarize(made)) == [(10.0, 15.0), (50.0, 60.0)]
 
 
@@ -44,7 +56,9 @@ def test_steps_that_touch_or_nearly_touch_are_one_segment():
 
 
 def test_a_sentence_that_a_step_rests_on_is_kept_whole():
-    made = record(step("a", 10.0, 15.0, sources=(0, 1)), transcript=spoken((8.0, 11.0), (14.0, 17.5)))
+    made = record(
+        step("a", 10.0, 15.0, sources=(0, 1)), transcript=spoken((8.0, 11.0), (14.0, 17.5))
+    )
     assert spans(summarize(made, EXACT)) == [(8.0, 17.5)]
 
 
@@ -52,7 +66,9 @@ def test_a_greeting_goes_where_that_leaves_the_step():
     said = spoken((8.0, 11.0), (14.0, 17.5))
     assert spans(summarize(record(step("a", 10.0, 15.0), transcript=said), EXACT)) == [(11.0, 14.0)]
     # Its most likely second lies inside the first sentence: that one stays, whole.
-    assert spans(summarize(record(step("a", 10.0, 15.0, at=10.5), transcript=said), EXACT)) == [(8.0, 14.0)]
+    assert spans(summarize(record(step("a", 10.0, 15.0, at=10.5), transcript=said), EXACT)) == [
+        (8.0, 14.0)
+    ]
 
 
 def test_an_end_far_inside_a_long_sentence_moves_to_a_words_end_only():
@@ -69,15 +85,27 @@ def test_a_little_of_the_pause_is_kept_but_nothing_of_the_sentence_before():
 
 
 def test_a_target_takes_what_gains_most_a_second():
-    made = record(step("a", 0.0, 10.0, score=0.9), step("b", 20.0, 24.0, score=0.8), step("c", 40.0, 45.0, score=0.7))
+    made = record(
+        step("a", 0.0, 10.0, score=0.9),
+        step("b", 20.0, 24.0, score=0.8),
+        step("c", 40.0, 45.0, score=0.7),
+    )
     # Gains a second: .09, .2, .14.
     assert spans(summarize(made, SummarySettings(seconds=9.5))) == [(20.0, 24.0), (40.0, 45.0)]
     assert spans(summarize(made, SummarySettings(share=0.04))) == [(20.0, 24.0)]
-    assert spans(summarize(made, SummarySettings(seconds=19.0))) == [(0.0, 10.0), (20.0, 24.0), (40.0, 45.0)]
+    assert spans(summarize(made, SummarySettings(seconds=19.0))) == [
+        (0.0, 10.0),
+        (20.0, 24.0),
+        (40.0, 45.0),
+    ]
 
 
 def test_overlapping_steps_cost_their_shared_seconds_once():
-    made = record(step("a", 0.0, 8.0, score=0.8), step("b", 2.0, 9.0, score=0.5), step("c", 30.0, 36.0, score=0.55))
+    made = record(
+        step("a", 0.0, 8.0, score=0.8),
+        step("b", 2.0, 9.0, score=0.5),
+        step("c", 30.0, 36.0, score=0.55),
+    )
     # a gains .1 a second, then b adds one second; c would add six.
     assert spans(summarize(made, SummarySettings(seconds=9.0))) == [(0.0, 9.0)]
 
@@ -87,7 +115,11 @@ def test_importance_decides_between_equal_steps():
     importance = np.zeros(100, np.float32)
     importance[20:30] = 1.0
     assert spans(summarize(made, SummarySettings(seconds=10.0), importance)) == [(20.0, 30.0)]
-    for wrong in (np.full(9, np.nan, np.float32), np.zeros((2, 2), np.float32), np.zeros(0, np.float32)):
+    for wrong in (
+        np.full(9, np.nan, np.float32),
+        np.zeros((2, 2), np.float32),
+        np.zeros(0, np.float32),
+    ):
         with pytest.raises(ShapeError, match="one a second"):
             summarize(made, importance=wrong)
 
@@ -95,7 +127,9 @@ def test_importance_decides_between_equal_steps():
 def test_a_target_shorter_than_any_step_shows_part_of_the_surest():
     made = record(step("a", 0.0, 10.0, score=0.6), step("b", 20.0, 40.0, score=0.9, at=25.0))
     assert spans(summarize(made, SummarySettings(seconds=4.0))) == [(23.0, 27.0)]
-    ((start, end),) = spans(summarize(record(step("b", 20.0, 40.0, at=20.5)), SummarySettings(seconds=4.0)))
+    ((start, end),) = spans(
+        summarize(record(step("b", 20.0, 40.0, at=20.5)), SummarySettings(seconds=4.0))
+    )
     assert (start, end) == (20.0, 24.0)
 
 

@@ -1,4 +1,5 @@
-"""S3D trained on frames from end to end: `train wys2 --videos`, and what its detector and its S3D then answer."""
+"""S3D trained on frames from end to end: `train wys2 --videos`, and what its detector and its S3D
+then answer."""
 
 import json
 
@@ -28,8 +29,19 @@ from stepline.wys2.predict import DetectorCalibration, write_calibration
 from stepline.wys2.settings import ContrastSettings, DetectorSettings, JudgeSettings, LabelSettings
 from stepline.wys2.train import train_detector
 
-SAID = ("slice the lemons", "pour the juice into the bowl", "whisk the sugar", "welcome back everyone")
-SMALL = ("detector.frames=2", "detector.side=32", "train.epochs=2", "train.batch=8", "train.readers=0")
+SAID = (
+    "slice the lemons",
+    "pour the juice into the bowl",
+    "whisk the sugar",
+    "welcome back everyone",
+)
+SMALL = (
+    "detector.frames=2",
+    "detector.side=32",
+    "train.epochs=2",
+    "train.batch=8",
+    "train.readers=0",
+)
 WORDS = sorted({word for text in SAID for word in text.split()})
 
 
@@ -41,12 +53,16 @@ def stepline(*arguments, code=0):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Six videos of 8 s, one broken, their narrations and key-steps, and S3D's weights under their released names."""
+    """Six videos of 8 s, one broken, their narrations and key-steps, and S3D's weights under their
+    released names."""
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "videos").mkdir()
     (folder / "narrations").mkdir()
     times = [(2.0 * k, 2.0 * k + 2) for k in range(len(SAID))]
-    sentences = [{"text": text, "start": start, "end": end} for text, (start, end) in zip(SAID, times, strict=True)]
+    sentences = [
+        {"text": text, "start": start, "end": end}
+        for text, (start, end) in zip(SAID, times, strict=True)
+    ]
     steps = {}
     for number in range(7):
         id = f"v{number}"
@@ -63,7 +79,10 @@ def corpus(tmp_path_factory):
     (folder / "steps.json").write_text(json.dumps(steps))
     np.save(folder / "s3d_dict.npy", np.array(WORDS))
     torch.manual_seed(1)
-    text = {f"text_module.{name}": value for name, value in TextTower(len(WORDS) + 1).state_dict().items()}
+    text = {
+        f"text_module.{name}": value
+        for name, value in TextTower(len(WORDS) + 1).state_dict().items()
+    }
     torch.save({**S3D().state_dict(), **text}, folder / "s3d_howto100m.pth")
     return folder
 
@@ -79,7 +98,9 @@ def test_a_clip_of_frames_is_spread_over_its_span_and_square(corpus):
     (corpus / "sound").mkdir()
     with av.open(str(corpus / "sound" / "s.mp4"), "w") as out:
         hum = out.add_stream("aac", rate=16_000, layout="mono")
-        frame = av.AudioFrame.from_ndarray(np.zeros((1, 32_000), np.float32), format="fltp", layout="mono")
+        frame = av.AudioFrame.from_ndarray(
+            np.zeros((1, 32_000), np.float32), format="fltp", layout="mono"
+        )
         frame.sample_rate = 16_000
         out.mux(hum.encode(frame))
         out.mux(hum.encode(None))
@@ -96,12 +117,19 @@ class Texts:
 
 def test_a_detector_of_frames_judges_the_video_itself(corpus, tmp_path):
     path = tmp_path / "detector.safetensors"
-    write_detector(Detector(DetectorSettings(video="s3d", text_width=6, width=8, frames=2, side=32)), path)
+    write_detector(
+        Detector(DetectorSettings(video="s3d", text_width=6, width=8, frames=2, side=32)), path
+    )
     write_calibration(DetectorCalibration(Logistic((0.0,), (1.0,), (1.0,), 0.0), 0.05), path)
     settings = JudgeSettings(detector=path)
     loaded = load_judge(settings, VisionSettings())
-    sentences = (Sentence(text="chop it", span=Span(1.0, 2.0)), Sentence(text="mix it", span=Span(7.0, 8.0)))
-    seen = VisualFeatures(FeatureSequence(np.ones((8, 384), np.float32), 1.0, "conse"), None, Texts())
+    sentences = (
+        Sentence(text="chop it", span=Span(1.0, 2.0)),
+        Sentence(text="mix it", span=Span(7.0, 8.0)),
+    )
+    seen = VisualFeatures(
+        FeatureSequence(np.ones((8, 384), np.float32), 1.0, "conse"), None, Texts()
+    )
     given = (Transcript(language="en", sentences=sentences), [], None, seen, settings, loaded)
     transcript, judge = judge_sentences(*given, corpus / "videos" / "v0.mp4")
     assert judge == "detector"
@@ -122,9 +150,15 @@ def test_a_step_changes_s3d_and_the_loss_falls(corpus, tmp_path):
     torch.manual_seed(settings.seed)
     before = Detector(detector).video.s3d.conv1.conv1.weight.clone()
     learnt = train_detector(
-        pairs, tmp_path, detector=detector, contrast=ContrastSettings(negatives=None), settings=settings
+        pairs,
+        tmp_path,
+        detector=detector,
+        contrast=ContrastSettings(negatives=None),
+        settings=settings,
     )
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    losses = [
+        json.loads(line)["loss"] for line in (tmp_path / "log.jsonl").read_text().splitlines()
+    ]
     assert np.mean(losses[-3:]) < 0.6 * np.mean(losses[:3])
     assert not torch.equal(learnt.video.s3d.conv1.conv1.weight, before)
     assert np.isfinite(score_pairs(learnt, pairs)).all()
@@ -134,7 +168,9 @@ def test_a_step_changes_s3d_and_the_loss_falls(corpus, tmp_path):
 
 
 def test_a_video_that_cannot_be_read_is_no_sample(corpus):
-    frames = VideoFrames({"v6": corpus / "videos" / "v6.mp4", "v0": corpus / "videos" / "v0.mp4"}, 2, 32)
+    frames = VideoFrames(
+        {"v6": corpus / "videos" / "v6.mp4", "v0": corpus / "videos" / "v0.mp4"}, 2, 32
+    )
     assert frames.flaw("v0") is None
     assert frames.flaw("v6")[0] == "its video cannot be read"
     assert frames.flaw("x")[0] == "there is no video of it"
@@ -142,12 +178,32 @@ def test_a_video_that_cannot_be_read_is_no_sample(corpus):
 
 def test_the_command_trains_s3d_from_released_weights_and_what_it_made_is_used(corpus, tmp_path):
     weights, run = corpus / "s3d_howto100m.pth", tmp_path / "run"
-    given = ("--key-steps", f"youcook2:{corpus / 'steps.json'}", "--narrations", corpus / "narrations")
+    given = (
+        "--key-steps",
+        f"youcook2:{corpus / 'steps.json'}",
+        "--narrations",
+        corpus / "narrations",
+    )
     small = [part for each in SMALL for part in ("--set", each)]
     trained = stepline(
-        "train", "wys2", "--videos", corpus / "videos", "--weights", weights, "--vectors", f"s3d:{weights}",
-        "--preset", "paper", "--set", "train.learning_rate=1e-3", *given, *small, "--out", run, "--json",
-    )  # fmt: skip
+        "train",
+        "wys2",
+        "--videos",
+        corpus / "videos",
+        "--weights",
+        weights,
+        "--vectors",
+        f"s3d:{weights}",
+        "--preset",
+        "paper",
+        "--set",
+        "train.learning_rate=1e-3",
+        *given,
+        *small,
+        "--out",
+        run,
+        "--json",
+    )
     (first,) = json.loads(trained.stdout.splitlines()[-1])["rounds"]
     assert first["pairs"] >= 6
     left_out = json.loads((run / "run.json").read_text())["omitted"]["labelled"]
@@ -155,13 +211,34 @@ def test_the_command_trains_s3d_from_released_weights_and_what_it_made_is_used(c
     learnt, _ = read_s3d(run / "s3d_wys2.pth", len(WORDS) + 1)
     begun, _ = read_s3d(weights, len(WORDS) + 1)
     assert not torch.equal(learnt.conv1.conv1.weight, begun.conv1.conv1.weight)
-    stepline("features", "extract", corpus / "videos" / "v0.mp4", "--backbone", "s3d-mixed5c", "--weights",
-             run / "s3d_wys2.pth", "--set", "vision.rate=0.25", "--out", tmp_path / "store")  # fmt: skip
+    stepline(
+        "features",
+        "extract",
+        corpus / "videos" / "v0.mp4",
+        "--backbone",
+        "s3d-mixed5c",
+        "--weights",
+        run / "s3d_wys2.pth",
+        "--set",
+        "vision.rate=0.25",
+        "--out",
+        tmp_path / "store",
+    )
     assert FeatureStore(tmp_path / "store").matrix("v0").shape == (2, 1024)
     clips = [{"id": "a", "video": "v0.mp4", "span": {"start": 1.0, "end": 4.0}, "text": SAID[0]}]
     (tmp_path / "clips.json").write_text(json.dumps(clips))
-    stepline("predict", "vnd", "--detector", run, "--features", corpus / "videos", "--reference",
-             tmp_path / "clips.json", "--out", tmp_path / "vnd.json")  # fmt: skip
+    stepline(
+        "predict",
+        "vnd",
+        "--detector",
+        run,
+        "--features",
+        corpus / "videos",
+        "--reference",
+        tmp_path / "clips.json",
+        "--out",
+        tmp_path / "vnd.json",
+    )
     assert np.isfinite(json.loads((tmp_path / "vnd.json").read_text())["a"])
 
 
@@ -178,5 +255,14 @@ def test_what_does_not_go_together_is_told(corpus, tmp_path):
     assert "give --features or --videos" in neither.stderr
     weights = stepline("train", "wys2", "--features", "s", "--weights", "w", *given, code=1)
     assert "--weights is S3D's, which is trained on --videos" in weights.stderr
-    head = stepline("train", "wys2", "--videos", corpus / "videos", "--set", "detector.video=head", *given, code=1)
+    head = stepline(
+        "train",
+        "wys2",
+        "--videos",
+        corpus / "videos",
+        "--set",
+        "detector.video=head",
+        *given,
+        code=1,
+    )
     assert "detector.video=head is not trained on what is given; give --features" in head.stderr

@@ -25,7 +25,10 @@ PLAIN = ClipSettings(resolve=False)
 
 def words(texts):
     """Sentences as vectors that half precision holds."""
-    rows = [np.random.default_rng([ord(letter) for letter in text]).integers(-8, 8, 16) for text in texts]
+    rows = [
+        np.random.default_rng([ord(letter) for letter in text]).integers(-8, 8, 16)
+        for text in texts
+    ]
     return np.array(rows, dtype=np.float32)
 
 
@@ -61,7 +64,10 @@ def equal(one, other):
 
 
 def test_a_stream_gives_the_clips_that_a_list_holds(world, store, stream):
-    listed = {pair.id: pair for pair in gather_clips(world.records, store, words, PLAIN).pairs_of_own_text()}
+    listed = {
+        pair.id: pair
+        for pair in gather_clips(world.records, store, words, PLAIN).pairs_of_own_text()
+    }
     assert len(stream) == len(listed) > 100
     for _ in range(2):
         blocks = list(stream.blocks())
@@ -77,9 +83,13 @@ def test_a_stream_gives_the_clips_that_a_list_holds(world, store, stream):
     assert again.shards == [store[pair.id.split()[0]].shard for pair in streamed[::7]]
 
 
-def test_features_are_read_in_the_order_of_their_store_and_each_once_a_pass(store, stream, monkeypatch):
+def test_features_are_read_in_the_order_of_their_store_and_each_once_a_pass(
+    store, stream, monkeypatch
+):
     read, own = [], FeatureStore.read
-    monkeypatch.setattr(FeatureStore, "read", lambda self, id, *rows: read.append(id) or own(self, id, *rows))
+    monkeypatch.setattr(
+        FeatureStore, "read", lambda self, id, *rows: read.append(id) or own(self, id, *rows)
+    )
     for _ in stream.blocks():
         pass
     assert read == list(store)
@@ -115,7 +125,8 @@ def test_records_that_change_between_passes_are_told(world, store, tmp_path):
     said = world.records[0].transcript.sentences
     other = Transcript(sentences=(said[0].model_copy(update={"text": "another"}), *said[1:]))
     again = [world.records[0].model_copy(update={"transcript": other})]
-    changed = ClipStream(lambda: again, store, kept_in(tmp_path), PLAIN)  # finds the vectors of what was said before
+    # finds the vectors of what was said before
+    changed = ClipStream(lambda: again, store, kept_in(tmp_path), PLAIN)
     with pytest.raises(DatasetError, match=r"are of other sentences; give another --out"):
         list(changed.blocks())
 
@@ -128,12 +139,17 @@ def test_without_a_narrated_video_there_is_no_clip(world, store, tmp_path):
 
 
 def test_a_detector_learns_from_streamed_clips_what_it_learns_from_listed_ones(stream, tmp_path):
-    references, pairs = (np.concatenate([b[0] for b in stream.blocks()]), [p for _, b in stream.blocks() for p in b])
+    references, pairs = (
+        np.concatenate([b[0] for b in stream.blocks()]),
+        [p for _, b in stream.blocks() for p in b],
+    )
     settings = TrainSettings(epochs=1, batch=32, learning_rate=1e-3)
     sizes = DetectorSettings(video_width=pairs[0].video.shape[1], text_width=16, hidden=8, width=4)
     for name, given in (("listed", pairs), ("streamed", stream.pairs(references))):
         train_detector(given, tmp_path / name, detector=sizes, settings=settings)
-    listed, streamed = ((tmp_path / name / "log.jsonl").read_text().splitlines() for name in ("listed", "streamed"))
+    listed, streamed = (
+        (tmp_path / name / "log.jsonl").read_text().splitlines() for name in ("listed", "streamed")
+    )
     assert len(listed) > 3
     assert streamed == listed
 
@@ -150,7 +166,9 @@ class FirstNumber(Detector):
 
 def numbered(numbers):
     one = np.ones((1, 1), np.float32)
-    return [ClipTextPair(str(number), np.full((1, 1), number, np.float32), one) for number in numbers]
+    return [
+        ClipTextPair(str(number), np.full((1, 1), number, np.float32), one) for number in numbers
+    ]
 
 
 HELD = ValidationClips(numbered([10.0, 400.0, 700.0]), np.array([False, True, True]))
@@ -158,10 +176,13 @@ HELD = ValidationClips(numbered([10.0, 400.0, 700.0]), np.array([False, True, Tr
 
 def test_more_clips_than_are_held_are_drawn_evenly():
     clips = ListedClips(numbered(range(1000)))
-    threshold, kept = choose_clips(FirstNumber(), clips, HELD, PseudoSettings(most=200), np.random.default_rng(0))
+    threshold, kept = choose_clips(
+        FirstNumber(), clips, HELD, PseudoSettings(most=200), np.random.default_rng(0)
+    )
     assert threshold == 400
     assert len(set(kept.tolist())) == 200
-    assert kept.min() >= 400  # the threshold is known before, so that the sample is of those that reach it
+    # the threshold is known before, so that the sample is of those that reach it
+    assert kept.min() >= 400
     assert 660 < kept.mean() < 740
     share = PseudoSettings(threshold="share", share=0.25, most=200)
     threshold, kept = choose_clips(FirstNumber(), clips, HELD, share, np.random.default_rng(0))
@@ -172,7 +193,9 @@ def test_more_clips_than_are_held_are_drawn_evenly():
 
 def test_while_all_have_room_all_are_kept_in_order():
     clips = ListedClips(numbered(range(1000)))
-    _, kept = choose_clips(FirstNumber(), clips, HELD, PseudoSettings(most=600), np.random.default_rng(0))
+    _, kept = choose_clips(
+        FirstNumber(), clips, HELD, PseudoSettings(most=600), np.random.default_rng(0)
+    )
     assert kept.tolist() == list(range(400, 1000))
 
 

@@ -1,4 +1,5 @@
-"""Benchmarks answered by a detector, from the command line: clips of a set, and HTM-Align's sentences."""
+"""Benchmarks answered by a detector, from the command line: clips of a set, and HTM-Align's
+sentences."""
 
 import json
 
@@ -24,15 +25,29 @@ def detector():
 
 @pytest.fixture
 def folder(tmp_path, detector):
-    """A store of two videos, a detector, clips of them and of a third, and HTM-Align's annotations of one."""
+    """A store of two videos, a detector, clips of them and of a third, and HTM-Align's annotations
+    of one."""
     rng = np.random.default_rng(0)
     with FeatureWriter(tmp_path / "store") as writer:
         for id in ("a", "b"):
-            writer.add(id, rng.normal(size=(SECONDS, WIDTH)).astype(np.float32), rate=1.0, backbone="drawn")
+            writer.add(
+                id, rng.normal(size=(SECONDS, WIDTH)).astype(np.float32), rate=1.0, backbone="drawn"
+            )
     write_detector(detector, tmp_path / "detector.safetensors", video="drawn", text="minilm")
-    clips = [("a:0", "films/a.mp4", 0, 3), ("a:1", "films/a.mp4", 4, 7), ("b:0", "b.mp4", 6, 9), ("c:0", "c.mp4", 0, 3)]
+    clips = [
+        ("a:0", "films/a.mp4", 0, 3),
+        ("a:1", "films/a.mp4", 4, 7),
+        ("b:0", "b.mp4", 6, 9),
+        ("c:0", "c.mp4", 0, 3),
+    ]
     rows = [
-        {"id": id, "video": video, "span": {"start": start, "end": end}, "text": f"cut {id}", "shown": start > 0}
+        {
+            "id": id,
+            "video": video,
+            "span": {"start": start, "end": end},
+            "text": f"cut {id}",
+            "shown": start > 0,
+        }
         for id, video, start, end in clips
     ]
     (tmp_path / "vnd_clips.json").write_text(json.dumps(rows))
@@ -43,8 +58,16 @@ def folder(tmp_path, detector):
 
 
 def given(folder, reference, detector="detector.safetensors"):
-    return ("--detector", folder / detector, "--features", folder / "store", "--reference", folder / reference,
-            "--out", folder / "out.json")  # fmt: skip
+    return (
+        "--detector",
+        folder / detector,
+        "--features",
+        folder / "store",
+        "--reference",
+        folder / reference,
+        "--out",
+        folder / "out.json",
+    )
 
 
 def score(folder, detector, video, start, end, text):
@@ -59,7 +82,9 @@ def test_clips_get_the_score_of_their_own_words(folder, detector, stepline):
     assert done.exit_code == 0, done.output
     answer = json.loads((folder / "out.json").read_text())
     assert list(answer) == ["a:0", "a:1", "b:0"]
-    assert answer["a:1"] == pytest.approx(score(folder, detector, "a", 4.0, 7.0, "cut a:1"), abs=1e-5)
+    assert answer["a:1"] == pytest.approx(
+        score(folder, detector, "a", 4.0, 7.0, "cut a:1"), abs=1e-5
+    )
     assert "wrote" in done.stderr
     assert "3 of 4 clips" in done.stderr
     assert list(json.loads((folder / "out.json.missing.json").read_text())) == ["c:0"]
@@ -100,4 +125,6 @@ def test_what_cannot_answer_is_an_error_in_one_line(folder, detector, stepline):
     assert "trained on features of 's3d', given are 'drawn'" in done.stderr
     done = stepline("predict", "vnd", *given(folder, "vnd_clips.json")[2:], "--aligner", "a.pth")
     assert done.exit_code == 1
-    assert "vnd is answered by --detector; give one, and leave --aligner, --model out" in done.stderr
+    assert (
+        "vnd is answered by --detector; give one, and leave --aligner, --model out" in done.stderr
+    )

@@ -18,7 +18,11 @@ NAN = float("nan")
 
 @pytest.mark.parametrize(
     ("mapping", "wanted"),
-    [("clipped", [0.0, 0.0, 0.5, 1.0]), ("halved", [0.0, 0.5, 0.75, 1.0]), ("angle", [0.0, 0.5, 2 / 3, 1.0])],
+    [
+        ("clipped", [0.0, 0.0, 0.5, 1.0]),
+        ("halved", [0.0, 0.5, 0.75, 1.0]),
+        ("angle", [0.0, 0.5, 2 / 3, 1.0]),
+    ],
 )
 def test_cosines_become_similarities_as_named(mapping, wanted):
     given = np.array([-1.0, 0.0, 0.5, 1.0 + 1e-7])
@@ -29,7 +33,9 @@ def test_cosines_become_similarities_as_named(mapping, wanted):
 def test_similarity_compares_a_clips_words_with_its_own_key_step():
     vectors = {"cut": [1.0, 0.0], "slice": [0.6, 0.8], "fry": [0.0, 1.0]}
     clips = [clip("cut", "slice"), clip("cut", "fry"), clip("fry", None), clip("fry", "fry")]
-    found = key_step_similarity(clips, LabelSettings(), lambda texts: np.array([vectors[t] for t in texts], np.float32))
+    found = key_step_similarity(
+        clips, LabelSettings(), lambda texts: np.array([vectors[t] for t in texts], np.float32)
+    )
     np.testing.assert_allclose(found, [0.6, 0.0, NAN, 1.0], atol=1e-6)
 
 
@@ -51,11 +57,13 @@ def test_a_quantile_keeps_a_share_of_the_clips_with_a_key_step():
 
 
 def test_ss_with_minilm_tells_what_is_the_same():
-    clips = [clip("chop the onion into small pieces", "cut the onion"), clip("thanks for watching", "cut the onion")]
-    assert sentence_similarity_labels(key_step_similarity(clips, LabelSettings()), LabelSettings()).tolist() == [
-        True,
-        False,
+    clips = [
+        clip("chop the onion into small pieces", "cut the onion"),
+        clip("thanks for watching", "cut the onion"),
     ]
+    assert sentence_similarity_labels(
+        key_step_similarity(clips, LabelSettings()), LabelSettings()
+    ).tolist() == [True, False]
 
 
 def test_vr_keeps_every_clip_with_a_key_step():
@@ -67,7 +75,9 @@ def test_labels_without_any_key_step_are_an_error():
         sentence_similarity_labels(np.array([NAN, NAN]), LabelSettings())
     with pytest.raises(DatasetError, match="none of 1 clips has a key-step"):
         visual_relevance_labels([clip(key_step=None)])
-    with pytest.raises(DatasetError, match=r"no narration reaches similarity 0.5, the likest has 0.30"):
+    with pytest.raises(
+        DatasetError, match=r"no narration reaches similarity 0.5, the likest has 0.30"
+    ):
         sentence_similarity_labels(np.array([0.3, NAN]), LabelSettings())
 
 
@@ -77,7 +87,9 @@ def test_mc_by_tasks_wants_the_own_task_among_the_first_in_both():
     text = np.log([[0.6, 0.4], [0.9, 0.1], [0.8, 0.2]])
     first = LabelSettings(kind="mc", ranking="tasks", rank=1.0)
     assert modality_consensus_labels(tasks, video, text, first).tolist() == [True, False, False]
-    assert modality_consensus_labels(tasks, video, text, first.model_copy(update={"rank": 2.0})).all()
+    assert modality_consensus_labels(
+        tasks, video, text, first.model_copy(update={"rank": 2.0})
+    ).all()
 
 
 def test_mc_by_clips_wants_the_clip_among_the_best_of_its_task_in_both():
@@ -85,7 +97,14 @@ def test_mc_by_clips_wants_the_clip_among_the_best_of_its_task_in_both():
     video = np.array([[9.0, 0], [8, 0], [1, 0], [0, 0], [0, 2], [0, 1]])
     text = np.array([[9.0, 0], [0, 0], [8, 0], [1, 0], [0, 2], [0, 1]])
     half = LabelSettings(kind="mc", rank=0.5)
-    assert modality_consensus_labels(tasks, video, text, half).tolist() == [True, False, False, False, True, False]
+    assert modality_consensus_labels(tasks, video, text, half).tolist() == [
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_mc_without_any_consensus_or_with_other_shapes_is_an_error():
@@ -100,7 +119,9 @@ def test_mc_without_any_consensus_or_with_other_shapes_is_an_error():
 def test_task_classifiers_know_the_task_of_videos_they_never_saw():
     rng = np.random.default_rng(0)
     tasks = np.repeat(np.arange(3), 40)
-    rows = (np.eye(3)[tasks] @ rng.standard_normal((3, 8)) + 0.1 * rng.standard_normal((120, 8))).astype(np.float32)
+    rows = (
+        np.eye(3)[tasks] @ rng.standard_normal((3, 8)) + 0.1 * rng.standard_normal((120, 8))
+    ).astype(np.float32)
     videos = [f"{task}-{number % 4}" for number, task in enumerate(tasks)]
     scores = task_log_probabilities(rows, tasks, videos)
     np.testing.assert_allclose(np.exp(scores).sum(axis=1), 1)
@@ -110,7 +131,8 @@ def test_task_classifiers_know_the_task_of_videos_they_never_saw():
 def test_task_classifiers_learn_nothing_of_a_video_by_heart():
     rng = np.random.default_rng(0)
     videos = [str(number // 5) for number in range(100)]
-    rows = (rng.standard_normal((20, 16))[np.arange(100) // 5]).astype(np.float32)  # a video looks alike throughout
+    # a video looks alike throughout
+    rows = (rng.standard_normal((20, 16))[np.arange(100) // 5]).astype(np.float32)
     tasks = (np.arange(100) // 5) % 4  # and has a task that its look does not tell
     assert (task_log_probabilities(rows, tasks, videos).argmax(axis=1) == tasks).mean() < 0.6
 

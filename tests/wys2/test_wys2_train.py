@@ -22,8 +22,19 @@ from stepline.training.sources import store_text_vectors
 from stepline.wys2.clips import ClipTextPair
 from stepline.wys2.dataset import gather_clips, infer_labels
 from stepline.wys2.detector import Detector, read_detector, score_pairs, trained_on
-from stepline.wys2.settings import ClipSettings, DetectorSettings, LabelSettings, PseudoSettings, Wys2Settings
-from stepline.wys2.train import ValidationClips, choose_threshold, train_detector_run, train_with_pseudo_labels
+from stepline.wys2.settings import (
+    ClipSettings,
+    DetectorSettings,
+    LabelSettings,
+    PseudoSettings,
+    Wys2Settings,
+)
+from stepline.wys2.train import (
+    ValidationClips,
+    choose_threshold,
+    train_detector_run,
+    train_with_pseudo_labels,
+)
 from stepline.wys2.unlabelled import ClipStream, ListedClips
 
 PLAIN = ClipSettings(resolve=False)
@@ -38,8 +49,13 @@ SMALL = Wys2Settings(
 
 def words(texts):
     """Sentences as sums of a random vector a word."""
-    rows = [sum(np.random.default_rng([ord(letter) for letter in word]).standard_normal(16) for word in text.split())
-            for text in texts]  # fmt: skip
+    rows = [
+        sum(
+            np.random.default_rng([ord(letter) for letter in word]).standard_normal(16)
+            for word in text.split()
+        )
+        for text in texts
+    ]
     return np.array(rows, dtype=np.float32)
 
 
@@ -70,8 +86,12 @@ def bare(records):
 
 def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
     labelled = gather_clips(world.records[:10], store, words, PLAIN)
-    further = ClipStream(lambda: bare(world.records[10:]), store, kept_in(tmp_path / "vectors"), PLAIN)
-    made = train_detector_run(labelled, lambda: further, tmp_path, SMALL, video="world", text="words")
+    further = ClipStream(
+        lambda: bare(world.records[10:]), store, kept_in(tmp_path / "vectors"), PLAIN
+    )
+    made = train_detector_run(
+        labelled, lambda: further, tmp_path, SMALL, video="world", text="words"
+    )
     assert [one.number for one in made.rounds] == [0, 1]
     assert made.rounds[1].kept == pytest.approx(0.2 * len(further), abs=1)
     told = json.loads((tmp_path / "run.json").read_text())
@@ -92,7 +112,9 @@ def test_a_folder_holds_one_run(world, store, tmp_path):
     np.testing.assert_array_equal(*scores)
     with pytest.raises(SettingsError, match="another run"):
         other = SMALL.model_copy(update={"labels": LabelSettings(kind="mc")})
-        train_detector_run(labelled, lambda: pytest.fail("gathered for a run that is refused"), tmp_path, other)
+        train_detector_run(
+            labelled, lambda: pytest.fail("gathered for a run that is refused"), tmp_path, other
+        )
 
 
 def test_videos_that_cannot_serve_are_left_out_and_counted(world, store):
@@ -101,7 +123,11 @@ def test_videos_that_cannot_serve_are_left_out_and_counted(world, store):
         update={"id": "x", "video": world.records[1].video.model_copy(update={"id": "x"})}
     )
     untimed = world.records[2].model_copy(
-        update={"reference": tuple(step.model_copy(update={"spans": ()}) for step in world.records[2].reference)}
+        update={
+            "reference": tuple(
+                step.model_copy(update={"spans": ()}) for step in world.records[2].reference
+            )
+        }
     )
     gathered = gather_clips([silent, unknown, untimed, world.records[3]], store, words, PLAIN)
     assert {clip.video for clip in gathered.clips} == {world.records[3].id}
@@ -113,21 +139,29 @@ def test_videos_that_cannot_serve_are_left_out_and_counted(world, store):
 def test_evaluation_videos_are_left_out(world, store):
     barred = world.records[0].video.id
     gathered = gather_clips(world.records[:3], store, words, PLAIN, excluded=frozenset({barred}))
-    assert {clip.video for clip in gathered.clips} == {record.video.id for record in world.records[1:3]}
+    assert {clip.video for clip in gathered.clips} == {
+        record.video.id for record in world.records[1:3]
+    }
     assert count_reasons(gathered.omitted) == {EXCLUDED: 1}
 
 
 def test_narration_may_come_from_another_source(world, store):
     mute = [record.model_copy(update={"transcript": None}) for record in world.records]
     said = {record.video.id: record.transcript for record in world.records}
-    assert gather_clips(mute, store, words, PLAIN, said).clips == gather_clips(world.records, store, words, PLAIN).clips
+    assert (
+        gather_clips(mute, store, words, PLAIN, said).clips
+        == gather_clips(world.records, store, words, PLAIN).clips
+    )
 
 
 def test_consensus_labels_need_the_task_of_every_video(world, store):
     gathered = gather_clips(world.records, store, words, PLAIN)
     labels = infer_labels(gathered, LabelSettings(kind="mc"))
     assert 0 < labels.sum() < len(labels)
-    nameless = [r.model_copy(update={"video": r.video.model_copy(update={"task": None})}) for r in world.records[:3]]
+    nameless = [
+        r.model_copy(update={"video": r.video.model_copy(update={"task": None})})
+        for r in world.records[:3]
+    ]
     with pytest.raises(DatasetError, match="have no task"):
         infer_labels(gather_clips(nameless, store, words, PLAIN), LabelSettings(kind="mc"))
 
@@ -140,12 +174,15 @@ def test_nothing_to_train_on_says_why(store, tmp_path, world):
 
 def test_few_validation_clips_give_no_calibration_and_say_so(world, store, tmp_path):
     (tmp_path / "detector.shown.json").write_text("of an earlier run")
-    made = train_detector_run(gather_clips(world.records[:5], store, words, PLAIN), None, tmp_path, SMALL)
+    made = train_detector_run(
+        gather_clips(world.records[:5], store, words, PLAIN), None, tmp_path, SMALL
+    )
     assert made.calibration is None
     assert not (tmp_path / "detector.shown.json").exists()
     assert json.loads((tmp_path / "run.json").read_text())["calibration"] == made.calibration_report
     assert re.fullmatch(
-        r"not calibrated, so no judge: \d+ validation clips, \d+ of .*; 40 of either .*", made.calibration_report
+        r"not calibrated, so no judge: \d+ validation clips, \d+ of .*; 40 of either .*",
+        made.calibration_report,
     )
 
 
@@ -154,10 +191,19 @@ def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_
     write_parquet(world.records, tmp_path / "records.parquet")
     with FeatureWriter(tmp_path / "store") as writer:
         for sample in world.videos:
-            values = np.pad(sample.features().values, ((0, 0), (0, 384 - sample.features().values.shape[1])))
+            values = np.pad(
+                sample.features().values, ((0, 0), (0, 384 - sample.features().values.shape[1]))
+            )
             writer.add(sample.id, values, rate=1.0, backbone="conse")
     sizes = ("labels.kind=vr", "clips.resolve=false", "train.epochs=1", "train.learning_rate=1e-3")
-    paths = ("--features", tmp_path / "store", "--key-steps", tmp_path / "records.parquet", "--out", tmp_path / "run")
+    paths = (
+        "--features",
+        tmp_path / "store",
+        "--key-steps",
+        tmp_path / "records.parquet",
+        "--out",
+        tmp_path / "run",
+    )
     chosen = [part for one in sizes for part in ("--set", one)]
     result = CliRunner().invoke(main, ["train", "wys2", *map(str, paths), "--json", *chosen])
     assert result.exit_code == 0, result.output
@@ -168,20 +214,31 @@ def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_
     assert 0 <= error < 0.5
     assert f"expected calibration error {error:.3f} on" in result.stderr
     (tmp_path / "said.srt").write_text(CAPTIONS)
-    words = ("--captions", tmp_path / "said.srt", "--detector", tmp_path / "run", "--out", tmp_path / "out", "--json")
+    words = (
+        "--captions",
+        tmp_path / "said.srt",
+        "--detector",
+        tmp_path / "run",
+        "--out",
+        tmp_path / "out",
+        "--json",
+    )
     judged = CliRunner().invoke(main, ["judge", str(small_video), *map(str, words)])
     assert judged.exit_code == 0, judged.output
     told = json.loads(judged.stdout)
     assert told["judge"] == "detector"
     assert len(told["sentences"]) == 4
     assert all(0 < sentence["shown"] < 1 for sentence in told["sentences"])
-    other = CliRunner().invoke(main, ["judge", str(small_video), *map(str, words), "--set", "vision.backbone=none"])
+    other = CliRunner().invoke(
+        main, ["judge", str(small_video), *map(str, words), "--set", "vision.backbone=none"]
+    )
     assert other.exit_code == 1
     assert "trained on features of 'conse', these are of 'none'" in other.stderr
 
 
 def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):
-    """As `stepline train wys2` trains ready features; the paper's 1e-5 and dot product stay at chance here."""
+    """As `stepline train wys2` trains ready features; the paper's 1e-5 and dot product stay at
+    chance here."""
     world = simulate(2, SimulationSettings(videos=100))
     vectors = {}
     with FeatureWriter(tmp_path / "store") as writer:
@@ -190,9 +247,11 @@ def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):
             said = (sentence.text for sentence in video.record.sentences)
             vectors |= dict(zip(said, video.vectors("narration"), strict=True))
     gathered = gather_clips(
-        world.records, FeatureStore(tmp_path / "store"), lambda texts: np.stack([vectors[text] for text in texts]),
+        world.records,
+        FeatureStore(tmp_path / "store"),
+        lambda texts: np.stack([vectors[text] for text in texts]),
         Wys2Settings().clips,
-    )  # fmt: skip
+    )
     run = train_detector_run(gathered, None, tmp_path / "run", Wys2Settings())
     parts = json.loads((tmp_path / "run" / "videos.json").read_text())
     unseen = gathered.of_videos(frozenset(parts["test"] + parts["validation"]))
@@ -202,7 +261,10 @@ def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):
     said = np.stack([pair.text[0] for pair in unseen.pairs])
     cosine = (seen * said).sum(1) / np.linalg.norm(seen, axis=1) / np.linalg.norm(said, axis=1)
     truth = np.array(truth, np.float64)
-    untrained, trained = roc_auc(truth, cosine), roc_auc(truth, score_pairs(run.detector, unseen.pairs))
+    untrained, trained = (
+        roc_auc(truth, cosine),
+        roc_auc(truth, score_pairs(run.detector, unseen.pairs)),
+    )
     assert 0.6 < untrained < 0.75
     assert trained > untrained + 0.07
 
@@ -223,7 +285,8 @@ class FirstNumber(Detector):
 
 def clips(*scores):
     return [
-        ClipTextPair(str(score), np.full((1, 6), score, np.float32), np.ones((1, 6), np.float32)) for score in scores
+        ClipTextPair(str(score), np.full((1, 6), score, np.float32), np.ones((1, 6), np.float32))
+        for score in scores
     ]
 
 
@@ -261,7 +324,11 @@ def test_the_report_says_how_many_pseudo_labels_are_right_where_that_is_known():
 def test_each_round_starts_from_the_labelled_clips():
     calls = []
     train_with_pseudo_labels(
-        clips(5.0), ListedClips(clips(0.0, 1.0)), VALIDATION, recorded(calls), PseudoSettings(rounds=2)
+        clips(5.0),
+        ListedClips(clips(0.0, 1.0)),
+        VALIDATION,
+        recorded(calls),
+        PseudoSettings(rounds=2),
     )
     assert calls == [(0, [5.0]), (1, [1.0, 5.0]), (2, [1.0, 5.0])]
 
@@ -274,7 +341,8 @@ def test_the_threshold_of_best_f1():
 
 def test_equal_scores_stay_together():
     held = np.array([0.9, 0.5, 0.5, 0.5], np.float32)
-    positive = np.array([TRUE, TRUE, FALSE, FALSE])  # 0.9 alone: F1 0.67; all four: 0.67; "two of them" does not exist
+    # 0.9 alone: F1 0.67; all four: 0.67; "two of them" does not exist
+    positive = np.array([TRUE, TRUE, FALSE, FALSE])
     assert choose_threshold(held, held, positive, PseudoSettings()) == pytest.approx(0.9)
 
 

@@ -14,7 +14,9 @@ def record(*said, steps=(), duration=30.0, id="v", task="salad"):
         for n, (text, *times) in enumerate(steps)
     )
     video = Video(id=id, duration=duration, task=task)
-    return Record(id=id, video=video, transcript=Transcript(sentences=sentences), reference=reference)
+    return Record(
+        id=id, video=video, transcript=Transcript(sentences=sentences), reference=reference
+    )
 
 
 def clip(text="cut the onion", key_step="slice onion", video="v"):

@@ -1,4 +1,5 @@
-# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one signature
+# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one
+# signature
 """Paper, sewing and gifts."""
 
 from random import Random
@@ -15,7 +16,12 @@ def scissors(pen: Pen, rng: Random) -> None:
     pen.line([(0.38, 0.32), (0.53, 0.52)], 0.07, color)
     pen.line([(0.62, 0.32), (0.47, 0.52)], 0.07, color)
     pen.poly([(0.46, 0.46), (0.55, 0.46), (0.67, 0.97), (0.62, 0.96)], STEEL, "tube", gloss=0.6)
-    pen.poly([(0.54, 0.46), (0.45, 0.46), (0.33, 0.97), (0.38, 0.96)], lighter(STEEL, 0.25), "tube", gloss=0.6)
+    pen.poly(
+        [(0.54, 0.46), (0.45, 0.46), (0.33, 0.97), (0.38, 0.96)],
+        lighter(STEEL, 0.25),
+        "tube",
+        gloss=0.6,
+    )
     pen.oval(0.5, 0.53, 0.035, 0.035, DARK_STEEL, gloss=0.5)
 
 
@@ -108,7 +114,15 @@ def shirt(pen: Pen, rng: Random) -> None:
 def cloth(pen: Pen, rng: Random) -> None:
     color = rng.choice(SOFT_COLORS)
     pen.poly(
-        [(0.10, 0.30), (0.50, 0.26), (0.92, 0.32), (0.99, 0.66), (0.74, 0.76), (0.40, 0.72), (0.03, 0.74)],
+        [
+            (0.10, 0.30),
+            (0.50, 0.26),
+            (0.92, 0.32),
+            (0.99, 0.66),
+            (0.74, 0.76),
+            (0.40, 0.72),
+            (0.03, 0.74),
+        ],
         color,
         "flat",
     )
@@ -131,7 +145,9 @@ def candle(pen: Pen, rng: Random) -> None:
     pen.oval(0.5, 0.40, 0.20, 0.064, lighter(color, 0.35), "flat")
     pen.thread([(0.5, 0.40), (0.505, 0.29)], 0.022, (50, 40, 36))
     pen.poly(
-        [(0.5, 0.05), (0.57, 0.20), (0.55, 0.30), (0.5, 0.33), (0.45, 0.30), (0.43, 0.20)], (250, 170, 40), smooth=True
+        [(0.5, 0.05), (0.57, 0.20), (0.55, 0.30), (0.5, 0.33), (0.45, 0.30), (0.43, 0.20)],
+        (250, 170, 40),
+        smooth=True,
     )
     pen.poly([(0.5, 0.14), (0.535, 0.24), (0.5, 0.31), (0.465, 0.24)], (255, 240, 160), smooth=True)
 
@@ -142,7 +158,9 @@ def candle_jar(pen: Pen, rng: Random) -> None:
 
 def cardboard_box(pen: Pen, rng: Random) -> None:
     color = (190, 142, 92)
-    pen.poly([(0.10, 0.40), (0.24, 0.30), (0.76, 0.30), (0.90, 0.40), (0.5, 0.48)], darker(color, 0.5))
+    pen.poly(
+        [(0.10, 0.40), (0.24, 0.30), (0.76, 0.30), (0.90, 0.40), (0.5, 0.48)], darker(color, 0.5)
+    )
     pen.poly([(0.10, 0.42), (0.90, 0.42), (0.88, 0.90), (0.12, 0.90)], color)
     pen.poly([(0.10, 0.42), (0.0, 0.54), (0.03, 0.58), (0.12, 0.48)], lighter(color, 0.2))
     pen.poly([(0.90, 0.42), (1.0, 0.54), (0.97, 0.58), (0.88, 0.48)], lighter(color, 0.2))
@@ -193,7 +211,12 @@ def marker(pen: Pen, rng: Random) -> None:
 
 def iron(pen: Pen, rng: Random) -> None:
     color = rng.choice(SOFT_COLORS)
-    pen.line([(0.86, 0.46), (0.80, 0.22), (0.40, 0.24), (0.34, 0.44)], 0.085, darker(color, 0.2), smooth=True)
+    pen.line(
+        [(0.86, 0.46), (0.80, 0.22), (0.40, 0.24), (0.34, 0.44)],
+        0.085,
+        darker(color, 0.2),
+        smooth=True,
+    )
     pen.poly([(0.03, 0.68), (0.26, 0.46), (0.88, 0.42), (0.96, 0.68)], color, "rod", gloss=0.4)
     pen.poly([(0.0, 0.74), (0.04, 0.67), (0.97, 0.67), (0.97, 0.74)], STEEL, "rod", gloss=0.6)
 

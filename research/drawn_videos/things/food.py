@@ -1,4 +1,5 @@
-# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one signature
+# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one
+# signature
 """Food from the larder and the oven."""
 
 from random import Random
@@ -155,10 +156,17 @@ def pancakes(pen: Pen, rng: Random) -> None:
     pen.oval(0.5, 0.805, 0.36, 0.105, (214, 218, 220), "bowl")
     for index in range(4):
         y, shift = 0.77 - 0.10 * index, (0.0, 0.015, -0.012, 0.008)[index]
-        pen.lathe([(y - 0.075, 0.33), (y - 0.035, 0.345), (y, 0.33)], (232, 192, 128), x=0.5 + shift, gloss=0.05)
+        pen.lathe(
+            [(y - 0.075, 0.33), (y - 0.035, 0.345), (y, 0.33)],
+            (232, 192, 128),
+            x=0.5 + shift,
+            gloss=0.05,
+        )
         pen.oval(0.5 + shift, y - 0.075, 0.33, 0.105, (192, 126, 62), "flat")
         pen.oval(0.5 + shift, y - 0.075, 0.27, 0.085, (206, 142, 76), "flat")
-    pen.poly([(0.40, 0.37), (0.58, 0.35), (0.64, 0.40), (0.52, 0.45), (0.38, 0.43)], (252, 228, 130))
+    pen.poly(
+        [(0.40, 0.37), (0.58, 0.35), (0.64, 0.40), (0.52, 0.45), (0.38, 0.43)], (252, 228, 130)
+    )
 
 
 FOOD: dict[str, Thing] = {

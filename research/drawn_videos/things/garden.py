@@ -1,4 +1,5 @@
-# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one signature
+# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one
+# signature
 """Garden and cleaning."""
 
 from math import cos, pi, sin
@@ -13,7 +14,9 @@ CLAY = (190, 104, 66)
 def flower_pot(pen: Pen, rng: Random) -> None:
     color = rng.choice([CLAY, (206, 122, 80), (176, 92, 60)])
     pen.lathe([(0.36, 0.34), (0.88, 0.23)], color, gloss=0.08)
-    pen.lathe([(0.24, 0.40), (0.36, 0.40)], lighter(color, 0.06), inside=darker(color, 0.55), gloss=0.08)
+    pen.lathe(
+        [(0.24, 0.40), (0.36, 0.40)], lighter(color, 0.06), inside=darker(color, 0.55), gloss=0.08
+    )
 
 
 def plant(pen: Pen, rng: Random) -> None:
@@ -41,23 +44,42 @@ def flower(pen: Pen, rng: Random) -> None:
         pen.oval(x, 0.72, 0.15, 0.05, LEAF, angle=-lean)
     for index in range(8):
         around = 2 * pi * index / 8
-        pen.oval(0.5 + 0.15 * cos(around), 0.24 + 0.13 * sin(around), 0.105, 0.065, color, angle=around * 180 / pi)
+        pen.oval(
+            0.5 + 0.15 * cos(around),
+            0.24 + 0.13 * sin(around),
+            0.105,
+            0.065,
+            color,
+            angle=around * 180 / pi,
+        )
     pen.oval(0.5, 0.24, 0.085, 0.075, (246, 200, 60))
 
 
 def watering_can(pen: Pen, rng: Random) -> None:
     color = rng.choice([(82, 132, 96), (64, 120, 176), (196, 70, 60), STEEL])
-    pen.line([(0.70, 0.42), (0.98, 0.34), (0.94, 0.74), (0.76, 0.80)], 0.05, darker(color, 0.1), smooth=True)
+    pen.line(
+        [(0.70, 0.42), (0.98, 0.34), (0.94, 0.74), (0.76, 0.80)],
+        0.05,
+        darker(color, 0.1),
+        smooth=True,
+    )
     pen.line([(0.46, 0.76), (0.10, 0.26)], 0.065, color)
     pen.poly([(0.02, 0.27), (0.16, 0.15), (0.19, 0.24), (0.09, 0.34)], darker(color, 0.15))
     pen.lathe([(0.44, 0.22), (0.90, 0.24)], color, x=0.60, inside=darker(color, 0.5), gloss=0.4)
-    pen.line([(0.42, 0.44), (0.48, 0.20), (0.72, 0.20), (0.79, 0.44)], 0.045, darker(color, 0.1), smooth=True)
+    pen.line(
+        [(0.42, 0.44), (0.48, 0.20), (0.72, 0.20), (0.79, 0.44)],
+        0.045,
+        darker(color, 0.1),
+        smooth=True,
+    )
     pen.rim = None
 
 
 def soil(pen: Pen, rng: Random) -> None:
     pen.poly(
-        [(0.16, 0.14), (0.84, 0.12), (0.90, 0.50), (0.86, 0.94), (0.14, 0.94), (0.10, 0.50)], (66, 110, 64), "tube"
+        [(0.16, 0.14), (0.84, 0.12), (0.90, 0.50), (0.86, 0.94), (0.14, 0.94), (0.10, 0.50)],
+        (66, 110, 64),
+        "tube",
     )
     pen.poly([(0.16, 0.14), (0.84, 0.12), (0.78, 0.22), (0.22, 0.23)], EARTH)
     pen.speckle((50, 32, 20), 60, 0.014)
@@ -69,7 +91,11 @@ def trowel(pen: Pen, rng: Random) -> None:
     pen.box(0.44, 0.02, 0.56, 0.34, rng.choice([WOOD, (200, 60, 50)]), "tube", radius=0.05)
     pen.line([(0.5, 0.34), (0.5, 0.54)], 0.03, STEEL)
     pen.poly(
-        [(0.38, 0.52), (0.62, 0.52), (0.63, 0.80), (0.5, 0.99), (0.37, 0.80)], STEEL, "tube", smooth=False, gloss=0.5
+        [(0.38, 0.52), (0.62, 0.52), (0.63, 0.80), (0.5, 0.99), (0.37, 0.80)],
+        STEEL,
+        "tube",
+        smooth=False,
+        gloss=0.5,
     )
 
 
@@ -101,8 +127,12 @@ def broom(pen: Pen, rng: Random) -> None:
 
 def bucket(pen: Pen, rng: Random) -> None:
     color = rng.choice([(64, 120, 186), (206, 60, 56), (90, 160, 110), STEEL])
-    pen.line([(0.10, 0.32), (0.22, 0.06), (0.78, 0.06), (0.90, 0.32)], 0.02, DARK_STEEL, smooth=True)
-    pen.lathe([(0.30, 0.42), (0.36, 0.40), (0.90, 0.30)], color, inside=darker(color, 0.3), gloss=0.4)
+    pen.line(
+        [(0.10, 0.32), (0.22, 0.06), (0.78, 0.06), (0.90, 0.32)], 0.02, DARK_STEEL, smooth=True
+    )
+    pen.lathe(
+        [(0.30, 0.42), (0.36, 0.40), (0.90, 0.30)], color, inside=darker(color, 0.3), gloss=0.4
+    )
 
 
 def sponge(pen: Pen, rng: Random) -> None:
@@ -116,7 +146,11 @@ def spray(pen: Pen, rng: Random) -> None:
     color = rng.choice([(64, 140, 200), (110, 180, 90), (226, 110, 150)])
     pen.lathe([(0.34, 0.07), (0.46, 0.20), (0.94, 0.21)], color, gloss=0.6, opacity=0.92)
     pen.box(0.44, 0.22, 0.56, 0.36, (240, 240, 242), "tube")
-    pen.poly([(0.18, 0.06), (0.66, 0.06), (0.70, 0.20), (0.40, 0.22), (0.18, 0.16)], (240, 240, 242), "rod")
+    pen.poly(
+        [(0.18, 0.06), (0.66, 0.06), (0.70, 0.20), (0.40, 0.22), (0.18, 0.16)],
+        (240, 240, 242),
+        "rod",
+    )
     pen.line([(0.36, 0.20), (0.30, 0.34)], 0.05, (210, 60, 50))
     pen.box(0.31, 0.60, 0.69, 0.82, CREAM, "tube")
     pen.label(0.5, 0.71, "CLEAN", 0.09, (60, 90, 140))
@@ -127,7 +161,10 @@ def mop(pen: Pen, rng: Random) -> None:
     for index in range(13):
         x = 0.26 + 0.04 * index
         pen.line(
-            [(0.5, 0.70), ((x + 0.5) / 2, 0.80), (x, 0.98)], 0.035, rng.choice([CREAM, (226, 222, 210)]), smooth=True
+            [(0.5, 0.70), ((x + 0.5) / 2, 0.80), (x, 0.98)],
+            0.035,
+            rng.choice([CREAM, (226, 222, 210)]),
+            smooth=True,
         )
     pen.box(0.40, 0.66, 0.60, 0.75, (64, 120, 186), "rod", radius=0.02)
 
@@ -135,7 +172,9 @@ def mop(pen: Pen, rng: Random) -> None:
 def window_pane(pen: Pen, rng: Random) -> None:
     pen.box(0.04, 0.10, 0.96, 0.92, (236, 234, 228))
     pen.box(0.10, 0.16, 0.90, 0.86, (150, 196, 226))
-    pen.poly([(0.10, 0.60), (0.40, 0.50), (0.90, 0.66), (0.90, 0.86), (0.10, 0.86)], (120, 168, 110))
+    pen.poly(
+        [(0.10, 0.60), (0.40, 0.50), (0.90, 0.66), (0.90, 0.86), (0.10, 0.86)], (120, 168, 110)
+    )
     pen.poly([(0.20, 0.16), (0.36, 0.16), (0.10, 0.56), (0.10, 0.38)], (226, 240, 248), opacity=0.7)
     pen.box(0.48, 0.10, 0.52, 0.92, (236, 234, 228))
     pen.box(0.04, 0.49, 0.96, 0.53, (236, 234, 228))
@@ -144,7 +183,15 @@ def window_pane(pen: Pen, rng: Random) -> None:
 def shoe(pen: Pen, rng: Random) -> None:
     color = rng.choice([(110, 62, 36), (40, 36, 36), (150, 60, 44)])
     pen.poly(
-        [(0.05, 0.70), (0.08, 0.34), (0.34, 0.30), (0.52, 0.50), (0.86, 0.56), (0.97, 0.74), (0.05, 0.76)],
+        [
+            (0.05, 0.70),
+            (0.08, 0.34),
+            (0.34, 0.30),
+            (0.52, 0.50),
+            (0.86, 0.56),
+            (0.97, 0.74),
+            (0.05, 0.76),
+        ],
         color,
         "rod",
         smooth=True,

@@ -1,4 +1,5 @@
-# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one signature
+# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one
+# signature
 """Kitchenware."""
 
 from random import Random
@@ -27,7 +28,10 @@ def bowl(pen: Pen, rng: Random) -> None:
     )
     if rng.random() < 0.5:
         pen.thread(
-            [(0.05 + 0.9 * i / 20, 0.45 + 0.13 * (1 - ((i - 10) / 10) ** 2) ** 0.5) for i in range(21)],
+            [
+                (0.05 + 0.9 * i / 20, 0.45 + 0.13 * (1 - ((i - 10) / 10) ** 2) ** 0.5)
+                for i in range(21)
+            ],
             0.022,
             rng.choice(SOFT_COLORS),
         )
@@ -35,22 +39,41 @@ def bowl(pen: Pen, rng: Random) -> None:
 
 def pan(pen: Pen, rng: Random) -> None:
     pen.line([(0.72, 0.52), (0.99, 0.36)], 0.065, rng.choice([(40, 38, 40), DARK_WOOD]))
-    pen.lathe([(0.46, 0.38), (0.56, 0.33), (0.60, 0.31)], IRON, x=0.4, inside=(38, 38, 42), gloss=0.35)
+    pen.lathe(
+        [(0.46, 0.38), (0.56, 0.33), (0.60, 0.31)], IRON, x=0.4, inside=(38, 38, 42), gloss=0.35
+    )
 
 
 def pot(pen: Pen, rng: Random) -> None:
     color = rng.choice([STEEL, (190, 60, 50), (70, 110, 150)])
     for x in (0.06, 0.94):
         pen.oval(x, 0.46, 0.07, 0.045, DARK_STEEL, "flat")
-    pen.lathe([(0.32, 0.38), (0.35, 0.375), (0.74, 0.37), (0.78, 0.34)], color, inside=darker(STEEL, 0.35), gloss=0.5)
+    pen.lathe(
+        [(0.32, 0.38), (0.35, 0.375), (0.74, 0.37), (0.78, 0.34)],
+        color,
+        inside=darker(STEEL, 0.35),
+        gloss=0.5,
+    )
 
 
 def knife(pen: Pen, rng: Random) -> None:
     pen.poly(
-        [(0.45, 0.36), (0.56, 0.36), (0.57, 0.84), (0.52, 0.98), (0.45, 0.90)], lighter(STEEL, 0.2), "tube", gloss=0.6
+        [(0.45, 0.36), (0.56, 0.36), (0.57, 0.84), (0.52, 0.98), (0.45, 0.90)],
+        lighter(STEEL, 0.2),
+        "tube",
+        gloss=0.6,
     )
     pen.thread([(0.455, 0.38), (0.455, 0.89), (0.52, 0.975)], 0.012, (240, 244, 248))
-    pen.box(0.44, 0.02, 0.56, 0.37, rng.choice([(36, 34, 36), DARK_WOOD]), "tube", radius=0.04, gloss=0.2)
+    pen.box(
+        0.44,
+        0.02,
+        0.56,
+        0.37,
+        rng.choice([(36, 34, 36), DARK_WOOD]),
+        "tube",
+        radius=0.04,
+        gloss=0.2,
+    )
     for y in (0.10, 0.20, 0.30):
         pen.oval(0.5, y, 0.015, 0.015, STEEL)
 
@@ -73,14 +96,21 @@ def whisk(pen: Pen, rng: Random) -> None:
                 (0.5, 0.98),
             ]
             pen.line(outline, 0.02, lighter(STEEL, 0.25), smooth=True)
-    pen.box(0.46, 0.02, 0.54, 0.42, rng.choice([STEEL, *SOFT_COLORS]), "tube", radius=0.03, gloss=0.5)
+    pen.box(
+        0.46, 0.02, 0.54, 0.42, rng.choice([STEEL, *SOFT_COLORS]), "tube", radius=0.03, gloss=0.5
+    )
 
 
 def cup(pen: Pen, rng: Random) -> None:
     color = rng.choice([(238, 240, 242), CREAM, (170, 206, 214)])
     pen.oval(0.84, 0.46, 0.13, 0.14, darker(color, 0.12), "flat")
     pen.oval(0.83, 0.46, 0.085, 0.095, darker(color, 0.75), "flat")
-    pen.lathe([(0.28, 0.34), (0.5, 0.32), (0.66, 0.24), (0.72, 0.19)], color, inside=darker(color, 0.16), gloss=0.5)
+    pen.lathe(
+        [(0.28, 0.34), (0.5, 0.32), (0.66, 0.24), (0.72, 0.19)],
+        color,
+        inside=darker(color, 0.16),
+        gloss=0.5,
+    )
 
 
 def mug(pen: Pen, rng: Random) -> None:
@@ -90,13 +120,20 @@ def mug(pen: Pen, rng: Random) -> None:
 
 
 def glass(pen: Pen, rng: Random) -> None:
-    pen.lathe([(0.14, 0.25), (0.86, 0.20)], GLASS, inside=lighter(GLASS, 0.3), gloss=0.8, opacity=0.62)
+    pen.lathe(
+        [(0.14, 0.25), (0.86, 0.20)], GLASS, inside=lighter(GLASS, 0.3), gloss=0.8, opacity=0.62
+    )
     pen.thread([(0.33, 0.28), (0.36, 0.82)], 0.02, (250, 252, 255), opacity=0.8)
 
 
 def pitcher(pen: Pen, rng: Random) -> None:
     color = rng.choice([GLASS, (214, 226, 228)])
-    pen.line([(0.70, 0.24), (0.93, 0.28), (0.92, 0.58), (0.72, 0.68)], 0.06, darker(color, 0.12), smooth=True)
+    pen.line(
+        [(0.70, 0.24), (0.93, 0.28), (0.92, 0.58), (0.72, 0.68)],
+        0.06,
+        darker(color, 0.12),
+        smooth=True,
+    )
     pen.poly([(0.30, 0.14), (0.17, 0.10), (0.30, 0.28)], color, "flat")
     pen.lathe(
         [(0.15, 0.23), (0.32, 0.21), (0.55, 0.27), (0.80, 0.28), (0.88, 0.23)],
@@ -110,7 +147,12 @@ def pitcher(pen: Pen, rng: Random) -> None:
 
 def bottle(pen: Pen, rng: Random) -> None:
     color = rng.choice([(74, 118, 62), (198, 168, 62), (120, 72, 40)])
-    pen.lathe([(0.12, 0.055), (0.32, 0.065), (0.42, 0.15), (0.48, 0.17), (0.94, 0.165)], color, gloss=0.8, opacity=0.95)
+    pen.lathe(
+        [(0.12, 0.055), (0.32, 0.065), (0.42, 0.15), (0.48, 0.17), (0.94, 0.165)],
+        color,
+        gloss=0.8,
+        opacity=0.95,
+    )
     pen.box(0.335, 0.58, 0.665, 0.84, CREAM, "tube")
     pen.label(0.5, 0.71, rng.choice(["OIL", "VINO", "SOY"]), 0.11, (80, 60, 40))
     pen.lathe([(0.05, 0.06), (0.14, 0.06)], rng.choice([(40, 40, 40), (180, 50, 40)]))
@@ -121,7 +163,9 @@ def jar(pen: Pen, rng: Random) -> None:
     pen.lathe([(0.22, 0.23), (0.30, 0.30), (0.84, 0.30), (0.88, 0.27)], inside, gloss=0.8)
     pen.box(0.27, 0.48, 0.73, 0.72, CREAM, "tube", radius=0.02)
     pen.label(0.5, 0.61, rng.choice(["JAM", "HONEY", "SUGAR"]), 0.12, (96, 56, 40))
-    pen.lathe([(0.12, 0.25), (0.23, 0.25)], rng.choice([(206, 170, 84), (190, 56, 48), STEEL]), gloss=0.6)
+    pen.lathe(
+        [(0.12, 0.25), (0.23, 0.25)], rng.choice([(206, 170, 84), (190, 56, 48), STEEL]), gloss=0.6
+    )
 
 
 def plate(pen: Pen, rng: Random) -> None:
@@ -141,7 +185,9 @@ def cutting_board(pen: Pen, rng: Random) -> None:
 
 
 def grater(pen: Pen, rng: Random) -> None:
-    pen.line([(0.38, 0.12), (0.40, 0.03), (0.60, 0.03), (0.62, 0.12)], 0.05, (40, 40, 44), smooth=True)
+    pen.line(
+        [(0.38, 0.12), (0.40, 0.03), (0.60, 0.03), (0.62, 0.12)], 0.05, (40, 40, 44), smooth=True
+    )
     pen.poly([(0.36, 0.12), (0.64, 0.12), (0.74, 0.94), (0.26, 0.94)], STEEL, "tube", gloss=0.5)
     for row in range(9):
         for column in range(5):
@@ -157,7 +203,9 @@ def teapot(pen: Pen, rng: Random) -> None:
     color = rng.choice(SOFT_COLORS)
     pen.line([(0.72, 0.42), (0.96, 0.40), (0.95, 0.66), (0.74, 0.74)], 0.06, color, smooth=True)
     pen.line([(0.28, 0.66), (0.14, 0.58), (0.06, 0.36)], 0.09, color, smooth=True)
-    pen.lathe([(0.33, 0.14), (0.40, 0.24), (0.55, 0.31), (0.70, 0.29), (0.82, 0.18)], color, gloss=0.5)
+    pen.lathe(
+        [(0.33, 0.14), (0.40, 0.24), (0.55, 0.31), (0.70, 0.29), (0.82, 0.18)], color, gloss=0.5
+    )
     pen.oval(0.5, 0.345, 0.15, 0.05, lighter(color, 0.2), "flat")
     pen.oval(0.5, 0.28, 0.045, 0.045, darker(color, 0.2), gloss=0.5)
 

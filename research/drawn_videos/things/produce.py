@@ -1,4 +1,5 @@
-# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one signature
+# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one
+# signature
 """Fruit, vegetables and herbs."""
 
 from math import cos, pi, sin
@@ -78,7 +79,9 @@ def banana(pen: Pen, rng: Random) -> None:
         gloss=0.2,
     )
     pen.speckle((126, 84, 30), 16, 0.010, opacity=0.6)
-    pen.line([(0.18, 0.58), (0.42, 0.71), (0.70, 0.68), (0.88, 0.52)], 0.012, (214, 172, 44), smooth=True)
+    pen.line(
+        [(0.18, 0.58), (0.42, 0.71), (0.70, 0.68), (0.88, 0.52)], 0.012, (214, 172, 44), smooth=True
+    )
     pen.line([(0.91, 0.36), (0.97, 0.26)], 0.055, (120, 104, 40))
     pen.oval(0.06, 0.29, 0.03, 0.03, (70, 52, 30))
 
@@ -113,7 +116,16 @@ def apple(pen: Pen, rng: Random) -> None:
 
 def strawberry(pen: Pen, rng: Random) -> None:
     pen.poly(
-        [(0.5, 0.20), (0.80, 0.20), (0.92, 0.42), (0.76, 0.76), (0.5, 0.98), (0.24, 0.76), (0.08, 0.42), (0.20, 0.20)],
+        [
+            (0.5, 0.20),
+            (0.80, 0.20),
+            (0.92, 0.42),
+            (0.76, 0.76),
+            (0.5, 0.98),
+            (0.24, 0.76),
+            (0.08, 0.42),
+            (0.20, 0.20),
+        ],
         (208, 30, 42),
         "ball",
         smooth=True,
@@ -121,7 +133,9 @@ def strawberry(pen: Pen, rng: Random) -> None:
     )
     pen.speckle((246, 210, 110), 46, 0.016, opacity=0.9)
     for x, y in ((0.16, 0.26), (0.34, 0.36), (0.5, 0.40), (0.66, 0.36), (0.84, 0.26)):
-        pen.poly([(0.44, 0.14), (0.56, 0.14), (x + 0.04, y), (x, y + 0.04)], LEAF, "ball", smooth=True)
+        pen.poly(
+            [(0.44, 0.14), (0.56, 0.14), (x + 0.04, y), (x, y + 0.04)], LEAF, "ball", smooth=True
+        )
     pen.line([(0.5, 0.18), (0.54, 0.03)], 0.04, darker(LEAF, 0.1))
 
 
@@ -164,7 +178,12 @@ def onion(pen: Pen, rng: Random) -> None:
         gloss=0.3,
     )
     for x in (0.22, 0.36, 0.5, 0.64, 0.78):
-        pen.line([(0.5, 0.18), (x, 0.55), (0.5 + (x - 0.5) * 0.5, 0.90)], 0.010, (164, 98, 44), smooth=True)
+        pen.line(
+            [(0.5, 0.18), (x, 0.55), (0.5 + (x - 0.5) * 0.5, 0.90)],
+            0.010,
+            (164, 98, 44),
+            smooth=True,
+        )
 
 
 def herbs(pen: Pen, rng: Random) -> None:
@@ -172,7 +191,14 @@ def herbs(pen: Pen, rng: Random) -> None:
     for index in range(16):
         x, y = 0.5 + 0.34 * rng.uniform(-1, 1) * (1 - index / 24), 0.62 - 0.036 * index
         pen.line([(0.5, y + 0.14), (x, y)], 0.014, LEAF)
-        pen.oval(x, y, 0.085, 0.05, rng.choice([LEAF, (92, 160, 64), (58, 118, 52)]), angle=rng.uniform(-60, 60))
+        pen.oval(
+            x,
+            y,
+            0.085,
+            0.05,
+            rng.choice([LEAF, (92, 160, 64), (58, 118, 52)]),
+            angle=rng.uniform(-60, 60),
+        )
 
 
 PRODUCE: dict[str, Thing] = {

@@ -17,7 +17,8 @@ class Thing:
 
     size: side of its unit square in frame heights (wide shot).
     grip, tip: unit coordinates of where it is held and where it works.
-    lies: degrees clockwise by which it is turned when it rests on the table. content: colour of what pours out of it.
+    lies: degrees clockwise by which it is turned when it rests on the table. content: colour of
+    what pours out of it.
     """
 
     draw: Draw

@@ -1,11 +1,20 @@
-# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one signature
+# ruff: noqa: D103, ARG001 - every function draws what it is named after, and all share one
+# signature
 """Workshop and bicycle."""
 
 from math import cos, pi, sin
 from random import Random
 
 from research.drawn_videos.paint import Pen, darker, lighter
-from research.drawn_videos.things.thing import CREAM, DARK_STEEL, IRON, SOFT_COLORS, STEEL, WOOD, Thing
+from research.drawn_videos.things.thing import (
+    CREAM,
+    DARK_STEEL,
+    IRON,
+    SOFT_COLORS,
+    STEEL,
+    WOOD,
+    Thing,
+)
 
 
 def hammer(pen: Pen, rng: Random) -> None:
@@ -56,7 +65,12 @@ def wrench(pen: Pen, rng: Random) -> None:
 
 
 def nail(pen: Pen, rng: Random) -> None:
-    pen.poly([(0.455, 0.16), (0.545, 0.16), (0.535, 0.86), (0.5, 0.98), (0.465, 0.86)], STEEL, "tube", gloss=0.7)
+    pen.poly(
+        [(0.455, 0.16), (0.545, 0.16), (0.535, 0.86), (0.5, 0.98), (0.465, 0.86)],
+        STEEL,
+        "tube",
+        gloss=0.7,
+    )
     pen.oval(0.5, 0.13, 0.17, 0.06, STEEL, gloss=0.6)
 
 
@@ -71,11 +85,21 @@ def plank(pen: Pen, rng: Random) -> None:
 
 
 def saw(pen: Pen, rng: Random) -> None:
-    teeth = [(0.34 - (0.03 if i % 2 else 0.0) + 0.10 * i / 36, 0.32 + 0.66 * i / 36) for i in range(37)]
+    teeth = [
+        (0.34 - (0.03 if i % 2 else 0.0) + 0.10 * i / 36, 0.32 + 0.66 * i / 36) for i in range(37)
+    ]
     pen.poly([*teeth, (0.52, 0.98), (0.64, 0.30)], lighter(STEEL, 0.25), "flat", gloss=0.6)
     pen.thread([(0.63, 0.32), (0.515, 0.97)], 0.012, DARK_STEEL)
     pen.poly(
-        [(0.28, 0.38), (0.30, 0.12), (0.40, 0.01), (0.60, 0.02), (0.70, 0.10), (0.70, 0.36), (0.5, 0.42)],
+        [
+            (0.28, 0.38),
+            (0.30, 0.12),
+            (0.40, 0.01),
+            (0.60, 0.02),
+            (0.70, 0.10),
+            (0.70, 0.36),
+            (0.5, 0.42),
+        ],
         rng.choice([WOOD, (226, 120, 40)]),
         "ball",
         smooth=True,
@@ -98,7 +122,9 @@ def brush(pen: Pen, rng: Random) -> None:
 
 def paint_can(pen: Pen, rng: Random) -> None:
     color = rng.choice(SOFT_COLORS)
-    pen.line([(0.16, 0.30), (0.20, 0.04), (0.80, 0.04), (0.84, 0.30)], 0.018, DARK_STEEL, smooth=True)
+    pen.line(
+        [(0.16, 0.30), (0.20, 0.04), (0.80, 0.04), (0.84, 0.30)], 0.018, DARK_STEEL, smooth=True
+    )
     pen.lathe([(0.26, 0.36), (0.90, 0.36)], STEEL, inside=color, gloss=0.6)
     pen.poly([(0.14, 0.46), (0.86, 0.46), (0.86, 0.80), (0.5, 0.90), (0.14, 0.80)], CREAM, "tube")
     pen.box(0.14, 0.70, 0.86, 0.80, color, "tube")
@@ -113,7 +139,12 @@ def glue(pen: Pen, rng: Random) -> None:
 
 
 def screw(pen: Pen, rng: Random) -> None:
-    pen.poly([(0.42, 0.22), (0.58, 0.22), (0.56, 0.84), (0.5, 0.98), (0.44, 0.84)], STEEL, "tube", gloss=0.6)
+    pen.poly(
+        [(0.42, 0.22), (0.58, 0.22), (0.56, 0.84), (0.5, 0.98), (0.44, 0.84)],
+        STEEL,
+        "tube",
+        gloss=0.6,
+    )
     for index in range(8):
         pen.thread([(0.41, 0.32 + 0.07 * index), (0.59, 0.28 + 0.07 * index)], 0.022, DARK_STEEL)
     pen.oval(0.5, 0.17, 0.22, 0.09, STEEL, gloss=0.5)
@@ -176,7 +207,9 @@ def tube(pen: Pen, rng: Random) -> None:
 
 
 def pump(pen: Pen, rng: Random) -> None:
-    pen.line([(0.56, 0.90), (0.80, 0.94), (0.92, 0.70), (0.80, 0.52)], 0.022, (30, 30, 32), smooth=True)
+    pen.line(
+        [(0.56, 0.90), (0.80, 0.94), (0.92, 0.70), (0.80, 0.52)], 0.022, (30, 30, 32), smooth=True
+    )
     pen.box(0.47, 0.08, 0.53, 0.40, STEEL, "tube", gloss=0.6)
     pen.box(0.28, 0.03, 0.72, 0.10, (34, 34, 36), "rod", radius=0.03)
     pen.box(0.42, 0.34, 0.58, 0.92, rng.choice(SOFT_COLORS), "tube", radius=0.02, gloss=0.5)
@@ -195,7 +228,11 @@ def toolbox(pen: Pen, rng: Random) -> None:
 
 def oil_can(pen: Pen, rng: Random) -> None:
     pen.line([(0.42, 0.50), (0.20, 0.16)], 0.035, STEEL)
-    pen.lathe([(0.46, 0.06), (0.58, 0.22), (0.92, 0.24)], rng.choice([(196, 50, 40), (60, 120, 90)]), gloss=0.6)
+    pen.lathe(
+        [(0.46, 0.06), (0.58, 0.22), (0.92, 0.24)],
+        rng.choice([(196, 50, 40), (60, 120, 90)]),
+        gloss=0.6,
+    )
     pen.label(0.5, 0.78, "OIL", 0.13, (250, 240, 220))
 
 
@@ -203,7 +240,9 @@ def ruler(pen: Pen, rng: Random) -> None:
     pen.box(0.44, 0.01, 0.56, 0.99, (240, 204, 92), "flat")
     for index in range(25):
         pen.thread(
-            [(0.44, 0.03 + 0.0385 * index), (0.475 if index % 5 else 0.50, 0.03 + 0.0385 * index)], 0.006, (60, 50, 30)
+            [(0.44, 0.03 + 0.0385 * index), (0.475 if index % 5 else 0.50, 0.03 + 0.0385 * index)],
+            0.006,
+            (60, 50, 30),
         )
 
 

@@ -1,6 +1,8 @@
-"""A vision-language model checks the audit's sample too, as one whose agreement with people and with the judge is told.
+"""A vision-language model checks the audit's sample too, as one whose agreement with people and
+with the judge is told.
 
-Its verdicts lie beside the people's and never count as theirs: the manual check stays one by people.
+Its verdicts lie beside the people's and never count as theirs: the manual check stays one by
+people.
 """
 
 import re
@@ -36,7 +38,8 @@ HALF = 0.5  # mean answer, or P(shown), from which it counts as a yes
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """What came of asking: requests and tokens sent, texts answered of those asked about, and why others were not.
+    """What came of asking: requests and tokens sent, texts answered of those asked about, and why
+    others were not.
 
     server: who was asked. pictures: seconds of those that its questions held, by video.
     """
@@ -69,10 +72,12 @@ def check_by_model(
     *,
     server: Server | None = None,
 ) -> ModelCheck:
-    """Ask which pictures show each text, and add the verdicts: in its own seconds, in others, or in none.
+    """Ask which pictures show each text, and add the verdicts: in its own seconds, in others, or in
+    none.
 
-    pictures: of a video by its id, None where its file is not there. `settings.requests` and `tokens` hold for each
-    video; a dry run tells what they would take. Raises WriterError where the server is not there or refuses access.
+    pictures: of a video by its id, None where its file is not there. `settings.requests` and
+    `tokens` hold for each video; a dry run tells what they would take. Raises WriterError where the
+    server is not there or refuses access.
     """
     opened = server or open_server(settings)
     sent, tokens, answered, asked, notes = 0, 0, 0, 0, []
@@ -94,38 +99,51 @@ def check_by_model(
             runner = QuestionRunner(opened, settings, open_cache(settings.cache), limits, until)
             told, shown[video] = where_shown(runner, texts, found)
             for row, said in told.items():
-                verdicts.add(Verdict(asked=texts[row].id, annotator=annotator_name(settings), said=said))
+                verdicts.add(
+                    Verdict(asked=texts[row].id, annotator=annotator_name(settings), said=said)
+                )
             sent, tokens, answered = sent + limits.sent, tokens + limits.used, answered + len(told)
     finally:
         opened.close()
     if settings.dry_run:
-        notes.append(f"dry run: a vision-language model would be asked at most {sent} requests and {tokens} tokens")
+        notes.append(
+            f"dry run: a vision-language model would be asked at most {sent} requests and {tokens} tokens"
+        )
         return ModelCheck(0, 0, asked, tuple(notes))
     if answered < asked:
-        notes.append(f"the vision-language model has not answered on {asked - answered} of {asked} texts")
+        notes.append(
+            f"the vision-language model has not answered on {asked - answered} of {asked} texts"
+        )
     return ModelCheck(sent, answered, asked, tuple(notes), tokens, opened.name, shown)
 
 
 def model_agreements(
     sample: AuditSample, verdicts: Iterable[Verdict], by_model: Iterable[Verdict]
 ) -> list[AnnotatorAgreement]:
-    """Return how well each model agrees with people, and on sentences with the judge: Cohen's kappa of each question.
+    """Return how well each model agrees with people, and on sentences with the judge: Cohen's kappa
+    of each question.
 
-    After them how well the judge agrees with people. People answer by their mean, ties as yes. The judge answers what
-    the dataset believes: P(shown) of a sentence.
+    After them how well the judge agrees with people. People answer by their mean, ties as yes. The
+    judge answers what the dataset believes: P(shown) of a sentence.
     """
     mean_person, told = _majority(sample, list(verdicts)), defaultdict(list)
     for verdict in by_model:
         told[verdict.annotator].append(verdict)
     judged = [
-        Verdict(asked=text.id, annotator=JUDGE, said="aligned" if text.score >= HALF else "not shown")
+        Verdict(
+            asked=text.id, annotator=JUDGE, said="aligned" if text.score >= HALF else "not shown"
+        )
         for text in sample.of_kind("narration")
         if text.score is not None
     ]
     agreements = []
     for own in told.values():
         agreements += annotator_agreements(sample, [*mean_person, *own])
-        agreements += [row for row in annotator_agreements(sample, [*judged, *own]) if row.question == "well aligned"]
+        agreements += [
+            row
+            for row in annotator_agreements(sample, [*judged, *own])
+            if row.question == "well aligned"
+        ]
     by_judge = annotator_agreements(sample, [*mean_person, *judged]) if told else []
     return agreements + [row for row in by_judge if row.question == "well aligned"]
 

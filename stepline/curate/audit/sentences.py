@@ -1,7 +1,8 @@
-"""What a vision-language model and people say of one video's sentences, beside P(the picture shows it) by the judge.
+"""What a vision-language model and people say of one video's sentences, beside P(the picture shows
+it) by the judge.
 
-People's answers are those of `stepline annotate vnd` (`answers.jsonl`) or of the audit of a dataset that holds the
-video (`verdicts.jsonl`).
+People's answers are those of `stepline annotate vnd` (`answers.jsonl`) or of the audit of a dataset
+that holds the video (`verdicts.jsonl`).
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,8 @@ from stepline.wys2.judge import judged_span
 
 @dataclass(frozen=True)
 class SentenceCheck:
-    """What the model says of some sentences, by their number, how the asking went, and who agrees how well."""
+    """What the model says of some sentences, by their number, how the asking went, and who agrees
+    how well."""
 
     said: dict[int, Said]
     asking: ModelCheck
@@ -42,26 +44,36 @@ def check_sentences(
     people: Sequence[Verdict] = (),
     server: Server | None = None,
 ) -> SentenceCheck:
-    """Ask a vision-language model about so many sentences at random, of those that people answered on where any did.
+    """Ask a vision-language model about so many sentences at random, of those that people answered
+    on where any did.
 
     Raises WriterError where the server is not there or refuses access.
     """
     among = {verdict.asked for verdict in people} or None
     sample = sample_sentences(record, count, among=among, seed=settings.seed)
     verdicts = _CollectedVerdicts()
-    asking = check_by_model(_within(sample, video), lambda _: video, verdicts, settings, server=server)
-    seconds = {id: tuple(video.start + second for second in each) for id, each in asking.pictures.items()}
+    asking = check_by_model(
+        _within(sample, video), lambda _: video, verdicts, settings, server=server
+    )
+    seconds = {
+        id: tuple(video.start + second for second in each) for id, each in asking.pictures.items()
+    }
     numbers = {text.id: number for number, text in enumerate(narration_texts(record))}
     said = {numbers[verdict.asked]: verdict.said for verdict in verdicts}
-    return SentenceCheck(said, replace(asking, pictures=seconds), tuple(model_agreements(sample, people, verdicts)))
+    return SentenceCheck(
+        said, replace(asking, pictures=seconds), tuple(model_agreements(sample, people, verdicts))
+    )
 
 
 def _within(sample: AuditSample, video: VideoPictures) -> AuditSample:
-    """Return the sample with the clips in which its sentences are judged, on the clock of the part looked at."""
+    """Return the sample with the clips in which its sentences are judged, on the clock of the part
+    looked at."""
     clips = [judged_span(text.span) for text in sample.texts]
     spans = [Span(max(0.0, clip.start - video.start), clip.end - video.start) for clip in clips]
     moved = zip(sample.texts, spans, strict=True)
-    return sample.model_copy(update={"texts": tuple(text.model_copy(update={"span": span}) for text, span in moved)})
+    return sample.model_copy(
+        update={"texts": tuple(text.model_copy(update={"span": span}) for text, span in moved)}
+    )
 
 
 def read_people(file: Path, record: Record) -> list[Verdict]:
@@ -71,7 +83,9 @@ def read_people(file: Path, record: Record) -> list[Verdict]:
     """
     texts = narration_texts(record)
     if not file.is_file():
-        raise StoreError(f"{file}: no such file; give answers.jsonl of `annotate vnd`, or verdicts.jsonl of an audit")
+        raise StoreError(
+            f"{file}: no such file; give answers.jsonl of `annotate vnd`, or verdicts.jsonl of an audit"
+        )
     try:
         answers = list(Answers(file))
     except StoreError:
@@ -86,5 +100,7 @@ def read_people(file: Path, record: Record) -> list[Verdict]:
             if answer.clip in ids
         ]
     if not given:
-        raise DatasetError(f"{file}: nobody answered on a sentence of {record.id}; give answers on this video")
+        raise DatasetError(
+            f"{file}: nobody answered on a sentence of {record.id}; give answers on this video"
+        )
     return given

@@ -1,7 +1,7 @@
 """What auditors say of each text, and the paper's manual check from it (NaSVA, Table 5).
 
-Verdicts are kept as people give them, and imported from other machines. The table tells which proportion of texts is
-alignable and well aligned, and how far people agree.
+Verdicts are kept as people give them, and imported from other machines. The table tells which
+proportion of texts is alignable and well aligned, and how far people agree.
 
 The report served on this machine, so that what auditors say is on disk when they say it.
 """
@@ -34,7 +34,8 @@ FILE = "verdicts.jsonl"
 
 
 class Verdict(FrozenModel):
-    """What one person says of one text: shown in its seconds, shown at others, nowhere shown, or they cannot tell."""
+    """What one person says of one text: shown in its seconds, shown at others, nowhere shown, or
+    they cannot tell."""
 
     asked: Annotated[str, Field(min_length=1, max_length=500)]
     annotator: AnnotatorName
@@ -45,24 +46,32 @@ class Verdicts(AppendLog[Verdict]):
     """The verdicts in a file; an annotator's later verdict on a text replaces the earlier."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Verdict, lambda verdict: (verdict.asked, verdict.annotator), "a verdict")
+        super().__init__(
+            path, Verdict, lambda verdict: (verdict.asked, verdict.annotator), "a verdict"
+        )
 
 
 def import_verdicts(file: Path, verdicts: Verdicts, known: frozenset[str]) -> int:
-    """Add the verdicts of a file that a page or another machine wrote, all or none; return how many.
+    """Add the verdicts of a file that a page or another machine wrote, all or none; return how
+    many.
 
-    known: ids of this sample. Raises DatasetError for a verdict on another text, StoreError for a file that is none.
+    known: ids of this sample. Raises DatasetError for a verdict on another text, StoreError for a
+    file that is none.
     """
     try:
         lines = [line for line in file.read_text(encoding="utf-8").split("\n") if line]
     except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{file}: cannot be read ({error}); give the verdicts that the page saved") from error
+        raise StoreError(
+            f"{file}: cannot be read ({error}); give the verdicts that the page saved"
+        ) from error
     imported = []
     for number, line in enumerate(lines, start=1):
         try:
             verdict = Verdict.model_validate_json(line)
         except ValidationError as error:
-            raise StoreError(f"{file}:{number}: not a verdict; give the file that the page saved") from error
+            raise StoreError(
+                f"{file}:{number}: not a verdict; give the file that the page saved"
+            ) from error
         if verdict.asked not in known:
             where = f"{file}:{number}: {verdict.asked!r}"
             raise DatasetError(f"{where} is not in this run's sample; give verdicts on this one")
@@ -72,7 +81,10 @@ def import_verdicts(file: Path, verdicts: Verdicts, known: frozenset[str]) -> in
     return len(imported)
 
 
-KINDS: tuple[tuple[TextKind, str], ...] = (("narration", "raw narration"), ("step", "steps of the dataset"))
+KINDS: tuple[tuple[TextKind, str], ...] = (
+    ("narration", "raw narration"),
+    ("step", "steps of the dataset"),
+)
 QUESTIONS: dict[str, frozenset[Said]] = {
     "alignable": frozenset({"aligned", "misplaced"}),
     "well aligned": frozenset({"aligned"}),
@@ -83,7 +95,8 @@ Votes: TypeAlias = "np.ndarray[tuple[int, int], np.dtype[np.int64]]"  # (texts, 
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One kind of text: how many were checked, and what proportion is alignable and well aligned."""
+    """One kind of text: how many were checked, and what proportion is alignable and well
+    aligned."""
 
     name: str
     checked: int
@@ -94,10 +107,12 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class AnnotatorAgreement:
-    """How well two or more people agree on a question, beyond chance, over the texts that all of them answered.
+    """How well two or more people agree on a question, beyond chance, over the texts that all of
+    them answered.
 
-    kappa: None where it is undefined (nobody ever differs from one answer). low, high: its 95 % interval, texts of a
-    video drawn together, those of a single video one by one. same: the fraction of pairs of answers that are equal.
+    kappa: None where it is undefined (nobody ever differs from one answer). low, high: its 95 %
+    interval, texts of a video drawn together, those of a single video one by one. same: the
+    fraction of pairs of answers that are equal.
     """
 
     question: str
@@ -115,22 +130,31 @@ class AnnotatorAgreement:
 
     def __str__(self) -> str:
         """Return kappa as people read it: 0.61 [0.48, 0.72]."""
-        return "undefined" if self.kappa is None else f"{self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}]"
+        return (
+            "undefined"
+            if self.kappa is None
+            else f"{self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}]"
+        )
 
 
 def audit_table(sample: AuditSample, verdicts: Iterable[Verdict]) -> list[AuditRow]:
-    """Return the table's rows. A text's value is the mean over its annotators; "unsure" is no answer."""
+    """Return the table's rows. A text's value is the mean over its annotators; "unsure" is no
+    answer."""
     verdicts = list(verdicts)
     rows = []
     for kind, name in KINDS:
         ids = {text.id for text in sample.of_kind(kind)}
-        alignable, well_aligned = (_proportion(sample, verdicts, question, kind) for question in QUESTIONS)
+        alignable, well_aligned = (
+            _proportion(sample, verdicts, question, kind) for question in QUESTIONS
+        )
         unsure = sum(verdict.said == "unsure" for verdict in verdicts if verdict.asked in ids)
         rows.append(AuditRow(name, alignable.texts, unsure, alignable, well_aligned))
     return rows
 
 
-def _proportion(sample: AuditSample, verdicts: Iterable[Verdict], question: str, kind: TextKind) -> Proportion:
+def _proportion(
+    sample: AuditSample, verdicts: Iterable[Verdict], question: str, kind: TextKind
+) -> Proportion:
     hits: dict[str, float] = defaultdict(float)
     totals: Counter[str] = Counter()
     answers = mean_answers(sample, verdicts, question, kind)
@@ -142,7 +166,9 @@ def _proportion(sample: AuditSample, verdicts: Iterable[Verdict], question: str,
     return proportion([hits[video] for video in videos], [totals[video] for video in videos])
 
 
-def mean_answers(sample: AuditSample, verdicts: Iterable[Verdict], question: str, kind: TextKind) -> dict[str, float]:
+def mean_answers(
+    sample: AuditSample, verdicts: Iterable[Verdict], question: str, kind: TextKind
+) -> dict[str, float]:
     """Return the mean answer (yes = 1) to a question of each audited text of a kind, by its id."""
     ids = {text.id for text in sample.of_kind(kind)}
     answers: dict[str, list[bool]] = defaultdict(list)
@@ -155,7 +181,8 @@ def mean_answers(sample: AuditSample, verdicts: Iterable[Verdict], question: str
 def annotator_agreements(
     sample: AuditSample, verdicts: Iterable[Verdict], *, seed: int = 0
 ) -> list[AnnotatorAgreement]:
-    """Return how well people agree on each question; nothing where fewer than two answered one text both."""
+    """Return how well people agree on each question; nothing where fewer than two answered one text
+    both."""
     answers: dict[str, dict[str, Said]] = defaultdict(dict)
     for verdict in verdicts:
         if verdict.said != "unsure":
@@ -170,7 +197,10 @@ def annotator_agreements(
     together = list(rows.values()) if len(rows) > 1 else [[row] for row in range(len(shared))]
     agreements = []
     for question, yes in QUESTIONS.items():
-        votes = np.array([[answers[text.id][person] in yes for person in people] for text in shared], dtype=np.int64)
+        votes = np.array(
+            [[answers[text.id][person] in yes for person in people] for text in shared],
+            dtype=np.int64,
+        )
         kappa, same = _kappa(votes)
         low, high = _kappa_interval(votes, together, seed)
         agreements.append(AnnotatorAgreement(question, people, len(votes), kappa, low, high, same))
@@ -178,18 +208,22 @@ def annotator_agreements(
 
 
 def _kappa(votes: Votes) -> tuple[float | None, float | None]:
-    """Return Cohen's kappa of two people, Fleiss' of more, and the fraction of equal pairs of answers."""
+    """Return Cohen's kappa of two people, Fleiss' of more, and the fraction of equal pairs of
+    answers."""
     people = votes.shape[1]
     kappa, same = fleiss_kappa(np.stack([votes.sum(axis=1), people - votes.sum(axis=1)], axis=1))
     return (cohen_kappa(votes[:, 0], votes[:, 1]) if people == 2 else kappa), same
 
 
 def _kappa_interval(votes: Votes, videos: list[list[int]], seed: int) -> tuple[float, float]:
-    """Return the bootstrap interval of kappa; videos: the rows of each, which are drawn together."""
+    """Return the bootstrap interval of kappa; videos: the rows of each, which are drawn
+    together."""
     rng = np.random.default_rng(seed)
     drawn: Floats = np.full(DRAWS, np.nan)
     for draw in range(DRAWS):
-        rows = [row for video in rng.integers(len(videos), size=len(videos)) for row in videos[video]]
+        rows = [
+            row for video in rng.integers(len(videos), size=len(videos)) for row in videos[video]
+        ]
         kappa, _ = _kappa(votes[rows])
         drawn[draw] = math.nan if kappa is None else kappa
     return interval(drawn)
@@ -198,9 +232,14 @@ def _kappa_interval(votes: Votes, videos: list[list[int]], seed: int) -> tuple[f
 POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page carries its own, stricter one
 
 
-def serve(page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Verdict], port: int = 0) -> LocalServer:
-    """Return a server on this machine; `page` is made anew for each visit, with the verdicts so far."""
-    return LocalServer(local_application(audit_routes(page, sample, verdicts), token="audit", policy=POLICY), port)
+def serve(
+    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Verdict], port: int = 0
+) -> LocalServer:
+    """Return a server on this machine; `page` is made anew for each visit, with the verdicts so
+    far."""
+    return LocalServer(
+        local_application(audit_routes(page, sample, verdicts), token="audit", policy=POLICY), port
+    )
 
 
 def audit_routes(
@@ -214,9 +253,16 @@ def audit_routes(
 
     def said(request: Request) -> Response:
         name = request.query_params.get("annotator", "")
-        annotator = Verdict(asked="-", annotator=name, said="unsure").annotator  # raises ValidationError for no name
+        # raises ValidationError for no name
+        annotator = Verdict(asked="-", annotator=name, said="unsure").annotator
         return JSONResponse(
-            {"said": {verdict.asked: verdict.said for verdict in verdicts if verdict.annotator == annotator}}
+            {
+                "said": {
+                    verdict.asked: verdict.said
+                    for verdict in verdicts
+                    if verdict.annotator == annotator
+                }
+            }
         )
 
     def take(body: bytes) -> None:

@@ -1,8 +1,9 @@
 """The actors of the Ray engine, and which of them holds which video.
 
-The driver gives each actor a few videos at a time. An item and what became of it travel inside the call, a few hundred
-bytes, so that Ray's object store stays empty; results go to OUT. A video whose actor is lost is given to another one,
-which finds there what was finished of it. At the end idle actors take second copies, and the first to finish wins.
+The driver gives each actor a few videos at a time. An item and what became of it travel inside the
+call, a few hundred bytes, so that Ray's object store stays empty; results go to OUT. A video whose
+actor is lost is given to another one, which finds there what was finished of it. At the end idle
+actors take second copies, and the first to finish wins.
 """
 
 import contextlib
@@ -33,11 +34,16 @@ END_SECONDS = 10.0  # to wait for actors that end their workers and their log
 
 
 class Actor:
-    """Does some stages of the videos that it is given, in a worker process of its own, whose models stay loaded."""
+    """Does some stages of the videos that it is given, in a worker process of its own, whose models
+    stay loaded."""
 
-    def __init__(self, plan: Plan, url: str, stages: tuple[str, ...], retry: bool, device: str | None = None) -> None:
-        """device: for stages that use a GPU, of which Ray shows an actor its own alone; None: it asked for none."""
-        die_with(os.getppid())  # the node's own process; one that Ray forgets would go on for a while
+    def __init__(
+        self, plan: Plan, url: str, stages: tuple[str, ...], retry: bool, device: str | None = None
+    ) -> None:
+        """device: for stages that use a GPU, of which Ray shows an actor its own alone; None: it
+        asked for none."""
+        # the node's own process; one that Ray forgets would go on for a while
+        die_with(os.getppid())
         self._until_end = contextlib.ExitStack()
         out = RemotePath(url, plan.recipe.places)
         scratch = self._until_end.enter_context(scratch_folder())
@@ -111,7 +117,8 @@ class StartedActor:
 
 @dataclass(eq=False)
 class HeldVideo:
-    """A video that a group works on. actors: that hold it, two at most; losses: of actors while they held it."""
+    """A video that a group works on. actors: that hold it, two at most; losses: of actors while
+    they held it."""
 
     item: VideoItem
     actors: list[StartedActor] = field(default_factory=list)
@@ -122,10 +129,13 @@ class HeldVideo:
 class ActorGroup:
     """Actors that do the same stages: which are there, which video each holds, which videos wait.
 
-    start: makes an actor and returns its handle. most, fewest: actors; ahead: videos that one holds at once.
+    start: makes an actor and returns its handle. most, fewest: actors; ahead: videos that one holds
+    at once.
     """
 
-    def __init__(self, ray: Any, start: Callable[[], Any], *, most: int, fewest: int, ahead: int) -> None:
+    def __init__(
+        self, ray: Any, start: Callable[[], Any], *, most: int, fewest: int, ahead: int
+    ) -> None:
         self._ray, self._start = ray, start
         self._most, self._fewest, self._ahead = most, min(fewest, most), ahead
         self._actors: list[StartedActor] = []
@@ -134,7 +144,8 @@ class ActorGroup:
         self._open: dict[str, HeldVideo] = {}  # by id, in the order in which they came
         self._failed_starts = 0
         self.left_work = False  # an actor ended, or was lost, while it held a video
-        self.calls: dict[Any, tuple[StartedActor, HeldVideo | None]] = {}  # by Ray's reference; None: its start
+        # by Ray's reference; None: its start
+        self.calls: dict[Any, tuple[StartedActor, HeldVideo | None]] = {}
         for _ in range(self._fewest):
             self._start_actor()
 
@@ -154,13 +165,16 @@ class ActorGroup:
         self._waiting.append(self._open[item.id])
 
     def hand_out(self, most: int | None, *, more: bool) -> None:
-        """Give up to `most` waiting videos to actors, the emptiest first, and start as many actors as have work.
+        """Give up to `most` waiting videos to actors, the emptiest first, and start as many actors
+        as have work.
 
         more: whether further videos may come; where none do, idle actors take copies, or end.
         """
         waiting = len(self._waiting)
         for _ in range(waiting if most is None else min(most, waiting)):
-            free = (actor for actor in self._actors if actor.ready and len(actor.videos) < self._ahead)
+            free = (
+                actor for actor in self._actors if actor.ready and len(actor.videos) < self._ahead
+            )
             actor = min(free, key=lambda actor: len(actor.videos), default=None)
             if actor is None:
                 break
@@ -225,8 +239,11 @@ class ActorGroup:
         self.calls[actor.handle.do.remote(video.item)] = (actor, video)
 
     def _copy_or_end(self, idle: StartedActor) -> None:
-        """Give an actor a copy of what another one holds, the last one that was handed out first; else end it."""
-        video = next((video for video in reversed(self._open.values()) if len(video.actors) == 1), None)
+        """Give an actor a copy of what another one holds, the last one that was handed out first;
+        else end it."""
+        video = next(
+            (video for video in reversed(self._open.values()) if len(video.actors) == 1), None
+        )
         if video is None or not idle.ready:
             self._end(idle)
             return
@@ -234,8 +251,11 @@ class ActorGroup:
         self._give(idle, video)
 
     def _lose(self, actor: StartedActor, video: HeldVideo | None, error: Exception) -> None:
-        """Forget an actor that is lost, or out of reach, which is then ended. Raises SteplineError if that goes on."""
-        said = next((line for line in reversed(str(error).splitlines()) if line.strip()), "").strip()[:LONGEST_REASON]
+        """Forget an actor that is lost, or out of reach, which is then ended. Raises SteplineError
+        if that goes on."""
+        said = next(
+            (line for line in reversed(str(error).splitlines()) if line.strip()), ""
+        ).strip()[:LONGEST_REASON]
         if actor in self._actors:
             self._actors.remove(actor)
             self.left_work = True
@@ -243,7 +263,9 @@ class ActorGroup:
         if video is not None:
             video.losses += 1
             if video.losses == MOST_LOSSES:
-                what = f"{video.item.id}: {MOST_LOSSES} actors were lost with it, the last so: {said}"
+                what = (
+                    f"{video.item.id}: {MOST_LOSSES} actors were lost with it, the last so: {said}"
+                )
                 raise SteplineError(f"{what}; see to the memory of their nodes, or leave it out")
             return
         self._failed_starts += 1

@@ -10,7 +10,8 @@ QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nou
 
 
 class GpuUsage:
-    """Looks at a GPU from its beginning on, until the driver does not answer; it dies with its process."""
+    """Looks at a GPU from its beginning on, until the driver does not answer; it dies with its
+    process."""
 
     def __init__(self, device: str, interval: float = LOOK_EVERY) -> None:
         """device: as torch names it, such as "cuda:1"."""
@@ -20,7 +21,8 @@ class GpuUsage:
         threading.Thread(target=self._watch, daemon=True, name="GPU usage").start()
 
     def take(self) -> dict[str, float]:
-        """Return the looks since this was last asked, and the sum of the shares in [0, 1] that they found busy."""
+        """Return the looks since this was last asked, and the sum of the shares in [0, 1] that they
+        found busy."""
         with self._lock:
             taken = {"gpu_looks": self._looks, "gpu_busy": round(self._busy, 4)}
             self._looks = self._busy = 0.0
@@ -34,7 +36,8 @@ class GpuUsage:
 
 
 def driver_number(device: str) -> str:
-    """Return what the driver calls a device: where CUDA_VISIBLE_DEVICES is set, torch counts those alone."""
+    """Return what the driver calls a device: where CUDA_VISIBLE_DEVICES is set, torch counts those
+    alone."""
     number = device.partition(":")[2] or "0"
     shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     return shown[int(number)].strip() if any(shown) and int(number) < len(shown) else number
@@ -43,7 +46,10 @@ def driver_number(device: str) -> str:
 def busy_share(number: str) -> float | None:
     """Return the share of the last moment in which the GPU computed; None where no driver tells."""
     try:
-        told = subprocess.run([*QUERY, "-i", number], capture_output=True, text=True, timeout=PATIENCE, check=True)
+        told = subprocess.run(
+            [*QUERY, "-i", number], capture_output=True, text=True, timeout=PATIENCE, check=True
+        )
         return float(told.stdout.strip()) / 100
-    except (OSError, ValueError, subprocess.SubprocessError):  # no driver, a MIG part, a damaged card: not known
+    # no driver, a MIG part, a damaged card: not known
+    except (OSError, ValueError, subprocess.SubprocessError):
         return None

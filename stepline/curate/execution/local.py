@@ -1,4 +1,5 @@
-"""The local engine: worker processes of this machine, and the scratch folder that a run has in its cache.
+"""The local engine: worker processes of this machine, and the scratch folder that a run has in its
+cache.
 
 Machines may share a cache: each removes only what its own dead processes left.
 """
@@ -22,8 +23,11 @@ from stepline.errors import SettingsError, StoreError
 from stepline.weights import cache_folder
 
 
-def run_locally(phase: Phase, items: Iterable[VideoItem], workers: int, scratch: Path, run_log: RunLog) -> None:
-    """Take all items through a phase with so many worker processes, some of which may have a GPU or a share of one.
+def run_locally(
+    phase: Phase, items: Iterable[VideoItem], workers: int, scratch: Path, run_log: RunLog
+) -> None:
+    """Take all items through a phase with so many worker processes, some of which may have a GPU or
+    a share of one.
 
     Raises SteplineError where the run must end; what was finished is kept.
     """
@@ -33,26 +37,34 @@ def run_locally(phase: Phase, items: Iterable[VideoItem], workers: int, scratch:
 
 
 def worker_devices(share: float) -> list[str]:
-    """Return a device for each worker that has a GPU, where each takes so many (engine.gpus); .25: four share one.
+    """Return a device for each worker that has a GPU, where each takes so many (engine.gpus); .25:
+    four share one.
 
-    The GPUs are all of this machine, or the one that `--device` names. Raises SettingsError where they do not do.
+    The GPUs are all of this machine, or the one that `--device` names. Raises SettingsError where
+    they do not do.
     """
     if not share:
         return []
     named = wanted_device() not in ("auto", "cuda")
     gpus = [current_device().name] if named else [f"cuda:{number}" for number in range(cuda_gpus())]
     shared, apart = max(1, math.floor(1 / share + 1e-9)), max(1, math.ceil(share))
-    devices = [gpus[number] for number in range(0, len(gpus) - apart + 1, apart) for _ in range(shared)]
+    devices = [
+        gpus[number] for number in range(0, len(gpus) - apart + 1, apart) for _ in range(shared)
+    ]
     if not devices or devices == ["cpu"] * len(devices):
         there = sum(gpu != "cpu" for gpu in gpus)
-        raise SettingsError(f"engine.gpus={share:g}: {there} GPUs are here; set engine.gpus=0, or --device cpu")
+        raise SettingsError(
+            f"engine.gpus={share:g}: {there} GPUs are here; set engine.gpus=0, or --device cpu"
+        )
     return devices
 
 
 def gpus_a_worker(asked: float) -> float:
-    """Return how many GPUs a worker takes for the stages that use one. asked: of the recipe (engine.gpus).
+    """Return how many GPUs a worker takes for the stages that use one. asked: of the recipe
+    (engine.gpus).
 
-    `--device cpu`: none; a GPU that is here, or that it names: a whole one, unless the recipe says otherwise.
+    `--device cpu`: none; a GPU that is here, or that it names: a whole one, unless the recipe says
+    otherwise.
     """
     if wanted_device() == "cpu":
         return 0.0
@@ -61,12 +73,15 @@ def gpus_a_worker(asked: float) -> float:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a new folder in the cache; remove it at the end, with those of runs that were killed."""
+    """Yield a new folder in the cache; remove it at the end, with those of runs that were
+    killed."""
     home, ours = cache_folder() / "curate", f"{socket.gethostname()}-"
     try:
         home.mkdir(parents=True, exist_ok=True)
         for left in home.iterdir():
-            owner = left.name.removeprefix(ours).partition("-")[0] if left.name.startswith(ours) else ""
+            owner = (
+                left.name.removeprefix(ours).partition("-")[0] if left.name.startswith(ours) else ""
+            )
             if owner.isdigit() and not process_is_alive(int(owner)):
                 shutil.rmtree(left, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{ours}{os.getpid()}-", dir=home))
@@ -80,7 +95,8 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def process_is_alive(pid: int) -> bool:
-    """Tell whether a process of this machine is there, and not only the notice of its end that nobody took."""
+    """Tell whether a process of this machine is there, and not only the notice of its end that
+    nobody took."""
     try:
         return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:

@@ -1,6 +1,8 @@
-"""Messages between the pool and a worker process, and reasons of failure that name nothing of this machine.
+"""Messages between the pool and a worker process, and reasons of failure that name nothing of this
+machine.
 
-What is sent is a sequence of requests of one stage, and what comes back a list with a reply to each.
+What is sent is a sequence of requests of one stage, and what comes back a list with a reply to
+each.
 """
 
 import re
@@ -19,8 +21,9 @@ ReplyKind: TypeAlias = Literal["done", "run"] | FailureKind
 class WorkerSetup:
     """What a worker is told once. stages: of kind "video"; out: URL of OUT.
 
-    folders: local, of the dataset stages that are done, by stage. device: for the stages that use a GPU; others run on
-    the CPU. versions: of libraries (major.minor) by which the driver has named the results.
+    folders: local, of the dataset stages that are done, by stage. device: for the stages that use a
+    GPU; others run on the CPU. versions: of libraries (major.minor) by which the driver has named
+    the results.
     """
 
     recipe: Recipe
@@ -33,9 +36,11 @@ class WorkerSetup:
 
 @dataclass(frozen=True)
 class TaskRequest:
-    """One task to do. files: where what it reads is on this machine: "media", "captions", "features".
+    """One task to do. files: where what it reads is on this machine: "media", "captions",
+    "features".
 
-    gpu: it is done on the worker's device, and waits for a worker that has a GPU; else on the CPU, by any.
+    gpu: it is done on the worker's device, and waits for a worker that has a GPU; else on the CPU,
+    by any.
     """
 
     task: StageTask
@@ -53,9 +58,11 @@ class WorkerReady:
 
 @dataclass(frozen=True)
 class TaskReply:
-    """What became of a request. "done": its result is stored; "run": the whole run must end, as `reason` says.
+    """What became of a request. "done": its result is stored; "run": the whole run must end, as
+    `reason` says.
 
-    cpu, wall: seconds; peak_rss, bytes: bytes; first: the worker had not done this stage before, so its models loaded.
+    cpu, wall: seconds; peak_rss, bytes: bytes; first: the worker had not done this stage before, so
+    its models loaded.
     """
 
     kind: ReplyKind
@@ -69,14 +76,17 @@ class TaskReply:
 
 
 LONGEST_REASON = 400  # characters of a reason
-PATH = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")  # of two parts or more; a URL's are its own
+# of two parts or more; a URL's are its own
+PATH = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")
 ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # where an object lay in memory
 
 
 def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
-    """Return a reason as one line without paths or addresses of memory of this machine: it stands in the dataset.
+    """Return a reason as one line without paths or addresses of memory of this machine: it stands
+    in the dataset.
 
-    files: what the reason may call the video's own files, which become its id; any other path becomes `(a path)`.
+    files: what the reason may call the video's own files, which become its id; any other path
+    becomes `(a path)`.
     """
     for name in sorted(files, key=len, reverse=True):
         reason = reason.replace(name, identity)

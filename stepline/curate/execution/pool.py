@@ -1,11 +1,13 @@
-"""Worker processes and the pool of them: task requests go in, outcomes come out; what dies is replaced.
+"""Worker processes and the pool of them: task requests go in, outcomes come out; what dies is
+replaced.
 
-A worker process has a deadline and a limit of memory for each task. It is a fresh interpreter (no fork: the driver may
-hold threads) with one thread for every library.
+A worker process has a deadline and a limit of memory for each task. It is a fresh interpreter (no
+fork: the driver may hold threads) with one thread for every library.
 
-A crash or too much memory counts only where a fresh process comes to the same end, so that no video is lost by what an
-earlier one left behind, and the outcome does not depend on which worker had it. A task whose worker somebody else
-killed (kill -9, the system short of memory) is done again, a few times at most.
+A crash or too much memory counts only where a fresh process comes to the same end, so that no video
+is lost by what an earlier one left behind, and the outcome does not depend on which worker had it.
+A task whose worker somebody else killed (kill -9, the system short of memory) is done again, a few
+times at most.
 """
 
 import contextlib
@@ -40,10 +42,22 @@ MOST_KILLED_STARTS = 5  # times in a row that one may be killed while it starts
 END_SECONDS = 5.0  # to wait for a process that closed its pipe
 POLL_INTERVAL = 0.1  # seconds between looks at memory and deadlines
 FAMILY_INTERVAL = 0.5  # seconds between looks at the memory of what a worker has started
-FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)  # ends that nobody gives himself; the second, as a machine goes down
-OUTSIDE_KILLS = 5  # times that a task's worker may be killed from outside before the task counts as failed
-ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "RAYON_NUM_THREADS")
-ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", "PYTHONSAFEPATH": "1"}
+# ends that nobody gives himself; the second, as a machine goes down
+FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+# times that a task's worker may be killed from outside before the task counts as failed
+OUTSIDE_KILLS = 5
+ONE_THREAD = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
+ENVIRONMENT = {
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONSAFEPATH": "1",
+}
 
 # Linux kills a child when the THREAD that started it ends: this one ends with the process only.
 _starter = ThreadPoolExecutor(1, thread_name_prefix="stepline-start")
@@ -51,7 +65,8 @@ _starter = ThreadPoolExecutor(1, thread_name_prefix="stepline-start")
 
 @dataclass(frozen=True)
 class WorkerDeath:
-    """How a worker ended without a reply. code: as of `subprocess`; limit: "time" or "memory", which it broke."""
+    """How a worker ended without a reply. code: as of `subprocess`; limit: "time" or "memory",
+    which it broke."""
 
     code: int
     limit: str | None
@@ -87,7 +102,8 @@ class WorkerProcess:
         return self.has_gpu or not request.gpu
 
     def submit(self, requests: Sequence[TaskRequest]) -> None:
-        """Send requests of one stage to a free worker; one that has died meanwhile is noticed at `receive`."""
+        """Send requests of one stage to a free worker; one that has died meanwhile is noticed at
+        `receive`."""
         self.requests = requests
         self.request_count += 1
         self.stages_run.add(requests[0].task.stage)
@@ -97,7 +113,8 @@ class WorkerProcess:
             self.connection.send(requests)
 
     def receive(self) -> WorkerReady | list[TaskReply] | WorkerDeath:
-        """Return what came from the process: that it has started, a reply to each request, or its death."""
+        """Return what came from the process: that it has started, a reply to each request, or its
+        death."""
         try:
             message = self.connection.recv()
         except (EOFError, ConnectionResetError, pickle.UnpicklingError):
@@ -107,7 +124,8 @@ class WorkerProcess:
         return message if isinstance(message, (WorkerReady, list)) else self._end(None)
 
     def check_limits(self) -> WorkerDeath | None:
-        """Kill a worker that is beyond its limits and return which; None where it is within them."""
+        """Kill a worker that is beyond its limits and return which; None where it is within
+        them."""
         if self.connection.poll():  # the reply is there
             return None
         if self.requests:
@@ -119,15 +137,21 @@ class WorkerProcess:
         return None
 
     def _memory(self) -> int:
-        """Return the bytes that the process holds; now and then with those of all that it has started."""
+        """Return the bytes that the process holds; now and then with those of all that it has
+        started."""
         own: int = self._usage.memory_info().rss
         if time.monotonic() < self._family_at or own > self._limits.memory * MIB:
             return own
         self._family_at = time.monotonic() + FAMILY_INTERVAL
         family = [self.pid, *descendants(self.pid)]
         held = sum(bytes_held(pid, "rss") for pid in family)
-        # What a fork shares with its parent is counted for both: then by shares, which takes the system longer to tell.
-        return held if held <= self._limits.memory * MIB else sum(bytes_held(pid, "pss") for pid in family)
+        # What a fork shares with its parent is counted for both: then by shares, which takes the
+        # system longer to tell.
+        return (
+            held
+            if held <= self._limits.memory * MIB
+            else sum(bytes_held(pid, "pss") for pid in family)
+        )
 
     def restart(self) -> None:
         """Replace the process by a fresh one."""
@@ -149,12 +173,14 @@ class WorkerProcess:
         self._usage = psutil.Process(self._process.pid)
         self.pid = self._process.pid
         theirs.close()
-        # Only the driver calls a stage's `settings` and `gpu`; such functions may have no name by which to be sent.
+        # Only the driver calls a stage's `settings` and `gpu`; such functions may have no name by
+        # which to be sent.
         stages = {
             name: replace(stage, settings=no_settings, gpu=no_gpu, libraries=no_libraries)
             for name, stage in self._setup.stages.items()
         }
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is noticed at `receive`
+        # it is noticed at `receive`
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send_bytes(pickle.dumps(replace(self._setup, stages=stages)))
 
     def _end(self, limit: str | None) -> WorkerDeath:
@@ -176,7 +202,9 @@ class WorkerProcess:
 
 
 def _start_process(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    limited = dict.fromkeys(ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    limited = dict.fromkeys(ONE_THREAD, "1") | {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path))
+    }
     return subprocess.Popen(
         [sys.executable, "-m", "stepline.curate.execution.worker", str(pipe), str(os.getpid())],
         stdin=subprocess.DEVNULL,
@@ -191,7 +219,8 @@ def _start_process(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
 def descendants(pid: int) -> list[int]:
     """Return the processes that one has started, and those that they have."""
     found: list[int] = []
-    if not Path(f"/proc/{pid}/task/{pid}/children").exists():  # a system that is asked about all its processes
+    # a system that is asked about all its processes
+    if not Path(f"/proc/{pid}/task/{pid}/children").exists():
         with contextlib.suppress(psutil.NoSuchProcess):
             found = [child.pid for child in psutil.Process(pid).children(recursive=True)]
         return found
@@ -205,7 +234,8 @@ def descendants(pid: int) -> list[int]:
 
 
 def bytes_held(pid: int, kind: Literal["rss", "pss"]) -> int:
-    """Return the memory of a process; 0 where it has ended. pss: of shared pages its share, where the system tells."""
+    """Return the memory of a process; 0 where it has ended. pss: of shared pages its share, where
+    the system tells."""
     try:
         process = psutil.Process(pid)
         whole: int = process.memory_info().rss
@@ -224,10 +254,15 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _failure(task: StageTask, reply: TaskReply) -> StageFailure | None:
-    """Return how a task failed; None where it went well. Raises SteplineError where the whole run must end."""
+    """Return how a task failed; None where it went well. Raises SteplineError where the whole run
+    must end."""
     if reply.kind == "run":
         raise SteplineError(f"stage {task.stage}: {reply.reason}")
-    return None if reply.kind == "done" else StageFailure(task.item.id, task.stage, reply.kind, reply.reason)
+    return (
+        None
+        if reply.kind == "done"
+        else StageFailure(task.item.id, task.stage, reply.kind, reply.reason)
+    )
 
 
 @dataclass(frozen=True)
@@ -240,19 +275,27 @@ class TaskOutcome:
 
 
 class WorkerPool:
-    """Worker processes of one machine, all with the same setup. Close it at the end, however that comes.
+    """Worker processes of one machine, all with the same setup. Close it at the end, however that
+    comes.
 
     devices: of the workers, those with a GPU first; a worker without one is on the CPU.
     """
 
     def __init__(
-        self, setup: WorkerSetup, size: int, run_log: RunLog, scratch: Path, devices: Sequence[str] = ()
+        self,
+        setup: WorkerSetup,
+        size: int,
+        run_log: RunLog,
+        scratch: Path,
+        devices: Sequence[str] = (),
     ) -> None:
         self._run_log = run_log
         self._limits = setup.recipe.limits
         self._kills: Counter[str] = Counter()  # from outside, by key of the task
-        self._retries: deque[TaskRequest] = deque()  # whose worker died of something else; for fresh processes
-        self._singles: deque[TaskRequest] = deque()  # whose worker died of several together, to be done one by one
+        # whose worker died of something else; for fresh processes
+        self._retries: deque[TaskRequest] = deque()
+        # whose worker died of several together, to be done one by one
+        self._singles: deque[TaskRequest] = deque()
         self._setups = [replace(setup, device=device) for device in devices[:size]]
         self._setups += [setup] * (size - len(self._setups))
         self._scratch = scratch
@@ -261,9 +304,13 @@ class WorkerPool:
     def free_workers(self, useful: int) -> list[WorkerProcess]:
         """Return the workers that can take a request; start more where so many would be useful."""
         while (number := len(self._workers)) < min(len(self._setups), useful):
-            self._workers.append(WorkerProcess(self._setups[number], self._scratch / f"worker-{number}.log"))
+            self._workers.append(
+                WorkerProcess(self._setups[number], self._scratch / f"worker-{number}.log")
+            )
         for worker in self._workers:
-            for waiting in (self._retries, self._singles) if worker.request_count == 0 else (self._singles,):
+            for waiting in (
+                (self._retries, self._singles) if worker.request_count == 0 else (self._singles,)
+            ):
                 again = next(filter(worker.can_do, waiting), None) if worker.is_free else None
                 if again is not None:
                     waiting.remove(again)
@@ -273,13 +320,16 @@ class WorkerPool:
     def submit(self, worker: WorkerProcess, requests: Sequence[TaskRequest]) -> None:
         """Send requests of one stage to a free worker."""
         for task in (request.task for request in requests):
-            self._run_log.write("start", id=task.item.id, stage=task.stage, key=task.key, worker=worker.pid)
+            self._run_log.write(
+                "start", id=task.item.id, stage=task.stage, key=task.key, worker=worker.pid
+            )
         worker.submit(requests)
 
     def wait(self, seconds: float = POLL_INTERVAL) -> list[TaskOutcome]:
         """Return the requests that came to an end within some seconds.
 
-        Raises SteplineError where the whole run must end: wrong settings, no models, no room on the disk.
+        Raises SteplineError where the whole run must end: wrong settings, no models, no room on the
+        disk.
         """
         if not self._workers:  # every video still waits for its files
             time.sleep(seconds)
@@ -297,7 +347,8 @@ class WorkerPool:
     def _outcomes_of(
         self, worker: WorkerProcess, message: WorkerReady | list[TaskReply] | WorkerDeath | None
     ) -> list[TaskOutcome]:
-        """Return what a message says of the worker's requests that are over; some may have to be done again."""
+        """Return what a message says of the worker's requests that are over; some may have to be
+        done again."""
         if isinstance(message, WorkerReady):
             took = {"cpu": round(message.cpu, 4), "wall": round(message.wall, 4)}
             self._run_log.write("worker", worker=worker.pid, **took)
@@ -311,7 +362,10 @@ class WorkerPool:
         if isinstance(message, WorkerDeath):
             worker.restart()
             ended = [TaskReply("crash") for _ in requests]
-            replies = [self._reply_for_death(message, each, fresh, seconds) if single else None for each in requests]
+            replies = [
+                self._reply_for_death(message, each, fresh, seconds) if single else None
+                for each in requests
+            ]
         else:
             worker.requests, ended = (), message
             replies = [reply if fresh or reply.kind != "memory" else None for reply in message]
@@ -321,8 +375,14 @@ class WorkerPool:
             self._log_end(request, reply or end, again=reply is None)
             if reply is None:
                 (self._retries if single else self._singles).append(request)
-        over = [(request, reply) for request, reply in zip(requests, replies, strict=True) if reply is not None]
-        return [TaskOutcome(request, _failure(request.task, reply), seconds) for request, reply in over]
+        over = [
+            (request, reply)
+            for request, reply in zip(requests, replies, strict=True)
+            if reply is not None
+        ]
+        return [
+            TaskOutcome(request, _failure(request.task, reply), seconds) for request, reply in over
+        ]
 
     def _reply_for_death(
         self, death: WorkerDeath, request: TaskRequest, fresh: bool, seconds: float
@@ -339,13 +399,22 @@ class WorkerPool:
             times = f"{OUTSIDE_KILLS} times from outside"
             reason = f"its process was killed {times}, as a system does that is short of memory"
             return TaskReply("memory", reason, wall=seconds) if often else None
-        how = f"signal {signal.Signals(-death.code).name}" if death.code < 0 else f"exit code {death.code}"
+        how = (
+            f"signal {signal.Signals(-death.code).name}"
+            if death.code < 0
+            else f"exit code {death.code}"
+        )
         return TaskReply("crash", f"its process ended with {how}", wall=seconds) if fresh else None
 
     def _log_end(self, request: TaskRequest, reply: TaskReply, *, again: bool) -> None:
         task = request.task
         known: dict[str, JsonValue] = dict(reply.notes)
-        known |= {"id": task.item.id, "stage": task.stage, "key": task.key, "ok": reply.kind == "done"}
+        known |= {
+            "id": task.item.id,
+            "stage": task.stage,
+            "key": task.key,
+            "ok": reply.kind == "done",
+        }
         known |= {"kind": reply.kind, "again": again, "first": reply.first}
         known |= {"cpu": round(reply.cpu, 4), "wall": round(reply.wall, 4)}
         self._run_log.write("end", **known, peak_rss=reply.peak_rss, bytes=reply.bytes)

@@ -1,8 +1,8 @@
 """The Ray engine: the videos of a run spread over the actors of a cluster.
 
-Each actor has a scheduler and a worker process of the kind that the local engine has, so that a video that hangs or
-crashes takes no actor with it (actors.py). Results go to OUT, which every node must reach. What the engine is leaves no
-trace in a dataset.
+Each actor has a scheduler and a worker process of the kind that the local engine has, so that a
+video that hangs or crashes takes no actor with it (actors.py). Results go to OUT, which every node
+must reach. What the engine is leaves no trace in a dataset.
 """
 
 import contextlib
@@ -29,9 +29,10 @@ from stepline.remote.settings import MIB
 log = logging.getLogger(__name__)
 
 ENVIRONMENT = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-# Of a cluster that is started here: its servers, which run whatever they are sent, listen to this machine alone. Read
-# when Ray is imported; the name is that of the systems where it is Ray's own choice. Actors get the processors as the
-# local engine's workers do: Ray's own choice is 15, behind its servers and everything else.
+# Of a cluster that is started here: its servers, which run whatever they are sent, listen to this
+# machine alone. Read when Ray is imported; the name is that of the systems where it is Ray's own
+# choice. Actors get the processors as the local engine's workers do: Ray's own choice is 15, behind
+# its servers and everything else.
 ON_THIS_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
 OBJECT_STORE = 80 * MIB  # bytes, near the least that Ray takes: nothing lies in it
 MOST_LOOKED_AT = 256  # videos whose state is asked for between two looks at the replies
@@ -40,7 +41,8 @@ GATHER_SECONDS = 0.02  # to wait for more, so that a thousand actors are not ask
 
 
 def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
-    """Take all items through a phase on a Ray cluster: the one named, else one that is started here.
+    """Take all items through a phase on a Ray cluster: the one named, else one that is started
+    here.
 
     Raises ModelError where Ray is not installed, SteplineError where the run must end.
     """
@@ -61,7 +63,8 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
 
 
 def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem | None]:
-    """Yield each video that something is left to do for, and None for each of the others, which need no actor."""
+    """Yield each video that something is left to do for, and None for each of the others, which
+    need no actor."""
     for item in items:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if video.finished:
@@ -72,7 +75,8 @@ def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem 
 def _finished_videos(
     ray: Any, groups: Sequence[ActorGroup], items: Iterator[VideoItem | None]
 ) -> Iterator[FinishedVideo]:
-    """Yield videos as they have gone through all groups, or failed in one; no others are held than the groups'."""
+    """Yield videos as they have gone through all groups, or failed in one; no others are held than
+    the groups'."""
     worked: set[str] = set()  # ids of what an earlier group has worked on
     following = dict(zip(groups, [*groups[1:], None], strict=True))
     more = True
@@ -88,7 +92,9 @@ def _finished_videos(
         for group, later in following.items():
             group.hand_out(None if later is None else max(0, later.room), more=comes)
             comes = comes or group.is_busy
-        for group, call in _replied(ray, groups, 0.0 if more and groups[0].room > 0 else REPLY_SECONDS):
+        for group, call in _replied(
+            ray, groups, 0.0 if more and groups[0].room > 0 else REPLY_SECONDS
+        ):
             video, later = group.take(call), following[group]
             if video is not None and video.failure is None and later is not None:
                 later.add(video.item)
@@ -98,18 +104,23 @@ def _finished_videos(
                 worked.discard(video.item.id)
 
 
-def _replied(ray: Any, groups: Sequence[ActorGroup], seconds: float) -> list[tuple[ActorGroup, Any]]:
+def _replied(
+    ray: Any, groups: Sequence[ActorGroup], seconds: float
+) -> list[tuple[ActorGroup, Any]]:
     """Return the calls that came to an end within some seconds, with the groups that made them."""
     calls = {call: group for group in groups for call in group.calls}
     if not calls:
         return []
     if seconds and ray.wait(list(calls), timeout=seconds)[0]:
         time.sleep(GATHER_SECONDS)
-    return [(calls[call], call) for call in ray.wait(list(calls), num_returns=len(calls), timeout=0)[0]]
+    return [
+        (calls[call], call) for call in ray.wait(list(calls), num_returns=len(calls), timeout=0)[0]
+    ]
 
 
 def _finish(phase: Phase, video: FinishedVideo) -> None:
-    """Tell of a video that other machines have worked on. Raises SteplineError where too many failed in a row."""
+    """Tell of a video that other machines have worked on. Raises SteplineError where too many
+    failed in a row."""
     for task in phase.plan.tasks(video.item):
         if task.stage not in phase.stages:
             continue
@@ -133,14 +144,19 @@ def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
 
 
 def _actor_groups(ray: Any, phase: Phase) -> list[ActorGroup]:
-    """Return the groups of actors that a phase's videos go through, one after another; the fewest are started."""
+    """Return the groups of actors that a phase's videos go through, one after another; the fewest
+    are started."""
     engine = phase.plan.recipe.engine
     most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
     groups = []
-    for stages, gpus in stages_by_actor([phase.plan.stages[name] for name in phase.stages], phase.plan.recipe):
+    for stages, gpus in stages_by_actor(
+        [phase.plan.stages[name] for name in phase.stages], phase.plan.recipe
+    ):
         # `do` takes a thread for each video, `withdraw` and `close` one.
         threads = engine.ahead + 2
-        kind = ray.remote(Actor).options(num_cpus=1, num_gpus=gpus or None, max_concurrency=threads, max_restarts=0)
+        kind = ray.remote(Actor).options(
+            num_cpus=1, num_gpus=gpus or None, max_concurrency=threads, max_restarts=0
+        )
         device = "cuda" if gpus else None
         start = partial(kind.remote, phase.plan, phase.results.out.url, stages, phase.retry, device)
         groups.append(ActorGroup(ray, start, most=most, fewest=engine.fewest, ahead=engine.ahead))
@@ -148,7 +164,8 @@ def _actor_groups(ray: Any, phase: Phase) -> list[ActorGroup]:
 
 
 def stages_by_actor(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple[str, ...], float]]:
-    """Return runs of stages that one actor does, with the GPUs it takes: all stages in one where there are no GPUs."""
+    """Return runs of stages that one actor does, with the GPUs it takes: all stages in one where
+    there are no GPUs."""
     gpus = recipe.engine.gpus
     runs = groupby(stages, key=lambda stage: bool(gpus) and stage.gpu(recipe))
     return [(tuple(stage.name for stage in run), gpus if uses else 0.0) for uses, run in runs]
@@ -156,7 +173,8 @@ def stages_by_actor(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple
 
 @contextlib.contextmanager
 def cluster(plan: Plan) -> Iterator[Any]:
-    """Yield `ray`, connected to a cluster: one that is there already stays, one that is started here ends."""
+    """Yield `ray`, connected to a cluster: one that is there already stays, one that is started
+    here ends."""
     engine = plan.recipe.engine
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
     wanted = ENVIRONMENT | (ON_THIS_MACHINE if address == "local" else {})
@@ -164,11 +182,17 @@ def cluster(plan: Plan) -> Iterator[Any]:
         os.environ.update({name: value for name, value in wanted.items() if name not in os.environ})
         import ray
     except ImportError as error:
-        raise ModelError("engine.name=ray needs Ray, which is not here; pip install 'stepline[ray]'") from error
+        raise ModelError(
+            "engine.name=ray needs Ray, which is not here; pip install 'stepline[ray]'"
+        ) from error
     ours = not ray.is_initialized()
     if ours:
         # As many as groups at least: where one got no actor, those before it would wait for it.
-        groups = len(stages_by_actor([stage for stage in plan.stages.values() if stage.kind == "video"], plan.recipe))
+        groups = len(
+            stages_by_actor(
+                [stage for stage in plan.stages.values() if stage.kind == "video"], plan.recipe
+            )
+        )
         cpus = max(engine.workers or core_count(), groups)
         local = {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": OBJECT_STORE}
         _start(ray, address, local if address == "local" else {})
@@ -176,7 +200,9 @@ def cluster(plan: Plan) -> Iterator[Any]:
         if address == "local" and engine.gpus > there:  # it would wait for them for ever
             ray.shutdown()
             what = f"Ray finds {there:g} GPUs on this machine"
-            raise SettingsError(f"engine.gpus={engine.gpus:g}: {what}; set engine.gpus=0, or --device cpu")
+            raise SettingsError(
+                f"engine.gpus={engine.gpus:g}: {what}; set engine.gpus=0, or --device cpu"
+            )
     try:
         with _notices_in_log():
             yield ray
@@ -187,7 +213,8 @@ def cluster(plan: Plan) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _notices_in_log() -> Iterator[None]:
-    """Have Ray's notices of lost processes go to the log; it prints them on stdout, among what is data."""
+    """Have Ray's notices of lost processes go to the log; it prints them on stdout, among what is
+    data."""
     from ray._private import worker
 
     usual = worker.print_to_stdstream
@@ -208,17 +235,21 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
             ray.shutdown()
             if last or address != "local":
                 reason = first_line(error)
-                raise SteplineError(f"Ray at {address!r} cannot be reached ({reason}); see engine.address") from error
+                raise SteplineError(
+                    f"Ray at {address!r} cannot be reached ({reason}); see engine.address"
+                ) from error
         else:
             return
 
 
 @contextlib.contextmanager
 def _without_watchers() -> Iterator[None]:
-    """Have Ray start no dashboard, log monitor and autoscaler, which cost seconds and do nothing on one machine.
+    """Have Ray start no dashboard, log monitor and autoscaler, which cost seconds and do nothing on
+    one machine.
 
-    The dashboard asks the metadata servers of three clouds, also where it is to report nothing; include_dashboard=False
-    leaves out its pages alone. Ray goes on without them, as where they cannot be started.
+    The dashboard asks the metadata servers of three clouds, also where it is to report nothing;
+    include_dashboard=False leaves out its pages alone. Ray goes on without them, as where they
+    cannot be started.
     """
     from ray._private import node, services
 

@@ -1,11 +1,12 @@
 """The scheduler: which task of which video runs next, on which worker.
 
-Each video's tasks run in order, several videos side by side, so that no worker is idle. Both engines come through here:
-the local one (local.py) with all videos and all workers, an actor of Ray's (actors.py) with a few and one worker.
+Each video's tasks run in order, several videos side by side, so that no worker is idle. Both
+engines come through here: the local one (local.py) with all videos and all workers, an actor of
+Ray's (actors.py) with a few and one worker.
 
-    Scheduler.add: opens a video, whose files are fetched (Fetcher).
-    Scheduler.step: asks each for its next task (OpenVideo), submits that to a free worker (pool.py), and records what
-    came of it in OUT (store/results.py).
+    Scheduler.add: opens a video, whose files are fetched (Fetcher). Scheduler.step: asks each for
+    its next task (OpenVideo), submits that to a free worker (pool.py), and records what came of it
+    in OUT (store/results.py).
 """
 
 import shutil
@@ -36,41 +37,56 @@ TaskState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
 
 class OpenVideo:
-    """A video under way: its tasks in some stages, and which of them may run next; the stages before them are done.
+    """A video under way: its tasks in some stages, and which of them may run next; the stages
+    before them are done.
 
     retry: try again what failed before, as long as its attempts are fewer than the recipe's limit.
     """
 
     def __init__(
-        self, plan: Plan, results: ResultStore, item: VideoItem, stages: Sequence[str], *, retry: bool = False
+        self,
+        plan: Plan,
+        results: ResultStore,
+        item: VideoItem,
+        stages: Sequence[str],
+        *,
+        retry: bool = False,
     ) -> None:
         self.item = item
         self.tasks = tuple(task for task in plan.tasks(item) if task.stage in stages)
         self._plan = plan
         self.failures: dict[str, StageFailure] = {}
-        self.states: dict[str, TaskState] = {task.stage: self._stored(results, task, retry) for task in self.tasks}
+        self.states: dict[str, TaskState] = {
+            task.stage: self._stored(results, task, retry) for task in self.tasks
+        }
         self.worked = False  # a task of it ran
         self.withdrawn = False  # another one does it: no further task is begun
 
     def _stored(self, results: ResultStore, task: StageTask, retry: bool) -> TaskState:
-        """Return the state of a task after earlier runs; one that the recipe itself left out is never retried."""
+        """Return the state of a task after earlier runs; one that the recipe itself left out is
+        never retried."""
         stage = self._plan.stages[task.stage]
         if results.has(stage, task.key):
             return "done"
         failure = results.failure(stage, task.key)
         attempts = self._plan.recipe.limits.attempts
-        if failure is None or (retry and failure.kind != "left out" and failure.attempts < attempts):
+        if failure is None or (
+            retry and failure.kind != "left out" and failure.attempts < attempts
+        ):
             return "waiting"
         self.failures[task.stage] = failure
         return "failed"
 
     def next_task(self, *, ahead: bool = False) -> StageTask | None:
-        """Return the task that may run now. ahead: also one whose turn has not come, but whose needs are done."""
+        """Return the task that may run now. ahead: also one whose turn has not come, but whose
+        needs are done."""
         for task in () if self.withdrawn else self.tasks:
             state = self.states[task.stage]
             if state == "failed" or (state == "running" and not ahead):
                 return None
-            if state == "waiting" and all(self.states.get(need, "done") == "done" for need in task.needs):
+            if state == "waiting" and all(
+                self.states.get(need, "done") == "done" for need in task.needs
+            ):
                 return task
             if state == "waiting" and not ahead:
                 return None
@@ -100,7 +116,11 @@ class OpenVideo:
         """Tell whether there is nothing left to do."""
         if "running" in self.states.values():
             return False
-        return self.withdrawn or self.failure is not None or all(state == "done" for state in self.states.values())
+        return (
+            self.withdrawn
+            or self.failure is not None
+            or all(state == "done" for state in self.states.values())
+        )
 
     def files(self) -> frozenset[str]:
         """Return what must be at hand for the tasks that may still run."""
@@ -123,9 +143,11 @@ class VideoFiles:
 
 
 class Fetcher:
-    """Fetches files of videos while others are worked on, within a bound; what is on this machine is used where it is.
+    """Fetches files of videos while others are worked on, within a bound; what is on this machine
+    is used where it is.
 
-    bound: bytes that fetched files may take before the next one waits; one is always fetched, however large.
+    bound: bytes that fetched files may take before the next one waits; one is always fetched,
+    however large.
     """
 
     def __init__(self, scratch: Path, bound: int, settings: RemoteSettings) -> None:
@@ -149,7 +171,8 @@ class Fetcher:
                 files.pending[name] = self._threads.submit(_fetch, source, target)
 
     def local_files(self, item: VideoItem, names: Iterable[str]) -> dict[str, Path] | None:
-        """Return where files of an item are; None while one is on its way. Raises SteplineError where one failed."""
+        """Return where files of an item are; None while one is on its way. Raises SteplineError
+        where one failed."""
         files = self._files_of(item)
         wanted = list(names)
         for name in wanted:
@@ -158,7 +181,11 @@ class Fetcher:
                 files.here[name] = fetch.result()
                 del files.pending[name]
                 files.size += files.here[name].stat().st_size
-        return {name: files.here[name] for name in wanted} if all(name in files.here for name in wanted) else None
+        return (
+            {name: files.here[name] for name in wanted}
+            if all(name in files.here for name in wanted)
+            else None
+        )
 
     def release(self, item: VideoItem) -> None:
         """Remove what was fetched for an item."""
@@ -166,7 +193,8 @@ class Fetcher:
         if files is not None:
             for fetch in files.pending.values():
                 if not fetch.cancel():
-                    fetch.exception()  # waits for one that is under way, which would write into the folder
+                    # waits for one that is under way, which would write into the folder
+                    fetch.exception()
             shutil.rmtree(files.folder, ignore_errors=True)
 
     def close(self) -> None:
@@ -182,10 +210,13 @@ class Fetcher:
         return self._videos[item.id]
 
     def _has_room(self, files: VideoFiles) -> bool:
-        """Tell whether one more file may be fetched; a video that has begun gets all it needs, or it would wait."""
+        """Tell whether one more file may be fetched; a video that has begun gets all it needs, or
+        it would wait."""
         pending = sum(len(other.pending) for other in self._videos.values())
         taken = sum(other.size for other in self._videos.values())
-        return bool(files.size or files.pending) or (taken < self._bound and pending < 2 * PARALLEL_FETCHES)
+        return bool(files.size or files.pending) or (
+            taken < self._bound and pending < 2 * PARALLEL_FETCHES
+        )
 
 
 def _fetch(source: RemotePath, target: Path) -> Path:
@@ -214,7 +245,8 @@ class FinishedVideo:
 
 @dataclass(frozen=True)
 class Phase:
-    """Some stages over some videos. retry: also what failed before. on_finished: called as each video is finished.
+    """Some stages over some videos. retry: also what failed before. on_finished: called as each
+    video is finished.
 
     failures_in_a_row: of each stage since its last success.
     """
@@ -227,18 +259,24 @@ class Phase:
     failures_in_a_row: Counter[str] = field(default_factory=Counter)
 
     def count_in_a_row(self, stage: str, failure: StageFailure | None) -> None:
-        """Raise SteplineError where a stage fails for video after video, as when a server it asks is down."""
+        """Raise SteplineError where a stage fails for video after video, as when a server it asks
+        is down."""
         if failure is None or failure.kind == "left out":
             self.failures_in_a_row[stage] = 0
             return
         self.failures_in_a_row[stage] += 1
         if (count := self.failures_in_a_row[stage]) >= self.plan.recipe.limits.in_a_row:
-            what = f"stage {stage} failed for {count} videos in a row, the last with: {failure.reason}"
-            raise SteplineError(f"{what}; cure it and give --retry-failed, or raise limits.in_a_row")
+            what = (
+                f"stage {stage} failed for {count} videos in a row, the last with: {failure.reason}"
+            )
+            raise SteplineError(
+                f"{what}; cure it and give --retry-failed, or raise limits.in_a_row"
+            )
 
 
 def worker_setup(phase: Phase) -> WorkerSetup:
-    """Return what workers are told, with the folders of dataset stages that their tasks need on this machine."""
+    """Return what workers are told, with the folders of dataset stages that their tasks need on
+    this machine."""
     plan, results = phase.plan, phase.results
     stages = {name: stage for name, stage in plan.stages.items() if stage.kind == "video"}
     needs = sorted({need for name in phase.stages for need in stages[name].needs})
@@ -252,9 +290,17 @@ def worker_setup(phase: Phase) -> WorkerSetup:
 
 
 class Scheduler:
-    """Takes videos through a phase with some workers of this machine. Close it at the end, however that comes."""
+    """Takes videos through a phase with some workers of this machine. Close it at the end, however
+    that comes."""
 
-    def __init__(self, phase: Phase, workers: int, scratch: Path, run_log: RunLog, devices: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        phase: Phase,
+        workers: int,
+        scratch: Path,
+        run_log: RunLog,
+        devices: Sequence[str] = (),
+    ) -> None:
         """devices: of workers that have a GPU; none: every stage runs on the CPU."""
         recipe, stages = phase.plan.recipe, phase.plan.stages
         engine = recipe.engine
@@ -294,7 +340,8 @@ class Scheduler:
             self._open[item.id] = video
 
     def withdraw(self, identity: str, *, begun: bool) -> None:
-        """Give a video up that another actor does, after its present task. begun: also where a task of it ran."""
+        """Give a video up that another actor does, after its present task. begun: also where a task
+        of it ran."""
         video = self._open.get(identity)
         if video is not None and (begun or not video.worked):
             video.withdrawn = True
@@ -312,7 +359,8 @@ class Scheduler:
         self._fetcher.close()
 
     def _submit_tasks(self) -> None:
-        """Give every free worker a task, as far as there are any; note whether one still waits for a file."""
+        """Give every free worker a task, as far as there are any; note whether one still waits for
+        a file."""
         self._awaits_file = False
         for video in list(self._open.values()):
             self._fetcher.prefetch(video.item, sorted(video.files()))
@@ -325,10 +373,11 @@ class Scheduler:
                     self._pool.submit(worker, requests)
 
     def _requests_for(self, worker: WorkerProcess, *, ahead: bool) -> list[TaskRequest]:
-        """Return a task: of a stage that the worker has models of, else of the oldest video; none where none can run.
+        """Return a task: of a stage that the worker has models of, else of the oldest video; none
+        where none can run.
 
-        A worker with a GPU takes the stages that use one first, and several of one that does many at once; others none
-        of them.
+        A worker with a GPU takes the stages that use one first, and several of one that does many
+        at once; others none of them.
         """
         preferred = self._on_gpu if worker.has_gpu else worker.stages_run
         possible, seen = self._possible_requests(worker, ahead=ahead), []
@@ -341,11 +390,14 @@ class Scheduler:
         chosen = seen[-1] if seen[-1].task.stage in preferred else seen[0]
         plan = self._phase.plan
         several = chosen.gpu and plan.stages[chosen.task.stage].run_many is not None
-        alike = (request for request in chain(seen, possible) if request.task.stage == chosen.task.stage)
+        alike = (
+            request for request in chain(seen, possible) if request.task.stage == chosen.task.stage
+        )
         return list(islice(alike, plan.recipe.engine.batch if several else 1))
 
     def _possible_requests(self, worker: WorkerProcess, *, ahead: bool) -> Iterator[TaskRequest]:
-        """Yield the tasks that may run on a worker and whose files are here, the oldest video's first."""
+        """Yield the tasks that may run on a worker and whose files are here, the oldest video's
+        first."""
         for video in list(self._open.values()):
             task = video.next_task(ahead=ahead)
             files = self._files(video, task) if task else None
@@ -356,13 +408,16 @@ class Scheduler:
                 yield request
 
     def _files(self, video: OpenVideo, task: StageTask) -> dict[str, Path] | None:
-        """Return where the files of a task are; None while they come, or where they cannot, which ends the video."""
+        """Return where the files of a task are; None while they come, or where they cannot, which
+        ends the video."""
         try:
             files = self._fetcher.local_files(video.item, video.files_of(task))
         except SteplineError as error:
             addresses = [RemotePath(url).display_url for url in file_urls(video.item).values()]
-            on_the_web = any(address.startswith("http") for address in addresses)  # each may have a host of its own
-            if disk_is_full(error) or (isinstance(error, OutOfReachError) and not on_the_web):  # no fault of the video
+            # each may have a host of its own
+            on_the_web = any(address.startswith("http") for address in addresses)
+            # no fault of the video
+            if disk_is_full(error) or (isinstance(error, OutOfReachError) and not on_the_web):
                 raise
             reason = portable_reason(str(error), addresses, video.item.id)
             self._record(task, StageFailure(video.item.id, task.stage, "error", reason))
@@ -389,5 +444,9 @@ class Scheduler:
         if video.finished:
             del self._open[video.item.id]
             self._fetcher.release(video.item)
-            withdrawn = video.withdrawn and video.failure is None and "waiting" in video.states.values()
-            self._phase.on_finished(FinishedVideo(video.item, video.failure, video.worked, withdrawn))
+            withdrawn = (
+                video.withdrawn and video.failure is None and "waiting" in video.states.values()
+            )
+            self._phase.on_finished(
+                FinishedVideo(video.item, video.failure, video.worked, withdrawn)
+            )

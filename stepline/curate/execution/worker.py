@@ -1,7 +1,8 @@
-"""The process that does tasks: `python -m stepline.curate.execution.worker FD PARENT`, started by the pool.
+"""The process that does tasks: `python -m stepline.curate.execution.worker FD PARENT`, started by
+the pool.
 
-It reads what a task needs, runs the stage and stores the result. It holds models between tasks, dies with its parent,
-and may itself hang, crash or be killed: nobody waits for it.
+It reads what a task needs, runs the stage and stores the result. It holds models between tasks,
+dies with its parent, and may itself hang, crash or be killed: nobody waits for it.
 """
 
 import ctypes
@@ -71,7 +72,8 @@ class TaskRunner:
         self._usage = GpuUsage(setup.device) if setup.device.startswith("cuda") else None
 
     def run(self, requests: Sequence[TaskRequest]) -> list[TaskReply]:
-        """Return what became of each of some tasks of one stage, whose results are stored where it went well.
+        """Return what became of each of some tasks of one stage, whose results are stored where it
+        went well.
 
         Each has an equal share of the time that they took together.
         """
@@ -82,7 +84,9 @@ class TaskRunner:
         notes: list[dict[str, float]] = [{} for _ in requests]
         cpu, wall = time.process_time(), time.monotonic()
         made = self._run_many(stage, requests, notes)
-        ends = [self._store_result(stage, *each) for each in zip(requests, notes, made, strict=True)]
+        ends = [
+            self._store_result(stage, *each) for each in zip(requests, notes, made, strict=True)
+        ]
         cpu, wall = (time.process_time() - cpu) / number, (time.monotonic() - wall) / number
         if requests[0].gpu and self._usage is not None:
             notes[0] |= self._usage.take()
@@ -95,7 +99,8 @@ class TaskRunner:
     def _run_many(
         self, stage: Stage, requests: Sequence[TaskRequest], notes: Sequence[dict[str, float]]
     ) -> Sequence[bytes | None]:
-        """Return what a stage makes of several videos at once; None for each that is to be done by itself.
+        """Return what a stage makes of several videos at once; None for each that is to be done by
+        itself.
 
         That is all of them where one fails, so that each says what is wrong with it alone.
         """
@@ -112,8 +117,11 @@ class TaskRunner:
     def _store_result(
         self, stage: Stage, request: TaskRequest, notes: dict[str, float], made: bytes | None
     ) -> tuple[ReplyKind, str, int]:
-        """Return what became of a task, why, and the bytes of its result. made: the result, where it is there."""
-        kind, reason, data = self._run(stage, request, notes) if made is None else ("done", "", made)
+        """Return what became of a task, why, and the bytes of its result. made: the result, where
+        it is there."""
+        kind, reason, data = (
+            self._run(stage, request, notes) if made is None else ("done", "", made)
+        )
         if kind == "run":  # for the owner of the run, with all paths
             reason = " ".join(reason.split())
         else:
@@ -126,23 +134,28 @@ class TaskRunner:
             return "run", str(error), 0
         return "done", "", len(data)
 
-    def _run(self, stage: Stage, request: TaskRequest, notes: dict[str, float]) -> tuple[ReplyKind, str, bytes | None]:
+    def _run(
+        self, stage: Stage, request: TaskRequest, notes: dict[str, float]
+    ) -> tuple[ReplyKind, str, bytes | None]:
         """Return the bytes that a stage makes of a task's video, or how it failed and why."""
         try:
             context = self._context(request, notes)
-        except SteplineError as error:  # a lost GPU, a result that cannot be read: no fault of the video
+        # a lost GPU, a result that cannot be read: no fault of the video
+        except SteplineError as error:
             return "run", str(error), None
         return try_stage(cast(Callable[[VideoContext], bytes], stage.run), context)
 
     def _check_versions(self) -> None:
-        """Raise SettingsError where this machine would compute something else than the driver has named."""
+        """Raise SettingsError where this machine would compute something else than the driver has
+        named."""
         for library, named in self._setup.versions.items():
             if (found := minor_version(library)) != named:
                 what = f"{socket.gethostname()} has {library} {found or 'not at all'}, the driver {named or 'none'}"
                 raise SettingsError(f"{what}; install the same version on every machine")
 
     def _context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
-        """Return what the stage gets, once this process is on the device of the task. Raises SteplineError."""
+        """Return what the stage gets, once this process is on the device of the task. Raises
+        SteplineError."""
         self._check_versions()
         set_device(self._setup.device if request.gpu else "cpu")
         stages, folders, needs = self._setup.stages, self._setup.folders, request.task.needs
@@ -150,40 +163,56 @@ class TaskRunner:
             request.task.item,
             self._setup.recipe,
             **request.files,
-            results={need: self._results.read(stages[need], key) for need, key in needs.items() if need in stages},
+            results={
+                need: self._results.read(stages[need], key)
+                for need, key in needs.items()
+                if need in stages
+            },
             folders={need: folders[need] for need in needs if need in folders},
             notes=notes,
         )
 
 
-def try_stage(run: Callable[[VideoContext], bytes], context: VideoContext) -> tuple[ReplyKind, str, bytes | None]:
+def try_stage(
+    run: Callable[[VideoContext], bytes], context: VideoContext
+) -> tuple[ReplyKind, str, bytes | None]:
     """Return the bytes that a stage makes of a video, or how it failed and why."""
     try:
         data = run_or_fall_back(run, context)
     except LeftOutError as error:
         return "left out", str(error), None
-    except (SettingsError, ModelError, ImportError) as error:  # no fault of the video: each would fail alike
+    # no fault of the video: each would fail alike
+    except (SettingsError, ModelError, ImportError) as error:
         return "run", str(error), None
     except MemoryError:
         return "memory", "there was no memory for it", None
     except Exception as error:  # noqa: BLE001 (a video may break anything; its reason is kept and the run goes on)
         if disk_is_full(error):
             return "run", f"{error}; free some space", None
-        named = str(error) if isinstance(error, SteplineError) else f"{type(error).__name__}: {error}"
+        named = (
+            str(error) if isinstance(error, SteplineError) else f"{type(error).__name__}: {error}"
+        )
         return "error", named, None
     if not isinstance(data, bytes):
-        return "run", f"{run.__qualname__} gave {type(data).__name__}; a stage of kind video gives bytes", None
+        return (
+            "run",
+            f"{run.__qualname__} gave {type(data).__name__}; a stage of kind video gives bytes",
+            None,
+        )
     return "done", "", data
 
 
 def run_or_fall_back(run: Callable[[VideoContext], bytes], context: VideoContext) -> bytes:
-    """Return what a stage makes of a video: on the CPU where its GPU is short of memory or lost, which a note tells."""
+    """Return what a stage makes of a video: on the CPU where its GPU is short of memory or lost,
+    which a note tells."""
     try:
         return run(context)
     except Exception as error:
         if current_device().kind == "cpu" or not any(map(gpu_gave_out, causes(error))):
             raise
-        log.warning("%s: done on the CPU, as the GPU gave out (%s)", context.item.id, first_line(error))
+        log.warning(
+            "%s: done on the CPU, as the GPU gave out (%s)", context.item.id, first_line(error)
+        )
     # Not while the error is held, whose frames hold what lies on the GPU.
     set_device("cpu")
     context.notes["gpu_fallbacks"] = 1.0
@@ -205,17 +234,21 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> int:
-    """Return the most bytes of main memory held since `reset_peak_memory`, which psutil does not tell."""
+    """Return the most bytes of main memory held since `reset_peak_memory`, which psutil does not
+    tell."""
     if sys.platform == "linux":
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def die_with(parent: int) -> None:
     """Have this process killed when its parent ends, however that ends."""
-    # The thread below sees it a second late, and not while foreign code holds the interpreter's lock; Linux helps.
+    # The thread below sees it a second late, and not while foreign code holds the interpreter's
+    # lock; Linux helps.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
 

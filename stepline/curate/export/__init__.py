@@ -1,4 +1,5 @@
-"""A dataset that people can load, trust and publish, from records: the same bytes for the same content.
+"""A dataset that people can load, trust and publish, from records: the same bytes for the same
+content.
 
     data/train-00000-of-00002-<sha256>.parquet        a row a video: its columns, and the whole Record as JSON
     data/left_out-00000-of-00001-<sha256>.parquet     the videos that are not in it, each with its stage and reason
@@ -9,6 +10,11 @@
 No time of day, host, process or path of a machine gets into any of them.
 """
 
-from stepline.curate.export.dataset import DatasetContents, export_dataset, publish, publish_features
+from stepline.curate.export.dataset import (
+    DatasetContents,
+    export_dataset,
+    publish,
+    publish_features,
+)
 
 __all__ = ["DatasetContents", "export_dataset", "publish", "publish_features"]

@@ -1,6 +1,7 @@
 """The dataset card: a README that people read, whose head tells dataset hubs how to load it.
 
-Its numbers are those of `dataset.json`, which `describe_dataset` makes when the last record is written.
+Its numbers are those of `dataset.json`, which `describe_dataset` makes when the last record is
+written.
 """
 
 import json
@@ -26,7 +27,8 @@ from stepline.weights import known_weights
 if TYPE_CHECKING:
     from jinja2 import Template
 
-SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))  # the hubs' words
+# the hubs' words
+SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 LANGUAGE = re.compile(r"[a-z]{2,3}")  # codes of ISO 639, the only ones that hubs take
 PAPERS = {  # stage -> whose method it is
     "coarse": "Li et al., Multi-Sentence Grounding for Long-term Instructional Video (NaSVA, HowToStep), ECCV 2024",
@@ -36,10 +38,14 @@ PAPERS = {  # stage -> whose method it is
 }
 
 
-def dataset_card(dataset: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequence[str]) -> str:
+def dataset_card(
+    dataset: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequence[str]
+) -> str:
     """Return the card of a dataset. dataset: its `dataset.json`; stages: of its recipe."""
     languages = dataset["languages"]
-    codes = sorted({code.split("-")[0] for code in languages}) if isinstance(languages, dict) else []
+    codes = (
+        sorted({code.split("-")[0] for code in languages}) if isinstance(languages, dict) else []
+    )
     count = videos if isinstance(videos := dataset["videos"], int) else 0
     return _template().render(
         name=_plain(settings.name),
@@ -51,7 +57,8 @@ def dataset_card(dataset: Mapping[str, JsonValue], settings: ExportSettings, sta
         dataset=dataset,
         columns=COLUMNS,
         settings=_settings(dataset["settings"], stages),
-        papers=[paper for stage, paper in PAPERS.items() if stage in stages] or list(PAPERS.values())[:1],
+        papers=[paper for stage, paper in PAPERS.items() if stage in stages]
+        or list(PAPERS.values())[:1],
     )
 
 
@@ -67,14 +74,17 @@ def _settings(settings: JsonValue, stages: Sequence[str]) -> dict[str, str]:
 def _template() -> "Template":
     from jinja2 import Environment, StrictUndefined
 
-    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+    environment = Environment(
+        undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
     environment.filters["pairs"] = pairs
     source = files("stepline.curate.export").joinpath("card.txt").read_text(encoding="utf-8")
     return environment.from_string(source)
 
 
 def pairs(counted: Mapping[str, int], most: int = 6) -> str:
-    """Return counts as text for a cell of a table: "en 12, de 3, 4 others"; reasons may come from anywhere."""
+    """Return counts as text for a cell of a table: "en 12, de 3, 4 others"; reasons may come from
+    anywhere."""
     shown = [f"{_plain(name)} {count:,}" for name, count in list(counted.items())[:most]]
     rest = sum(list(counted.values())[most:])
     return ", ".join([*shown, *([f"{rest:,} others"] if rest else [])]) or "none"
@@ -90,12 +100,14 @@ NAMED = 50  # distinct makers of one kind that are counted; more would be no nam
 STARTS = {"conse": ("efficientnet-lite0", "minilm")}  # weights behind a name
 SOURCE = "source"
 NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")  # but no part of a word, as in mp4
-PATH = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")  # with or without a word before it, as in clip:/weights/clip
+# with or without a word before it, as in clip:/weights/clip
+PATH = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")
 
 
 @dataclass(frozen=True)
 class StageLosses:
-    """What a stage left out. entered: videos that reached it; dropped: reason -> videos, the commonest first."""
+    """What a stage left out. entered: videos that reached it; dropped: reason -> videos, the
+    commonest first."""
 
     stage: str
     entered: int
@@ -107,8 +119,11 @@ class StageLosses:
         return self.entered - sum(self.dropped.values())
 
 
-def stage_losses(left_out: Iterable[StageFailure], kept: int, stages: Sequence[str]) -> list[StageLosses]:
-    """Return what each stage left out, in the recipe's order; reasons that differ in numbers alone are one."""
+def stage_losses(
+    left_out: Iterable[StageFailure], kept: int, stages: Sequence[str]
+) -> list[StageLosses]:
+    """Return what each stage left out, in the recipe's order; reasons that differ in numbers alone
+    are one."""
     lost: dict[str, Counter[str]] = {}
     for failure in left_out:
         # As the reason reads for every video: without the video's id, with # for each number.
@@ -127,7 +142,9 @@ class DatasetFacts:
     """Counts of the records, and of those who made what is in them."""
 
     counts: DatasetCounts = field(default_factory=DatasetCounts)
-    makers: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in MAKERS})
+    makers: dict[str, Counter[str]] = field(
+        default_factory=lambda: {name: Counter() for name in MAKERS}
+    )
     featured: int = 0  # videos with features
 
     def add(self, record: Record) -> None:
@@ -152,36 +169,60 @@ def describe_dataset(
     settings: ExportSettings,
     stage_settings: JsonValue,
 ) -> dict[str, JsonValue]:
-    """Return `dataset.json`: all that machines may ask. stage_settings: of each stage, what decides it."""
+    """Return `dataset.json`: all that machines may ask. stage_settings: of each stage, what decides
+    it."""
     counts = facts.counts
     stages: list[JsonValue] = [
-        {"stage": loss.stage, "entered": loss.entered, "kept": loss.kept, "dropped": dict(loss.dropped)}
+        {
+            "stage": loss.stage,
+            "entered": loss.entered,
+            "kept": loss.kept,
+            "dropped": dict(loss.dropped),
+        }
         for loss in losses
     ]
     return {
-        "name": settings.name, "licence": settings.licence, "stepline": __version__, "record_version": VERSION,
-        "videos": counts.kept, "left_out": losses[0].entered - counts.kept, "hours": round(counts.hours, 4),
-        "steps": counts.steps, "steps_placed": counts.placed, "sentences": counts.sentences,
-        "with_features": facts.featured, "tasks": len(counts.tasks), "languages": _json(counts.languages),
-        "step_statuses": _json(counts.statuses), "step_licences": _json(counts.licences),
-        "dropped_steps": _json(counts.dropped_steps), "dropped_sentences": _json(counts.dropped_sentences),
+        "name": settings.name,
+        "licence": settings.licence,
+        "stepline": __version__,
+        "record_version": VERSION,
+        "videos": counts.kept,
+        "left_out": losses[0].entered - counts.kept,
+        "hours": round(counts.hours, 4),
+        "steps": counts.steps,
+        "steps_placed": counts.placed,
+        "sentences": counts.sentences,
+        "with_features": facts.featured,
+        "tasks": len(counts.tasks),
+        "languages": _json(counts.languages),
+        "step_statuses": _json(counts.statuses),
+        "step_licences": _json(counts.licences),
+        "dropped_steps": _json(counts.dropped_steps),
+        "dropped_sentences": _json(counts.dropped_sentences),
         "stages": stages,
         "makers": {name: _json(counter) for name, counter in facts.makers.items()},
         "weights": {name: known_weights()[name].licence for name in facts.weights()},
         "settings": stage_settings,
         "biases": list(biases(counts)),
-        "files": [{"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in files],
-    }  # fmt: skip
+        "files": [
+            {"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in files
+        ],
+    }
 
 
 def without_folders(value: JsonValue) -> JsonValue:
-    """Return settings in which every path is its last name: folders of a machine are nobody else's business."""
+    """Return settings in which every path is its last name: folders of a machine are nobody else's
+    business."""
     if isinstance(value, dict):
         return {key: without_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [without_folders(inner) for inner in value]
     if isinstance(value, str) and PATH.fullmatch(value):
-        return f"{value.partition(':')[0]}:{value.rpartition('/')[2]}" if ":" in value else value.rpartition("/")[2]
+        return (
+            f"{value.partition(':')[0]}:{value.rpartition('/')[2]}"
+            if ":" in value
+            else value.rpartition("/")[2]
+        )
     return value
 
 

@@ -1,31 +1,59 @@
-"""A dataset as ML Commons' Croissant 1.0 describes it: files with their sha256, and records with typed fields."""
+"""A dataset as ML Commons' Croissant 1.0 describes it: files with their sha256, and records with
+typed fields."""
 
 import json
 from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
-from stepline.curate.export.shards import COLUMNS, LEFT_OUT, NUMBER, NUMBERS, TEXTS, TRAIN, WHOLE, ExportedFile
+from stepline.curate.export.shards import (
+    COLUMNS,
+    LEFT_OUT,
+    NUMBER,
+    NUMBERS,
+    TEXTS,
+    TRAIN,
+    WHOLE,
+    ExportedFile,
+)
 from stepline.curate.settings import ExportSettings
 
 CONFORMS = "http://mlcommons.org/croissant/1.0"
 FORMATS = {
-    ".md": "text/markdown", ".parquet": "application/x-parquet", ".safetensors": "application/octet-stream",
+    ".md": "text/markdown",
+    ".parquet": "application/x-parquet",
+    ".safetensors": "application/octet-stream",
     ".tar": "application/x-tar",
-}  # fmt: skip
+}
 KINDS = {NUMBER: "sc:Float", NUMBERS: "sc:Float", WHOLE: "sc:Integer"}
-WORDS = {   # of Croissant 1.0's context, those that are used here
-    "citeAs": "cr:citeAs", "column": "cr:column", "conformsTo": "dct:conformsTo", "cr": "http://mlcommons.org/croissant/",
-    "dct": "http://purl.org/dc/terms/", "extract": "cr:extract", "field": "cr:field", "fileObject": "cr:fileObject",
-    "fileSet": "cr:fileSet", "includes": "cr:includes", "recordSet": "cr:recordSet", "repeated": "cr:repeated",
-    "rai": "http://mlcommons.org/croissant/RAI/", "sc": "https://schema.org/", "source": "cr:source",
-}  # fmt: skip
+WORDS = {  # of Croissant 1.0's context, those that are used here
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "dct": "http://purl.org/dc/terms/",
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "includes": "cr:includes",
+    "recordSet": "cr:recordSet",
+    "repeated": "cr:repeated",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "sc": "https://schema.org/",
+    "source": "cr:source",
+}
 
 
-def croissant(dataset: Mapping[str, JsonValue], exported: Sequence[ExportedFile], settings: ExportSettings) -> str:
-    """Return a dataset's metadata as JSON-LD. It has no date: the same content would have another file tomorrow."""
+def croissant(
+    dataset: Mapping[str, JsonValue], exported: Sequence[ExportedFile], settings: ExportSettings
+) -> str:
+    """Return a dataset's metadata as JSON-LD. It has no date: the same content would have another
+    file tomorrow."""
     biases = dataset["biases"]
-    splits = [s for s in (TRAIN, LEFT_OUT) if any(file.path.startswith(f"data/{s}-") for file in exported)]
+    splits = [
+        s for s in (TRAIN, LEFT_OUT) if any(file.path.startswith(f"data/{s}-") for file in exported)
+    ]
     tree: dict[str, object] = {
         "@context": {
             "@language": "en",
@@ -53,30 +81,47 @@ def croissant(dataset: Mapping[str, JsonValue], exported: Sequence[ExportedFile]
 def _file(file: ExportedFile) -> dict[str, object]:
     ending = file.path[file.path.rfind(".") :]
     return {
-        "@type": "cr:FileObject", "@id": file.path, "name": file.path, "contentUrl": file.path,
-        "contentSize": f"{file.bytes} B", "encodingFormat": FORMATS[ending], "sha256": file.sha256,
-    }  # fmt: skip
+        "@type": "cr:FileObject",
+        "@id": file.path,
+        "name": file.path,
+        "contentUrl": file.path,
+        "contentSize": f"{file.bytes} B",
+        "encodingFormat": FORMATS[ending],
+        "sha256": file.sha256,
+    }
 
 
 def _set(split: str) -> dict[str, object]:
     return {
-        "@type": "cr:FileSet", "@id": f"{split}-shards", "name": f"{split}-shards",
-        "encodingFormat": FORMATS[".parquet"], "includes": f"data/{split}-*.parquet",
-    }  # fmt: skip
+        "@type": "cr:FileSet",
+        "@id": f"{split}-shards",
+        "name": f"{split}-shards",
+        "encodingFormat": FORMATS[".parquet"],
+        "includes": f"data/{split}-*.parquet",
+    }
 
 
 def _records(split: str) -> dict[str, object]:
     fields = [
         {
-            "@type": "cr:Field", "@id": f"{split}/{column.name}", "name": f"{split}/{column.name}",
-            "description": column.meaning, "dataType": KINDS.get(column.kind, "sc:Text"),
+            "@type": "cr:Field",
+            "@id": f"{split}/{column.name}",
+            "name": f"{split}/{column.name}",
+            "description": column.meaning,
+            "dataType": KINDS.get(column.kind, "sc:Text"),
             **({"repeated": True} if column.kind in (TEXTS, NUMBERS) else {}),
             "source": {"fileSet": {"@id": f"{split}-shards"}, "extract": {"column": column.name}},
         }
         for column in COLUMNS
-    ]  # fmt: skip
-    meaning = "a video a record" if split == TRAIN else "the videos that are left out, with the reasons"
+    ]
+    meaning = (
+        "a video a record" if split == TRAIN else "the videos that are left out, with the reasons"
+    )
     return {
-        "@type": "cr:RecordSet", "@id": split, "name": split, "description": meaning,
-        "key": {"@id": f"{split}/id"}, "field": fields,
-    }  # fmt: skip
+        "@type": "cr:RecordSet",
+        "@id": split,
+        "name": split,
+        "description": meaning,
+        "key": {"@id": f"{split}/id"},
+        "field": fields,
+    }

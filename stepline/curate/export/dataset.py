@@ -10,9 +10,22 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline.curate.export.card import DatasetFacts, dataset_card, describe_dataset, stage_losses, without_folders
+from stepline.curate.export.card import (
+    DatasetFacts,
+    dataset_card,
+    describe_dataset,
+    stage_losses,
+    without_folders,
+)
 from stepline.curate.export.croissant import croissant
-from stepline.curate.export.shards import LEFT_OUT, TRAIN, DatasetRow, copy_features, write_shards, write_tars
+from stepline.curate.export.shards import (
+    LEFT_OUT,
+    TRAIN,
+    DatasetRow,
+    copy_features,
+    write_shards,
+    write_tars,
+)
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.records import Record, Rejected, Video
@@ -31,8 +44,9 @@ LAST = "dataset.json"  # written last: it lists every other file with its sha256
 class DatasetContents:
     """What goes into a dataset.
 
-    records: yields the records sorted by id, as often as it is called. left_out: id -> why. items: id -> where its
-    video lies and what its source tells of it. stages: of the recipe, in its order; settings: what decides each.
+    records: yields the records sorted by id, as often as it is called. left_out: id -> why. items:
+    id -> where its video lies and what its source tells of it. stages: of the recipe, in its order;
+    settings: what decides each.
     media: the videos, by id, where they go along.
     """
 
@@ -45,10 +59,13 @@ class DatasetContents:
     media: Mapping[str, RemotePath] | None = None
 
 
-def export_dataset(contents: DatasetContents, folder: Path, settings: ExportSettings) -> dict[str, JsonValue]:
+def export_dataset(
+    contents: DatasetContents, folder: Path, settings: ExportSettings
+) -> dict[str, JsonValue]:
     """Write a dataset into an empty folder and return its `dataset.json`, which lists every file.
 
-    Nothing but the contents and settings decides a byte. Raises StoreError where the disk does not take it.
+    Nothing but the contents and settings decides a byte. Raises StoreError where the disk does not
+    take it.
     """
     facts = DatasetFacts()
     files = write_shards(_counted(contents, facts), TRAIN, folder, settings.rows)
@@ -86,24 +103,43 @@ def _counted(contents: DatasetContents, facts: DatasetFacts) -> Iterator[Dataset
 def _left_out(contents: DatasetContents) -> Iterator[DatasetRow]:
     for id in sorted(contents.left_out):
         item = contents.items.get(id, VideoItem(id))
-        video = Video(id=id or "none", path=item.path, duration=item.duration or None, title=item.title, task=item.task)
+        video = Video(
+            id=id or "none",
+            path=item.path,
+            duration=item.duration or None,
+            title=item.title,
+            task=item.task,
+        )
         failure = contents.left_out[id]
         dropped = Rejected("video", f"{failure.stage}: {failure.reason}", text=failure.stage)
         yield DatasetRow(Record(id=id, video=video, dropped=(dropped,)), failure)
 
 
 LARGE = (".parquet", ".safetensors", ".tar")  # may share their bytes with the stage's folder
-OURS = ("data/train-", "data/left_out-", "features/shard-", "webdataset/train-", "webdataset/README.md")
+OURS = (
+    "data/train-",
+    "data/left_out-",
+    "features/shard-",
+    "webdataset/train-",
+    "webdataset/README.md",
+)
 
 
 def publish(folder: Path, target: RemotePath) -> None:
-    """Copy a dataset's files to a target, and remove those of an earlier dataset that this one lacks.
+    """Copy a dataset's files to a target, and remove those of an earlier dataset that this one
+    lacks.
 
-    What belongs to no dataset stays. Doing it again, or after it was stopped, is harmless: `dataset.json`, which lists
-    every file, comes last.
+    What belongs to no dataset stays. Doing it again, or after it was stopped, is harmless:
+    `dataset.json`, which lists every file, comes last.
     """
-    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-    sizes = {entry.name: entry.size for entry in target.list()} if target.local is None or target.exists() else {}
+    names = sorted(
+        file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
+    )
+    sizes = (
+        {entry.name: entry.size for entry in target.list()}
+        if target.local is None or target.exists()
+        else {}
+    )
     same = LAST in sizes and (target / LAST).read() == (folder / LAST).read_bytes()
     for name in (*(name for name in names if name != LAST), LAST):
         if not (same and sizes.get(name) == (folder / name).stat().st_size):
@@ -114,8 +150,12 @@ def publish(folder: Path, target: RemotePath) -> None:
 
 
 def publish_features(folder: Path, target: RemotePath) -> None:
-    """Copy a feature store to a target, of each shard first the rows; shards of an earlier store that it lacks go."""
-    names = sorted((file.name for file in folder.glob("shard-*")), key=lambda name: (name.endswith(".parquet"), name))
+    """Copy a feature store to a target, of each shard first the rows; shards of an earlier store
+    that it lacks go."""
+    names = sorted(
+        (file.name for file in folder.glob("shard-*")),
+        key=lambda name: (name.endswith(".parquet"), name),
+    )
     for entry in target.list() if target.local is None or target.exists() else ():
         if entry.name.startswith("shard-") and entry.name not in names:
             (target / entry.name).remove()

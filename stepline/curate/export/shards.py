@@ -1,10 +1,12 @@
 """The Parquet shards of a dataset, and the copy of its features.
 
-A record is a row: columns that are useful without Stepline, and the whole record as JSON, which loses nothing. A
-shard's name tells its place, their number and its content. Features go into a store of their own, in the order of ids.
+A record is a row: columns that are useful without Stepline, and the whole record as JSON, which
+loses nothing. A shard's name tells its place, their number and its content. Features go into a
+store of their own, in the order of ids.
 
-Records in WebDataset tars: KEY.json, KEY.vtt with the steps, and KEY.mp4 (or as it is) where media go along; beside
-them a card with the types, which `datasets` would else guess from the first videos: no title there, none in any.
+Records in WebDataset tars: KEY.json, KEY.vtt with the steps, and KEY.mp4 (or as it is) where media
+go along; beside them a card with the types, which `datasets` would else guess from the first
+videos: no title there, none in any.
 """
 
 import io
@@ -45,19 +47,29 @@ COLUMNS = (
     Column("language", STRING, "of the speech; empty where nobody tells it"),
     Column("steps", WHOLE, "how many steps there are"),
     Column("step_texts", TEXTS, "the steps, in the order in which they are written"),
-    Column("step_starts", NUMBERS, "second from which each step is shown; none where it was not found"),
+    Column(
+        "step_starts", NUMBERS, "second from which each step is shown; none where it was not found"
+    ),
     Column("step_ends", NUMBERS, "second at which each step's span ends"),
     Column("step_scores", NUMBERS, "P(the step is shown at all); none where nothing judged it"),
     Column("step_statuses", TEXTS, "shown, unclear, said or not found"),
-    Column("step_licences", TEXTS, "licence of a text that people wrote; none where it was made here"),
+    Column(
+        "step_licences", TEXTS, "licence of a text that people wrote; none where it was made here"
+    ),
     Column("sentence_texts", TEXTS, "what is said"),
     Column("sentence_starts", NUMBERS, "second at which each sentence begins"),
     Column("sentence_ends", NUMBERS, "second at which it ends"),
-    Column("sentence_shown", NUMBERS, "P(the picture shows it while it is said); none where nothing judged it"),
+    Column(
+        "sentence_shown",
+        NUMBERS,
+        "P(the picture shows it while it is said); none where nothing judged it",
+    ),
     Column("stage", STRING, "of a video that is left out: the stage that left it out"),
     Column("kind", STRING, "of a video that is left out: left out, error, hang, crash or memory"),
     Column("reason", STRING, "of a video that is left out: why"),
-    Column("record", STRING, "all that is known of it, as JSON; `stepline.storage.from_json` reads it"),
+    Column(
+        "record", STRING, "all that is known of it, as JSON; `stepline.storage.from_json` reads it"
+    ),
 )
 
 
@@ -70,11 +82,21 @@ class DatasetRow:
 
     def cells(self) -> dict[str, object]:
         """Return the value of each column."""
-        record, failure, steps, video = self.record, self.failure, self.record.steps, self.record.video
+        record, failure, steps, video = (
+            self.record,
+            self.failure,
+            self.record.steps,
+            self.record.video,
+        )
         sentences = record.sentences
         return {
-            "id": record.id, "video": video.id, "path": video.path, "title": video.title, "task": video.task,
-            "duration": video.duration, "language": record.transcript.language if record.transcript else None,
+            "id": record.id,
+            "video": video.id,
+            "path": video.path,
+            "title": video.title,
+            "task": video.task,
+            "duration": video.duration,
+            "language": record.transcript.language if record.transcript else None,
             "steps": len(steps),
             "step_texts": [step.text for step in steps],
             "step_starts": [step.spans[0].start if step.spans else None for step in steps],
@@ -86,9 +108,11 @@ class DatasetRow:
             "sentence_starts": [sentence.span.start for sentence in sentences],
             "sentence_ends": [sentence.span.end for sentence in sentences],
             "sentence_shown": [sentence.shown for sentence in sentences],
-            "stage": failure.stage if failure else None, "kind": failure.kind if failure else None,
-            "reason": failure.reason if failure else None, "record": to_json(record),
-        }  # fmt: skip
+            "stage": failure.stage if failure else None,
+            "kind": failure.kind if failure else None,
+            "reason": failure.reason if failure else None,
+            "record": to_json(record),
+        }
 
 
 DATA = "data"
@@ -107,10 +131,14 @@ class ExportedFile:
     sha256: str
 
 
-def write_shards(rows: Iterable[DatasetRow], split: str, folder: Path, limit: int) -> list[ExportedFile]:
-    """Write rows, sorted by id already, as shards of at most `limit` rows; one of no rows where there are none.
+def write_shards(
+    rows: Iterable[DatasetRow], split: str, folder: Path, limit: int
+) -> list[ExportedFile]:
+    """Write rows, sorted by id already, as shards of at most `limit` rows; one of no rows where
+    there are none.
 
-    split: "train" or "left_out". Shards end where only their content decides, so that equal rows give equal files.
+    split: "train" or "left_out". Shards end where only their content decides, so that equal rows
+    give equal files.
     """
     (folder / DATA).mkdir(parents=True, exist_ok=True)
     parts = []
@@ -146,9 +174,12 @@ def _write(block: list[dict[str, object]], path: Path) -> None:
     import pyarrow.parquet as parquet
 
     kinds = {
-        STRING: arrow.string(), WHOLE: arrow.int32(), NUMBER: arrow.float64(),
-        TEXTS: arrow.list_(arrow.string()), NUMBERS: arrow.list_(arrow.float64()),
-    }  # fmt: skip
+        STRING: arrow.string(),
+        WHOLE: arrow.int32(),
+        NUMBER: arrow.float64(),
+        TEXTS: arrow.list_(arrow.string()),
+        NUMBERS: arrow.list_(arrow.float64()),
+    }
     fields = [(column.name, kinds[column.kind]) for column in COLUMNS]
     schema = arrow.schema(fields, metadata={"stepline_version": str(VERSION)})
     table = arrow.Table.from_pylist(block, schema=schema)
@@ -159,12 +190,20 @@ def _write(block: list[dict[str, object]], path: Path) -> None:
 FEATURES = "features"
 
 
-def copy_features(ids: Iterable[str], store: FeatureStore, folder: Path, shard_bytes: int) -> list[ExportedFile]:
+def copy_features(
+    ids: Iterable[str], store: FeatureStore, folder: Path, shard_bytes: int
+) -> list[ExportedFile]:
     """Copy the features of ids of a store, sorted already, into FOLDER/features."""
     with FeatureWriter(folder / FEATURES, shard_bytes=shard_bytes) as writer:
         for id in ids:
             stored = store[id]
-            writer.add(id, store.matrix(id), rate=stored.rate, backbone=stored.backbone, texts=store.texts(id))
+            writer.add(
+                id,
+                store.matrix(id),
+                rate=stored.rate,
+                backbone=stored.backbone,
+                texts=store.texts(id),
+            )
     files = sorted((folder / FEATURES).glob("shard-*"))
     return [_exported(file) for file in files]
 
@@ -174,9 +213,13 @@ BLOCK = 512  # bytes to which a tar rounds what it holds
 
 
 def write_tars(
-    records: Iterable[Record], folder: Path, shard_bytes: int, media: Mapping[str, RemotePath] | None = None
+    records: Iterable[Record],
+    folder: Path,
+    shard_bytes: int,
+    media: Mapping[str, RemotePath] | None = None,
 ) -> list[ExportedFile]:
-    """Write records, sorted by id already, into tars of about `shard_bytes`. media: videos by id, to go along.
+    """Write records, sorted by id already, into tars of about `shard_bytes`. media: videos by id,
+    to go along.
 
     A key may hold no dot, which ends it for readers: one in an id becomes %2E, and % becomes %25.
     """
@@ -187,7 +230,10 @@ def write_tars(
     record = next(stream, None)
     while record is not None:
         path = folder / TARS / f"train-{len(exported):05d}.tar"
-        with atomic_path(path) as partial, tarfile.open(partial, "w", format=tarfile.PAX_FORMAT) as archive:
+        with (
+            atomic_path(path) as partial,
+            tarfile.open(partial, "w", format=tarfile.PAX_FORMAT) as archive,
+        ):
             size = 0
             while record is not None and (not size or size < shard_bytes):
                 video = (media or {}).get(record.id)
@@ -205,7 +251,9 @@ def _exported(path: Path) -> ExportedFile:
 
 def _tars_card(types: Mapping[str, str]) -> str:
     """Return what tells `datasets` the type of each file of a key."""
-    features = "".join(f"  - name: {name}\n    dtype: {kind}\n" for name, kind in sorted(types.items()))
+    features = "".join(
+        f"  - name: {name}\n    dtype: {kind}\n" for name, kind in sorted(types.items())
+    )
     return (
         '---\nconfigs:\n- config_name: default\n  data_files: "train-*.tar"\ndataset_info:\n'
         f"  features:\n{features}---\n\nThe records of the folder above as WebDataset tars; see its README.md.\n"

@@ -1,4 +1,5 @@
-"""A sample of a run's videos worked on for real, beside the run's own OUT; the forecast that follows, and its texts."""
+"""A sample of a run's videos worked on for real, beside the run's own OUT; the forecast that
+follows, and its texts."""
 
 import hashlib
 import json
@@ -29,13 +30,16 @@ from stepline.remote import RemotePath
 FORECAST = "forecast"  # below OUT
 
 
-def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], settings: ForecastSettings) -> Forecast:
-    """Return what the request will take. What the sample made is left in OUT, where the run finds it done.
+def dry_run(
+    request: RunRequest, source: Sequence[VideoItem | Rejected], settings: ForecastSettings
+) -> Forecast:
+    """Return what the request will take. What the sample made is left in OUT, where the run finds
+    it done.
 
-    A third of the sample goes through the whole recipe, then all of it, then another third: stages over the dataset
-    are so seen at two sizes, with what only a first run pays apart. While the interval is too wide, as many videos
-    again are taken in, and all go through the recipe, which finds the earlier ones done; so too where a stage over the
-    dataset ends for want of videos.
+    A third of the sample goes through the whole recipe, then all of it, then another third: stages
+    over the dataset are so seen at two sizes, with what only a first run pays apart. While the
+    interval is too wide, as many videos again are taken in, and all go through the recipe, which
+    finds the earlier ones done; so too where a stage over the dataset ends for want of videos.
     """
     recipe = request.recipe
     collection = collect_items(source, request.limit)
@@ -43,14 +47,18 @@ def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], setting
     drawn = draw_stratified(sizes.values, max(settings.sample, settings.most), settings.seed)
     items = [collection.items[row] for row in drawn]  # of which the first so many are the sample
     count = min(settings.sample, len(items))
-    # A folder that only this recipe's forecast from these videos has, so that no other's times are read.
+    # A folder that only this recipe's forecast from these videos has, so that no other's times are
+    # read.
     known = recipe.model_dump_json() + "".join(item.id + item.stamp for item in items[:count])
-    folder = f"{request.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
+    folder = (
+        f"{request.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
+    )
     sampled = replace(request, out=folder, limit=None)
     out = RemotePath(sampled.out, recipe.places)
     stages = list(resolve_stages(recipe, request.stages))
     workers = recipe.engine.workers or core_count()
-    driver_gpus = float(current_device().kind != "cpu")  # a stage over all videos runs where the driver does
+    # a stage over all videos runs where the driver does
+    driver_gpus = float(current_device().kind != "cpu")
     gpus = {
         stage.name: recipe.engine.gpus if stage.kind == "video" else driver_gpus
         for stage in stages
@@ -62,7 +70,8 @@ def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], setting
         try:
             for part in parts:
                 run_recipe(sampled, [*part, *collection.refused])
-        except (DatasetError, StoreError) as error:  # perhaps of too few videos: nothing was left of them to train on
+        # perhaps of too few videos: nothing was left of them to train on
+        except (DatasetError, StoreError) as error:
             if count == len(items):
                 raise
             count = min(2 * count, len(items))
@@ -71,11 +80,15 @@ def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], setting
             continue
         costs = read_costs(read_timings(out), [item.id for item in items[:count]])
         chosen = sizes.values[drawn[:count]]
-        told = forecast(costs, chosen, sizes.values, settings, size=sizes.kind, workers=workers, gpus=gpus)
+        told = forecast(
+            costs, chosen, sizes.values, settings, size=sizes.kind, workers=workers, gpus=gpus
+        )
         if (more := next_sample(told, settings)) == count:
             break
         known_to = f"CPU {_hours(told.cpu_hours)} from {count} videos is known to {half_width(told.cpu_hours):.0%}"
-        request.say(f"{known_to}, forecast.within={settings.within:g}: {more - count} more are worked on")
+        request.say(
+            f"{known_to}, forecast.within={settings.within:g}: {more - count} more are worked on"
+        )
         count, parts = more, [items[:more]]
 
     # Video stages whose results do not hang on which other videos there are.
@@ -89,7 +102,8 @@ def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], setting
 
 
 def _parts(items: Sequence[VideoItem]) -> list[Sequence[VideoItem]]:
-    """Return a third of a sample, all of it, and another third, without those that nothing is left for."""
+    """Return a third of a sample, all of it, and another third, without those that nothing is left
+    for."""
     third = max(2, -(-len(items) // 3))
     return [part for part in (items[:third], items, items[third : 2 * third]) if part]
 
@@ -129,12 +143,32 @@ def format_forecast(forecast: Forecast) -> str:
     for stage in forecast.stages:
         failed = f"{100 * stage.failed:.0f} %" if stage.kind == "video" else "once over all"
         interval = f"{format_seconds(stage.cpu.low)} to {format_seconds(stage.cpu.high)}"
-        rows.append((stage.name, format_seconds(stage.cpu.value), interval, format_bytes(stage.bytes.value), failed))
+        rows.append(
+            (
+                stage.name,
+                format_seconds(stage.cpu.value),
+                interval,
+                format_bytes(stage.bytes.value),
+                failed,
+            )
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip() for row in rows]
-    by = {"duration": "the videos' seconds", "bytes": "the files' sizes", "alike": "nothing: the sizes are not known"}
-    lines += ["", f"{forecast.videos:,} videos, from {forecast.sampled} of them; by {by[forecast.size]}"]
-    lines.append(f"CPU: {_hours(forecast.cpu_hours)}, of which {_hours(forecast.cpu_left)} are left")
+    lines = [
+        "  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    by = {
+        "duration": "the videos' seconds",
+        "bytes": "the files' sizes",
+        "alike": "nothing: the sizes are not known",
+    }
+    lines += [
+        "",
+        f"{forecast.videos:,} videos, from {forecast.sampled} of them; by {by[forecast.size]}",
+    ]
+    lines.append(
+        f"CPU: {_hours(forecast.cpu_hours)}, of which {_hours(forecast.cpu_left)} are left"
+    )
     if forecast.gpu_hours.value:
         lines.append(f"GPU: {_hours(forecast.gpu_hours)}")
     for workers, hours in forecast.hours.items():

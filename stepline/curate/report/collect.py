@@ -1,6 +1,7 @@
 """All that a report shows of a dataset, collected in one pass over its records.
 
-Counts grow by a few numbers a video; what needs texts together works on random samples of bounded size:
+Counts grow by a few numbers a video; what needs texts together works on random samples of bounded
+size:
 
     near-duplicates   steps that say the same in several videos, and videos made of the same steps
     keywords          verbs and objects of the steps, for the word cloud (NaSVA, figure 5c)
@@ -37,7 +38,8 @@ HALF = 30  # s that a bar of video durations is wide
 
 @dataclass
 class ScoreSums:
-    """Of each kept video: how many texts have a calibrated score, and the sum of those scores; lists of V numbers."""
+    """Of each kept video: how many texts have a calibrated score, and the sum of those scores;
+    lists of V numbers."""
 
     texts: list[int] = field(default_factory=list)
     sums: list[float] = field(default_factory=list)
@@ -52,7 +54,8 @@ class ScoreSums:
 
 @dataclass
 class DatasetCounts:
-    """The counts of a dataset; steps and sentences are those of kept videos, `left_out` has the others.
+    """The counts of a dataset; steps and sentences are those of kept videos, `left_out` has the
+    others.
 
     Histograms map the lower end of a bar, as text, to how many lie in it.
     """
@@ -83,8 +86,10 @@ class DatasetCounts:
     words_a_minute: Counter[str] = field(default_factory=Counter)  # kept videos with speech
     durations: Counter[str] = field(default_factory=Counter)  # kept videos
     warnings: Counter[str] = field(default_factory=Counter)
-    narration_shown: ScoreSums = field(default_factory=ScoreSums)  # the judge's P(shown) of each sentence
-    steps_shown: ScoreSums = field(default_factory=ScoreSums)  # the aligner's P(shown at all) of each step
+    # the judge's P(shown) of each sentence
+    narration_shown: ScoreSums = field(default_factory=ScoreSums)
+    # the aligner's P(shown at all) of each step
+    steps_shown: ScoreSums = field(default_factory=ScoreSums)
 
     def add(self, record: Record) -> bool:
         """Count a record; return whether its video is in the dataset."""
@@ -101,8 +106,12 @@ class DatasetCounts:
         if video.task is not None:
             self.tasks[video.task] += 1
         self.warnings.update(record.warnings)
-        self.dropped_sentences.update(dropped.reason for dropped in record.dropped if dropped.what == "sentence")
-        self.dropped_steps.update(dropped.reason for dropped in record.dropped if dropped.what == "step")
+        self.dropped_sentences.update(
+            dropped.reason for dropped in record.dropped if dropped.what == "sentence"
+        )
+        self.dropped_steps.update(
+            dropped.reason for dropped in record.dropped if dropped.what == "step"
+        )
         self._add_speech(record)
         for step in record.steps:
             self._add_step(step, video.task)
@@ -150,7 +159,8 @@ MEMORY = 256 << 20  # bytes to sort hashes in
 
 @dataclass(frozen=True)
 class RepeatedText:
-    """Steps that say the same: the earliest wording, in how many videos, and how many other wordings."""
+    """Steps that say the same: the earliest wording, in how many videos, and how many other
+    wordings."""
 
     text: str
     videos: int
@@ -159,7 +169,8 @@ class RepeatedText:
 
 @dataclass(frozen=True)
 class RepeatedSteps:
-    """Near-duplicates among so many videos and steps; groups of videos, each sorted, the largest first."""
+    """Near-duplicates among so many videos and steps; groups of videos, each sorted, the largest
+    first."""
 
     videos: int
     steps: int
@@ -174,20 +185,27 @@ def find_repeated_steps(steps: Mapping[str, Sequence[str]]) -> RepeatedSteps:
     texts = [text for own in steps.values() for text in own]
     if not texts:
         return RepeatedSteps(len(steps), 0, 0, (), ())
-    first_alike = near_duplicates([sketch(texts)], 0, ALIKE, MEMORY).tolist()  # of each step, the earliest alike
+    # of each step, the earliest alike
+    first_alike = near_duplicates([sketch(texts)], 0, ALIKE, MEMORY).tolist()
     videos: dict[int, set[str]] = defaultdict(set)
     wordings: dict[int, set[str]] = defaultdict(set)
     for owner, text, first in zip(owners, texts, first_alike, strict=True):
         videos[first].add(owner)
         wordings[first].add(text)
-    shared = sorted((row for row in videos if len(videos[row]) > 1), key=lambda row: (-len(videos[row]), texts[row]))
+    shared = sorted(
+        (row for row in videos if len(videos[row]) > 1),
+        key=lambda row: (-len(videos[row]), texts[row]),
+    )
     repeated = sum(len(videos[first]) > 1 for first in first_alike)
-    rows = tuple(RepeatedText(texts[row], len(videos[row]), len(wordings[row]) - 1) for row in shared)
+    rows = tuple(
+        RepeatedText(texts[row], len(videos[row]), len(wordings[row]) - 1) for row in shared
+    )
     return RepeatedSteps(len(steps), len(texts), repeated, rows, _video_groups(videos.values()))
 
 
 def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of videos that are near-duplicates of one another, directly or through others.
+    """Return the groups of videos that are near-duplicates of one another, directly or through
+    others.
 
     owners: of each distinct step, the videos that have it.
     """
@@ -216,7 +234,8 @@ def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(groups, key=lambda group: (-len(group), group)))
 
 
-OBJECTS = frozenset({"dobj", "obj", "pobj", "nsubjpass", "conj"})  # what is acted on, in spaCy's labels
+# what is acted on, in spaCy's labels
+OBJECTS = frozenset({"dobj", "obj", "pobj", "nsubjpass", "conj"})
 
 
 def keywords(steps: Sequence[str], notes: list[str]) -> dict[str, Counter[str]]:
@@ -251,7 +270,8 @@ SEED = 0
 
 @dataclass(frozen=True)
 class TaskMap:
-    """The steps of a task in the plane. points: (N, 2). order: of each step in its video, 0 first, 1 last."""
+    """The steps of a task in the plane. points: (N, 2). order: of each step in its video, 0 first,
+    1 last."""
 
     task: str
     texts: tuple[str, ...]
@@ -260,13 +280,18 @@ class TaskMap:
 
 
 def tsne(vectors: Matrix) -> npt.NDArray[np.floating]:
-    """Return the t-SNE (N, 2) of vectors (N, D), from their first principal components and with a fixed seed."""
+    """Return the t-SNE (N, 2) of vectors (N, D), from their first principal components and with a
+    fixed seed."""
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
-        raise ModelError("scikit-learn: not installed, and t-SNE needs it; pip install 'stepline[report]'") from error
+        raise ModelError(
+            "scikit-learn: not installed, and t-SNE needs it; pip install 'stepline[report]'"
+        ) from error
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
-    reduced = TSNE(perplexity=perplexity, init="pca", random_state=SEED, n_jobs=1).fit_transform(vectors)
+    reduced = TSNE(perplexity=perplexity, init="pca", random_state=SEED, n_jobs=1).fit_transform(
+        vectors
+    )
     return np.asarray(reduced, dtype=np.float64)
 
 
@@ -276,7 +301,8 @@ TOP = 20  # tasks shown
 
 @dataclass(frozen=True)
 class TaskSteps:
-    """Of one task: steps of the dataset with a time, and the steps of the text base's documents of that title."""
+    """Of one task: steps of the dataset with a time, and the steps of the text base's documents of
+    that title."""
 
     task: str
     aligned: int
@@ -285,7 +311,8 @@ class TaskSteps:
 
 
 def task_steps(aligned: Mapping[str, int], documents: Iterable[Document]) -> list[TaskSteps]:
-    """Return the tasks that the text base has a document of, those with most steps there first, at most TOP.
+    """Return the tasks that the text base has a document of, those with most steps there first, at
+    most TOP.
 
     A document is of a task when its title has the same normal words, "how to" left out.
     """
@@ -310,7 +337,8 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 @dataclass(frozen=True)
 class ReasonRow:
-    """Why videos have no result of a stage; numbers in the reason read as #. videos: ids of the first few."""
+    """Why videos have no result of a stage; numbers in the reason read as #. videos: ids of the
+    first few."""
 
     stage: str
     kind: str
@@ -346,13 +374,18 @@ def collect(
 ) -> ReportFindings:
     """Return what a report shows of some records, kept and left out.
 
-    failures: as the run noted them, which tells a hang from an error. documents: of a text base to compare tasks with.
+    failures: as the run noted them, which tells a hang from an error. documents: of a text base to
+    compare tasks with.
     provenance: lines that say where the dataset comes from. stages: of the recipe, in its order.
     """
     counts = DatasetCounts()
-    sampler = AuditSampler(videos=settings.audit_videos, texts=settings.audit_texts, seed=settings.seed)
+    sampler = AuditSampler(
+        videos=settings.audit_videos, texts=settings.audit_texts, seed=settings.seed
+    )
     steps: ReservoirSample[str] = ReservoirSample(settings.steps_read, seed=settings.seed)
-    videos: ReservoirSample[tuple[str, ...]] = ReservoirSample(settings.videos_compared, seed=settings.seed)
+    videos: ReservoirSample[tuple[str, ...]] = ReservoirSample(
+        settings.videos_compared, seed=settings.seed
+    )
     by_task: _StepsByTask = {}
     noted = {(failure.id, failure.stage): failure.kind for failure in failures}
     left_out: list[StageFailure] = []
@@ -369,13 +402,21 @@ def collect(
     words, repeated = keywords(steps.values(), notes), find_repeated_steps(dict(videos.items()))
     plane = _task_map(by_task, counts, settings.task, notes)
     return ReportFindings(
-        counts=counts, reasons=_reason_rows(left_out, stages), keywords=words, repeated_steps=repeated, task_map=plane,
-        tasks=tuple(task_steps(counts.task_steps, documents)), sample=sampler.sample(), notes=tuple(notes),
-        provenance=provenance or {}, stages=stages,
-    )  # fmt: skip
+        counts=counts,
+        reasons=_reason_rows(left_out, stages),
+        keywords=words,
+        repeated_steps=repeated,
+        task_map=plane,
+        tasks=tuple(task_steps(counts.task_steps, documents)),
+        sample=sampler.sample(),
+        notes=tuple(notes),
+        provenance=provenance or {},
+        stages=stages,
+    )
 
 
-# Of each task, (text, order in its video) of steps that may be drawn in the plane: at most `points`.
+# Of each task, (text, order in its video) of steps that may be drawn in the plane: at most
+# `points`.
 _StepsByTask: TypeAlias = dict[str, ReservoirSample[tuple[str, float]]]
 
 
@@ -384,15 +425,22 @@ def _add_by_task(by_task: _StepsByTask, record: Record, settings: ReportSettings
     task = record.video.task
     if task is None or settings.task not in (None, task):
         return
-    placed = sorted((step for step in record.steps if step.spans), key=lambda step: step.spans[0].start)
+    placed = sorted(
+        (step for step in record.steps if step.spans), key=lambda step: step.spans[0].start
+    )
     sample = by_task.setdefault(task, ReservoirSample(settings.points, seed=settings.seed))
     for number, step in enumerate(placed):
         sample.add(f"{record.id} {number:05d}", (step.text, number / max(1, len(placed) - 1)))
 
 
-def _task_map(by_task: _StepsByTask, counts: DatasetCounts, chosen: str | None, notes: list[str]) -> TaskMap | None:
-    """Return the map of the chosen task, else of the task with most steps; why there is none becomes a note."""
-    task = chosen or min(counts.task_steps, key=lambda task: (-counts.task_steps[task], task), default=None)
+def _task_map(
+    by_task: _StepsByTask, counts: DatasetCounts, chosen: str | None, notes: list[str]
+) -> TaskMap | None:
+    """Return the map of the chosen task, else of the task with most steps; why there is none
+    becomes a note."""
+    task = chosen or min(
+        counts.task_steps, key=lambda task: (-counts.task_steps[task], task), default=None
+    )
     if task is None:
         notes.append("No step map: no video names its task.")
         return None
@@ -417,8 +465,11 @@ def _failure(record: Record, noted: Mapping[tuple[str, str], FailureKind]) -> St
     return StageFailure(record.id, stage, noted.get((record.id, stage), "left out"), reason)
 
 
-def _reason_rows(failures: Sequence[StageFailure], stages: tuple[str, ...]) -> tuple[ReasonRow, ...]:
-    """Return the failures by stage (in the recipe's order), kind and reason, the commonest first in each stage."""
+def _reason_rows(
+    failures: Sequence[StageFailure], stages: tuple[str, ...]
+) -> tuple[ReasonRow, ...]:
+    """Return the failures by stage (in the recipe's order), kind and reason, the commonest first in
+    each stage."""
     rank = {stage: number for number, stage in enumerate(stages)}
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for failure in failures:
@@ -427,7 +478,12 @@ def _reason_rows(failures: Sequence[StageFailure], stages: tuple[str, ...]) -> t
         ReasonRow(stage, kind, reason, len(ids), tuple(sorted(ids)[:NAMED]))
         for (stage, kind, reason), ids in groups.items()
     ]
-    return tuple(sorted(rows, key=lambda row: (rank.get(row.stage, len(rank)), row.stage, -row.count, row.reason)))
+    return tuple(
+        sorted(
+            rows,
+            key=lambda row: (rank.get(row.stage, len(rank)), row.stage, -row.count, row.reason),
+        )
+    )
 
 
 def without_numbers(reason: str) -> str:

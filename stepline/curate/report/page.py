@@ -1,4 +1,5 @@
-"""The report as one HTML page: nothing is fetched, all text is escaped; its one script is for the audit.
+"""The report as one HTML page: nothing is fetched, all text is escaped; its one script is for the
+audit.
 
 The audit shows key frames of each text: before, in and after the seconds that the dataset gives it.
 """
@@ -13,7 +14,13 @@ from typing import TYPE_CHECKING
 from stepline.curate.audit.sample import AuditSample, AuditText
 from stepline.curate.audit.verdicts import Verdict, annotator_agreements, audit_table
 from stepline.curate.report.collect import ReportFindings
-from stepline.curate.report.sections import biases, histograms, quality_estimates, text_levels, video_levels
+from stepline.curate.report.sections import (
+    biases,
+    histograms,
+    quality_estimates,
+    text_levels,
+    video_levels,
+)
 from stepline.errors import SteplineError
 from stepline.outputs.html import picture_link, policy, template
 from stepline.plots import plot_style, ranked_bars, scatter, waterfall, word_cloud
@@ -29,7 +36,9 @@ QUALITY = 55  # of a JPEG
 Frames = dict[str, dict[float, bytes]]  # video -> second -> JPEG
 
 
-def key_frames(sample: AuditSample, media: Callable[[str], Path | None], width: int) -> tuple[Frames, list[str]]:
+def key_frames(
+    sample: AuditSample, media: Callable[[str], Path | None], width: int
+) -> tuple[Frames, list[str]]:
     """Return the frames of every video of a sample, and a note for each video that gave none.
 
     media(id): the video's file on this machine, None where there is none.
@@ -48,9 +57,14 @@ def key_frames(sample: AuditSample, media: Callable[[str], Path | None], width: 
 
 
 def frame_times(text: AuditText, duration: float | None) -> list[float]:
-    """Return the times shown for a text: one before its span, three in it, one after it, inside the video."""
+    """Return the times shown for a text: one before its span, three in it, one after it, inside the
+    video."""
     span = text.span
-    times = [span.start - AROUND, *(span.start + part * span.duration for part in (0.1, 0.5, 0.9)), span.end + AROUND]
+    times = [
+        span.start - AROUND,
+        *(span.start + part * span.duration for part in (0.1, 0.5, 0.9)),
+        span.end + AROUND,
+    ]
     last = max(0.0, (duration or span.end + AROUND) - GRID)
     return sorted({round(min(last, max(0.0, time)) / GRID) * GRID for time in times})
 
@@ -66,7 +80,9 @@ def _frames(path: Path, sample: AuditSample, video: str, width: int) -> dict[flo
     from stepline.media.reader import read_frames_at
 
     duration = sample.durations.get(video)
-    times = {time for text in sample.texts if text.video == video for time in frame_times(text, duration)}
+    times = {
+        time for text in sample.texts if text.video == video for time in frame_times(text, duration)
+    }
     times.update(overview_times(duration))
     return {still.time: _jpeg(still.image) for still in read_frames_at(path, sorted(times), width)}
 
@@ -82,11 +98,15 @@ def _jpeg(image: "Image") -> bytes:
 LINES = 12  # repeated steps, groups of videos and languages that are listed
 
 
-def render_page(findings: ReportFindings, verdicts: Sequence[Verdict] = (), frames: Frames | None = None) -> str:
+def render_page(
+    findings: ReportFindings, verdicts: Sequence[Verdict] = (), frames: Frames | None = None
+) -> str:
     """Return the page. verdicts: what auditors have said so far. frames: of the audited videos."""
     style, script = plot_style() + _file("style.css"), _file("script.js")
     counts, plane = findings.counts, findings.task_map
-    task_rows = [(task.task, (float(task.in_documents), float(task.aligned))) for task in findings.tasks]
+    task_rows = [
+        (task.task, (float(task.in_documents), float(task.aligned))) for task in findings.tasks
+    ]
     return template(_file("report.html")).render(
         findings=findings,
         counts=counts,
@@ -99,7 +119,8 @@ def render_page(findings: ReportFindings, verdicts: Sequence[Verdict] = (), fram
         histograms=[(title, _safe(svg), note) for title, svg, note in histograms(counts)],
         cloud=_safe(word_cloud(findings.keywords)) if any(findings.keywords.values()) else None,
         task=plane.task if plane else None,
-        task_map=plane and _safe(scatter(plane.points, plane.order, plane.texts, "place of a step in its video")),
+        task_map=plane
+        and _safe(scatter(plane.points, plane.order, plane.texts, "place of a step in its video")),
         tasks=_safe(ranked_bars(task_rows, ("{:,.0f}", "{:,.0f}"))) if task_rows else None,
         repeated=findings.repeated_steps.texts[:LINES],
         groups=findings.repeated_steps.groups[:LINES],
@@ -141,20 +162,27 @@ def _facts(findings: ReportFindings) -> list[str]:
 
 
 def _audit_json(sample: AuditSample, verdicts: Sequence[Verdict], frames: Frames) -> str:
-    """Return what the script asks about, as JSON that can end no element; scores and other people's words stay out."""
+    """Return what the script asks about, as JSON that can end no element; scores and other people's
+    words stay out."""
     texts = [
         {
-            "id": text.id, "video": text.video, "text": text.text, "start": text.span.start, "end": text.span.end,
+            "id": text.id,
+            "video": text.video,
+            "text": text.text,
+            "start": text.span.start,
+            "end": text.span.end,
             "times": frame_times(text, sample.durations.get(text.video)),
         }
         for text in sample.texts
-    ]  # fmt: skip
+    ]
     videos = {
         video: {
             "title": title,
             "overview": overview_times(sample.durations.get(video)),
             # Seconds as JavaScript writes numbers: 4 or 4.5.
-            "frames": {f"{s:.12g}": picture_link(jpeg) for s, jpeg in sorted(frames.get(video, {}).items())},
+            "frames": {
+                f"{s:.12g}": picture_link(jpeg) for s, jpeg in sorted(frames.get(video, {}).items())
+            },
         }
         for video, title in sample.titles.items()
     }

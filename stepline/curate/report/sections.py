@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 from stepline.curate.audit.sample import TextKind
 from stepline.curate.audit.verdicts import Verdict, audit_table, mean_answers
-from stepline.curate.report.collect import FAST, HALF, LONG, PACE, DatasetCounts, ReportFindings, without_numbers
+from stepline.curate.report.collect import (
+    FAST,
+    HALF,
+    LONG,
+    PACE,
+    DatasetCounts,
+    ReportFindings,
+    without_numbers,
+)
 from stepline.curate.sampling import UNKNOWN, Proportion, audited_mean, proportion
 from stepline.plots import WaterfallLevel, histogram
 
@@ -27,7 +35,9 @@ def biases(counts: DatasetCounts) -> list[str]:
     sentences = []
     for language, count in counts.languages.most_common(1):
         if count >= LEADING * counts.kept:
-            sentences.append(f"{100 * count / counts.kept:.0f} % of the videos have one language: {language}.")
+            sentences.append(
+                f"{100 * count / counts.kept:.0f} % of the videos have one language: {language}."
+            )
     if known := counts.tasks.total():
         top = sum(count for _, count in counts.tasks.most_common(TOP))
         tasks = f"The {min(TOP, len(counts.tasks))} commonest of {len(counts.tasks)} tasks"
@@ -42,7 +52,9 @@ def biases(counts: DatasetCounts) -> list[str]:
         )
     if counts.neighbours:
         percent = 100 * counts.out_of_order / counts.neighbours
-        sentences.append(f"{percent:.0f} % of neighbouring steps are shown in another order than they are written.")
+        sentences.append(
+            f"{percent:.0f} % of neighbouring steps are shown in another order than they are written."
+        )
     if unjudged := counts.steps - sum(counts.steps_shown.texts):
         sentences.append(f"{unjudged:,} of {counts.steps:,} steps have no P(shown).")
     return [*sentences, HEARD, JUDGES]
@@ -84,7 +96,9 @@ def text_levels(counts: DatasetCounts) -> list[WaterfallLevel]:
 
 def commonest(reasons: Counter[str]) -> tuple[tuple[str, int], ...]:
     """Return the reasons with their counts, the commonest first, all after the first few as one."""
-    ordered = sorted(((r, c) for r, c in reasons.items() if c), key=lambda pair: (-pair[1], pair[0]))
+    ordered = sorted(
+        ((r, c) for r, c in reasons.items() if c), key=lambda pair: (-pair[1], pair[0])
+    )
     rest = sum(count for _, count in ordered[REASONS:])
     named = ordered[:REASONS]
     return (*named, (f"{len(ordered) - REASONS} other reasons", rest)) if rest else tuple(named)
@@ -102,32 +116,53 @@ class QualityEstimate:
     note: str
 
 
-def quality_estimates(findings: ReportFindings, verdicts: Sequence[Verdict]) -> list[QualityEstimate]:
+def quality_estimates(
+    findings: ReportFindings, verdicts: Sequence[Verdict]
+) -> list[QualityEstimate]:
     """Return four proportions: raw narration and steps, alignable and well aligned.
 
-    The judge's P(shown) of a sentence is about its own seconds: it answers "well aligned". The aligner's P(shown) of a
-    step is about the whole video: it answers "alignable". The other two are known from an audit alone.
+    The judge's P(shown) of a sentence is about its own seconds: it answers "well aligned". The
+    aligner's P(shown) of a step is about the whole video: it answers "alignable". The other two are
+    known from an audit alone.
     """
     narration, steps = audit_table(findings.sample, verdicts)
     by_model = (findings.counts.narration_shown, findings.counts.steps_shown)
     judged, shown = (proportion(scores.sums, scores.texts) for scores in by_model)
     return [
         QualityEstimate(narration.name, "alignable", UNKNOWN, narration.alignable, UNKNOWN, ""),
-        QualityEstimate(narration.name, "well aligned", judged, narration.well_aligned,
-                        _corrected(findings, verdicts, "well aligned", "narration", judged), "the judge's P(shown)"),
-        QualityEstimate(steps.name, "alignable", shown, steps.alignable,
-                        _corrected(findings, verdicts, "alignable", "step", shown), "the aligner's P(shown)"),
+        QualityEstimate(
+            narration.name,
+            "well aligned",
+            judged,
+            narration.well_aligned,
+            _corrected(findings, verdicts, "well aligned", "narration", judged),
+            "the judge's P(shown)",
+        ),
+        QualityEstimate(
+            steps.name,
+            "alignable",
+            shown,
+            steps.alignable,
+            _corrected(findings, verdicts, "alignable", "step", shown),
+            "the aligner's P(shown)",
+        ),
         QualityEstimate(steps.name, "well aligned", UNKNOWN, steps.well_aligned, UNKNOWN, ""),
-    ]  # fmt: skip
+    ]
 
 
 def _corrected(
-    findings: ReportFindings, verdicts: Sequence[Verdict], question: str, kind: TextKind, scored: Proportion
+    findings: ReportFindings,
+    verdicts: Sequence[Verdict],
+    question: str,
+    kind: TextKind,
+    scored: Proportion,
 ) -> Proportion:
     texts = findings.sample.of_kind(kind)
     scores = {text.id: text.score for text in texts if text.score is not None}
     videos = {text.id: text.video for text in texts}
-    return audited_mean(scores, mean_answers(findings.sample, verdicts, question, kind), videos, scored.value)
+    return audited_mean(
+        scores, mean_answers(findings.sample, verdicts, question, kind), videos, scored.value
+    )
 
 
 def histograms(counts: DatasetCounts) -> list[tuple[str, str, str]]:
@@ -140,11 +175,27 @@ def histograms(counts: DatasetCounts) -> list[tuple[str, str, str]]:
     seconds = _mean(counts.step_seconds, counts.placed, "s")
     pace = histogram(counts.words_a_minute, "words a minute", bar=PACE, last=FAST // PACE)
     return [
-        ("Steps a video", histogram(counts.steps_a_video, "steps", last=LONG), f"{steps}; HowToStep has 10.6"),
-        ("Words a step", histogram(counts.words_a_step, "words", last=LONG), f"{words}; HowToStep has 8.0"),
-        ("Seconds a step", histogram(counts.seconds_a_step, "seconds", last=LONG), f"{seconds}, where placed"),
+        (
+            "Steps a video",
+            histogram(counts.steps_a_video, "steps", last=LONG),
+            f"{steps}; HowToStep has 10.6",
+        ),
+        (
+            "Words a step",
+            histogram(counts.words_a_step, "words", last=LONG),
+            f"{words}; HowToStep has 8.0",
+        ),
+        (
+            "Seconds a step",
+            histogram(counts.seconds_a_step, "seconds", last=LONG),
+            f"{seconds}, where placed",
+        ),
         ("Rate of speech", pace, ""),
-        ("Length of the videos", histogram(counts.durations, f"seconds, bars of {HALF}", bar=HALF), ""),
+        (
+            "Length of the videos",
+            histogram(counts.durations, f"seconds, bars of {HALF}", bar=HALF),
+            "",
+        ),
     ]
 
 

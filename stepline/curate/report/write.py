@@ -1,4 +1,5 @@
-"""The report of a run, made from what it left in OUT (records, failures, provenance, verdicts), and written there."""
+"""The report of a run, made from what it left in OUT (records, failures, provenance, verdicts), and
+written there."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -22,12 +23,15 @@ from stepline.text_base.base import open_base
 
 
 def read_dataset(out: RemotePath) -> Iterator[Record]:
-    """Yield the records of the dataset below OUT, kept and left out. Raises StoreError where there is no dataset."""
+    """Yield the records of the dataset below OUT, kept and left out. Raises StoreError where there
+    is no dataset."""
     folder = out / DATASET / "data"
     names = sorted(entry.name for entry in folder.list()) if folder.exists() else []
     shards = [name for name in names if name.endswith(".parquet")]
     if not shards:
-        raise StoreError(f"{folder.display_url}: no dataset yet; `stepline curate` writes it when all stages are done")
+        raise StoreError(
+            f"{folder.display_url}: no dataset yet; `stepline curate` writes it when all stages are done"
+        )
     for name in shards:
         path = (folder / name).local
         if path is not None:
@@ -49,12 +53,15 @@ def read_failures(out: RemotePath) -> list[StageFailure]:
         try:
             failures.append(StageFailure(**parse_json(path.read())))
         except (ValueError, TypeError) as error:
-            raise StoreError(f"{path.display_url}: not a failure that Stepline wrote ({error}); remove it") from error
+            raise StoreError(
+                f"{path.display_url}: not a failure that Stepline wrote ({error}); remove it"
+            ) from error
     return sorted(failures, key=lambda failure: (failure.stage, failure.id))
 
 
 def report_recipe(out: RemotePath) -> Recipe:
-    """Return the recipe of the run on OUT, with the settings of its report; the usual one where there was no run."""
+    """Return the recipe of the run on OUT, with the settings of its report; the usual one where
+    there was no run."""
     return read_recipe(out) if (out / RUN).exists() else Recipe()
 
 
@@ -78,12 +85,20 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     documents = open_base(settings.text_base).documents() if settings.text_base is not None else ()
     # What the dataset and the run say of themselves, as JSON.
     paths = {"dataset.json": out / DATASET / "dataset.json", "run.json": out / "run.json"}
-    provenance = {name: path.read().decode("utf-8", "replace") for name, path in paths.items() if path.exists()}
+    provenance = {
+        name: path.read().decode("utf-8", "replace")
+        for name, path in paths.items()
+        if path.exists()
+    }
     run = parse_json(provenance.get("run.json", "{}"))
     findings = collect(
-        read_dataset(out), settings, failures=read_failures(out), documents=documents,
-        provenance=provenance, stages=tuple(run.get("stages", ())),
-    )  # fmt: skip
+        read_dataset(out),
+        settings,
+        failures=read_failures(out),
+        documents=documents,
+        provenance=provenance,
+        stages=tuple(run.get("stages", ())),
+    )
     frames: Frames = {}
     if settings.frames:
         with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
@@ -94,7 +109,8 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
 
 
 def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
-    """Write OUT/report.html, with the verdicts that are there, and return what it shows. report: where it is made."""
+    """Write OUT/report.html, with the verdicts that are there, and return what it shows. report:
+    where it is made."""
     made = report or make_report(out, settings)
     (out / REPORT).write(made.html([] if out.local is None else list(local_verdicts(out))))
     return made
@@ -106,12 +122,17 @@ def local_verdicts(out: RemotePath, file: str = FILE) -> Verdicts:
     Raises StoreError where OUT is not on this machine.
     """
     if out.local is None:
-        raise StoreError(f"{out.display_url}: an audit keeps its verdicts on this machine; copy OUT/dataset here first")
+        raise StoreError(
+            f"{out.display_url}: an audit keeps its verdicts on this machine; copy OUT/dataset here first"
+        )
     return Verdicts(out.local / AUDIT / file)
 
 
-def sample_media(out: RemotePath, sample: AuditSample, scratch: Path) -> Callable[[str], Path | None]:
-    """Return what finds a video's file, as the run's list of items names it; fetched where it is elsewhere."""
+def sample_media(
+    out: RemotePath, sample: AuditSample, scratch: Path
+) -> Callable[[str], Path | None]:
+    """Return what finds a video's file, as the run's list of items names it; fetched where it is
+    elsewhere."""
     items = read_items(out) if (out / ITEMS).exists() else ()
     urls = {item.id: item.video for item in items if item.id in sample.titles}
 

@@ -1,4 +1,5 @@
-"""The files behind a run's videos: found by id, known by a stamp that tells a change, named without this machine.
+"""The files behind a run's videos: found by id, known by a stamp that tells a change, named without
+this machine.
 
 names       which id a file's name gives, and what kind of file it is
 FileIndex   the files of a folder by id, in arrays and not in objects: a million take some 100 MiB
@@ -34,9 +35,11 @@ CAPTIONS = (".vtt", ".srt", ".json3", ".json", ".csv")  # the first that is ther
 LISTS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 ABOUT = ".info.json"  # what downloaders note of a video; no captions
 LONGEST_LANGUAGE = 8  # letters, as of zh-Hant
-STAMPS = {"video": "stamp", "captions": "captions_stamp", "features": "features_stamp"}  # fields of a VideoItem
+# fields of a VideoItem
+STAMPS = {"video": "stamp", "captions": "captions_stamp", "features": "features_stamp"}
 
-# The id that a file's name gives, with the rank of its ending (the least is taken); None where it is no such file.
+# The id that a file's name gives, with the rank of its ending (the least is taken); None where it
+# is no such file.
 FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 
 
@@ -47,9 +50,11 @@ def video_id(name: str) -> tuple[str, int] | None:
 
 
 def captions_id(name: str) -> tuple[str, int] | None:
-    """Return the id that a captions file is named after, with or without a language: ID.vtt, ID.en.vtt.
+    """Return the id that a captions file is named after, with or without a language: ID.vtt,
+    ID.en.vtt.
 
-    The rank puts .vtt before .srt before .json before .csv, and a file without a language before those with one.
+    The rank puts .vtt before .srt before .json before .csv, and a file without a language before
+    those with one.
     """
     stem, ending = _split(name)
     if not stem or ending not in CAPTIONS or name.lower().endswith(ABOUT):
@@ -62,7 +67,8 @@ def captions_id(name: str) -> tuple[str, int] | None:
 
 
 def features_id(name: str) -> tuple[str, int] | None:
-    """Return the id that a file of features is named after: ID.npy, ID.mp4.npy, ID.pth.tar, ID.safetensors."""
+    """Return the id that a file of features is named after: ID.npy, ID.mp4.npy, ID.pth.tar,
+    ID.safetensors."""
     id = item_id(name.rpartition("/")[2])
     return None if id is None else (id, 0)
 
@@ -93,7 +99,9 @@ class FileIndex:
 
     def __init__(self, folder: RemotePath, entries: Iterator[FileEntry], id_of: FileId) -> None:
         self._folder = folder
-        blocks = [self._block(block, id_of) for block in iter(lambda: list(islice(entries, BLOCK)), [])]
+        blocks = [
+            self._block(block, id_of) for block in iter(lambda: list(islice(entries, BLOCK)), [])
+        ]
         keys, ranks, names, stamps = ([block[column] for block in blocks] for column in range(4))
         key: npt.NDArray[np.bytes_] = np.concatenate([np.empty(0, "S1"), *keys])
         rank = np.concatenate([np.empty(0, np.int64), *ranks])
@@ -115,7 +123,8 @@ class FileIndex:
         return len(self.keys)
 
     def __iter__(self) -> Iterator[tuple[str, StampedFile]]:
-        """Yield every id and file, sorted by id; an id whose name several files give comes several times."""
+        """Yield every id and file, sorted by id; an id whose name several files give comes several
+        times."""
         for row in range(len(self.keys)):
             yield self.keys[row].decode(errors="replace"), self._at(row)
 
@@ -132,7 +141,11 @@ class FileIndex:
 def _take(columns: Sequence[Any], order: npt.NDArray[np.int64]) -> Any:
     import pyarrow as arrow
 
-    whole = arrow.chunked_array(columns, "string").combine_chunks() if columns else arrow.array([], "string")
+    whole = (
+        arrow.chunked_array(columns, "string").combine_chunks()
+        if columns
+        else arrow.array([], "string")
+    )
     return whole.take(arrow.array(order))
 
 
@@ -141,7 +154,8 @@ FOLDERS = 4  # listings kept at a time
 
 
 class FileStamps:
-    """Tells the stamp of any address; None where there is no such file. look=False: "" for every address."""
+    """Tells the stamp of any address; None where there is no such file. look=False: "" for every
+    address."""
 
     def __init__(self, settings: RemoteSettings, *, look: bool) -> None:
         self._settings, self._look = settings, look
@@ -179,10 +193,15 @@ def absolute_path(path: RemotePath) -> RemotePath:
 
 
 def root_of(source: str) -> str:
-    """Return what the addresses of a source are relative to: a folder itself, the folder that a file stands in."""
+    """Return what the addresses of a source are relative to: a folder itself, the folder that a
+    file stands in."""
     bare = RemotePath(source).display_url.rstrip("/")
     is_file = is_list(bare) or bare.endswith(".tar")
-    return (bare.rpartition("/")[0] or ("/" if bare.startswith("/") else ".")) if is_file else bare or "/"
+    return (
+        (bare.rpartition("/")[0] or ("/" if bare.startswith("/") else "."))
+        if is_file
+        else bare or "/"
+    )
 
 
 def whole_address(value: str, root: str) -> str:
@@ -196,7 +215,8 @@ LONGEST_LINE = 2**20  # characters of a list's line
 
 
 def text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
-    """Yield the lines of a list, none of them endless, and from elsewhere no more than may be fetched, unpacked.
+    """Yield the lines of a list, none of them endless, and from elsewhere no more than may be
+    fetched, unpacked.
 
     Raises DatasetError for one that goes on.
     """
@@ -205,16 +225,22 @@ def text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
         size += len(line)
         if len(line) == LONGEST_LINE:
             cure = "write the list again"
-            raise DatasetError(f"{source.display_url}: a line has {LONGEST_LINE} characters and more; {cure}")
+            raise DatasetError(
+                f"{source.display_url}: a line has {LONGEST_LINE} characters and more; {cure}"
+            )
         if size > largest and source.local is None:
-            raise DatasetError(f"{source.display_url}: unpacks to more than places.largest; raise that")
+            raise DatasetError(
+                f"{source.display_url}: unpacks to more than places.largest; raise that"
+            )
         yield line
 
 
 def refusal_reason(address: str, source: RemotePath) -> str | None:
-    """Return why a list may not name an address; None where it may, as a list of this machine always does.
+    """Return why a list may not name an address; None where it may, as a list of this machine
+    always does.
 
-    One from elsewhere names files of its own host, unless the settings allow others or files of this machine.
+    One from elsewhere names files of its own host, unless the settings allow others or files of
+    this machine.
     """
     if source.local is not None:
         return None
@@ -223,7 +249,11 @@ def refusal_reason(address: str, source: RemotePath) -> str | None:
         whole = whole.byte_range[0]
     if whole.local is not None:
         allowed = source.settings.files
-        return None if allowed else "its row names a file of this machine; where you trust it, --set places.files=true"
+        return (
+            None
+            if allowed
+            else "its row names a file of this machine; where you trust it, --set places.files=true"
+        )
     if not address.isprintable() or "\\" in address:
         return "its row names no plain address; correct the list"
     host = host_of(whole.url)
@@ -235,7 +265,8 @@ def refusal_reason(address: str, source: RemotePath) -> str | None:
 def relative_address(url: str, source: str) -> str:
     """Return where a file lies relative to its source.
 
-    One from elsewhere keeps its URL without user, password and query; a path of this machine keeps its name alone.
+    One from elsewhere keeps its URL without user, password and query; a path of this machine keeps
+    its name alone.
     """
     root, bare = root_of(source).rstrip("/") + "/", RemotePath(url).display_url
     if bare.startswith(root):
@@ -245,13 +276,15 @@ def relative_address(url: str, source: str) -> str:
     return bare if "://" in bare and not bare.startswith("file://") else RemotePath(url).name
 
 
-BYTES = "latin-1"  # a character for each byte: what the structure of JSON needs, and offsets in bytes
+# a character for each byte: what the structure of JSON needs, and offsets in bytes
+BYTES = "latin-1"
 DIGEST = 8  # bytes of a digest that are kept
 MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
 
 
 class CaptionIndex:
-    """HowTo100M's captions of all videos in one JSON object: where each video's lie, and a digest of them.
+    """HowTo100M's captions of all videos in one JSON object: where each video's lie, and a digest
+    of them.
 
     The file is read once, with one video in memory; captions are then parts of the file.
     Raises DatasetError for a file that is damaged, compressed or of another form.
@@ -269,7 +302,9 @@ class CaptionIndex:
             for key, value in reader.members():
                 if isinstance(value, JsonDamage):
                     cure = "unpack it where it is compressed, else download it again"
-                    raise DatasetError(f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}; {cure}")
+                    raise DatasetError(
+                        f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}; {cure}"
+                    )
                 start, end = reader.last
                 keys.append(key.encode(BYTES))
                 spans.append((offset + start, offset + end))
@@ -289,11 +324,14 @@ class CaptionIndex:
         if row == len(self._keys) or self._keys[row] != wanted:
             return None
         start, end = self._spans[row]
-        return StampedFile(f"{self._path.url}#bytes={start}-{end}/{id}.json", self._digests[row].hex())
+        return StampedFile(
+            f"{self._path.url}#bytes={start}-{end}/{id}.json", self._digests[row].hex()
+        )
 
 
 class SideFolders:
-    """The folders that `source.videos`, `source.captions` and `source.features` name; read once, when first needed."""
+    """The folders that `source.videos`, `source.captions` and `source.features` name; read once,
+    when first needed."""
 
     def __init__(self, settings: SourceSettings, places: RemoteSettings) -> None:
         self._videos = _files(settings.videos, places, video_id, "videos")
@@ -309,7 +347,11 @@ class SideFolders:
         """Return an item with what the folders hold of it; what it names itself stays."""
         indexes = {"video": self._videos, "captions": self.captions, "features": self._features}
         for field, index in indexes.items():
-            if index is not None and getattr(item, field) is None and (file := index.find(item.id)) is not None:
+            if (
+                index is not None
+                and getattr(item, field) is None
+                and (file := index.find(item.id)) is not None
+            ):
                 item = with_file(item, field, file)
         return item
 
@@ -326,5 +368,7 @@ def _files(url: str | None, places: RemoteSettings, id_of: FileId, what: str) ->
     folder = absolute_path(RemotePath(url, places))
     files = FileIndex(folder, folder.list([]), id_of)
     if not len(files):
-        raise DatasetError(f"source.{what} {folder.display_url}: no file of {what} in it; correct the folder")
+        raise DatasetError(
+            f"source.{what} {folder.display_url}: no file of {what} in it; correct the folder"
+        )
     return files

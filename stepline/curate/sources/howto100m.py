@@ -27,9 +27,13 @@ NOTHING = "neither its video nor captions nor features of it are here"
 
 
 def read_howto100m(
-    source: RemotePath, settings: SourceSettings, source_filter: SourceFilter, places: RemoteSettings
+    source: RemotePath,
+    settings: SourceSettings,
+    source_filter: SourceFilter,
+    places: RemoteSettings,
 ) -> Iterator[Entry]:
-    """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or another."""
+    """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or
+    another."""
     table = source if source.name.endswith(".csv") else source / VIDEOS
     folder = RemotePath(table.url.rpartition("/")[0] or ".", places)
     published = (folder / name for name in CAPTIONS)
@@ -43,10 +47,13 @@ def read_howto100m(
         length = lengths.find(row["video_id"]) if lengths is not None else None
         item = side_folders.completed(
             VideoItem(
-                row["video_id"], title=task, task=task, category=row["category_1"] or None,
+                row["video_id"],
+                title=task,
+                task=task,
+                category=row["category_1"] or None,
                 duration=seconds_of(length[0]) if length else None,
             )
-        )  # fmt: skip
+        )
         here = item.video or item.captions or item.features
         yield item if here else rejected_video(item.id, NOTHING)
 
@@ -59,11 +66,15 @@ def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
             lacking = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
             if lacking:
                 cure = "give HowTo100M_v1.csv, or source.kind=list for a list of your own"
-                raise DatasetError(f"{table.display_url}: it lacks the column {lacking[0]!r}; {cure}")
+                raise DatasetError(
+                    f"{table.display_url}: it lacks the column {lacking[0]!r}; {cure}"
+                )
             for row in rows:
                 yield {column: (row[column] or "").strip() for column in COLUMNS}
     except csv.Error as error:
-        raise DatasetError(f"{table.display_url}: not valid csv ({error}); download it again") from error
+        raise DatasetError(
+            f"{table.display_url}: not valid csv ({error}); download it again"
+        ) from error
 
 
 def _tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:

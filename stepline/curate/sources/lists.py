@@ -1,4 +1,5 @@
-"""A list of videos in Parquet, csv, tsv or JSON lines: a row a video, its columns as the settings name them."""
+"""A list of videos in Parquet, csv, tsv or JSON lines: a row a video, its columns as the settings
+name them."""
 
 import csv
 import difflib
@@ -47,26 +48,37 @@ def read_list(
 ) -> Iterator[Entry]:
     """Yield a row's video each, of those that are wanted; a row whose file is not there is refused.
 
-    Raises DatasetError for a file that cannot be read, or that lacks a column that is needed, with the nearest name.
+    Raises DatasetError for a file that cannot be read, or that lacks a column that is needed, with
+    the nearest name.
     """
     with ExitStack() as opened:
         names, rows = _opened(source, opened, columns.model_dump().values())
         known = _known(source, names, columns)
         for number, row in enumerate(rows, start=1):
             cells = {
-                field: str(cell).strip() for field, column in known.items() if (cell := row.get(column)) is not None
+                field: str(cell).strip()
+                for field, column in known.items()
+                if (cell := row.get(column)) is not None
             }
             id = cells.get("id") or PurePosixPath(cells.get("video", "")).name.rpartition(".")[0]
             if not id:
-                yield rejected_video(f"row {number}", "its row has neither an id nor a video's address")
+                yield rejected_video(
+                    f"row {number}", "its row has neither an id nor a video's address"
+                )
             elif source_filter.accepts(id, cells.get("category") or None):
                 yield _entry(id, cells, source, side_folders, stamps)
             if number == source.settings.most and source.local is None:
-                raise DatasetError(f"{source.display_url}: it has more rows than places.most={number}; raise that")
+                raise DatasetError(
+                    f"{source.display_url}: it has more rows than places.most={number}; raise that"
+                )
 
 
 def _entry(
-    id: str, cells: Mapping[str, str], source: RemotePath, side_folders: SideFolders, stamps: FileStamps
+    id: str,
+    cells: Mapping[str, str],
+    source: RemotePath,
+    side_folders: SideFolders,
+    stamps: FileStamps,
 ) -> Entry:
     root = root_of(source.url)
     urls = {field: whole_address(cells[field], root) for field in STAMPS if cells.get(field)}
@@ -75,23 +87,34 @@ def _entry(
             return rejected_video(id, reason)
     item = side_folders.completed(
         VideoItem(
-            id, urls.get("video"), "", urls.get("captions"), "", urls.get("features"), "",
-            cells.get("title") or None, cells.get("task") or None, cells.get("category") or None,
+            id,
+            urls.get("video"),
+            "",
+            urls.get("captions"),
+            "",
+            urls.get("features"),
+            "",
+            cells.get("title") or None,
+            cells.get("task") or None,
+            cells.get("category") or None,
             seconds_of(cells.get("duration", "")),
         )
-    )  # fmt: skip
+    )
     for field in urls:
         stamp = stamps.of(urls[field])
         if stamp is None:
             return rejected_video(id, f"its {'file of ' * (field != 'video')}{field} is not there")
         item = with_file(item, field, StampedFile(urls[field], stamp))
     if item.video is None and item.captions is None and item.features is None:
-        return rejected_video(id, "its row names no file, and none of its id is in the folders of the settings")
+        return rejected_video(
+            id, "its row names no file, and none of its id is in the folders of the settings"
+        )
     return item
 
 
 def _known(source: RemotePath, names: Sequence[str], columns: ColumnsSettings) -> dict[str, str]:
-    """Return field -> column of those that the list has. Raises DatasetError for one that it must have."""
+    """Return field -> column of those that the list has. Raises DatasetError for one that it must
+    have."""
     wanted = columns.model_dump()
     known = {field: column for field, column in wanted.items() if column in names}
     default = ColumnsSettings().model_dump()
@@ -101,12 +124,18 @@ def _known(source: RemotePath, names: Sequence[str], columns: ColumnsSettings) -
         lacking = "video"
     if lacking is not None:
         near = difflib.get_close_matches(wanted[lacking], names, n=1, cutoff=0.5)
-        cure = f"did you mean source.columns.{lacking}={near[0]}?" if near else f"it has {', '.join(names)[:200]}"
+        cure = (
+            f"did you mean source.columns.{lacking}={near[0]}?"
+            if near
+            else f"it has {', '.join(names)[:200]}"
+        )
         raise DatasetError(f"{source.display_url}: it lacks the column {wanted[lacking]!r}; {cure}")
     return known
 
 
-def _opened(source: RemotePath, opened: ExitStack, wanted: Collection[str]) -> tuple[Sequence[str], Rows]:
+def _opened(
+    source: RemotePath, opened: ExitStack, wanted: Collection[str]
+) -> tuple[Sequence[str], Rows]:
     """Return the columns of a list and its rows; its file is closed with `opened`."""
     name = source.name.lower().removesuffix(".gz")
     file = opened.enter_context(source.open())
@@ -119,8 +148,11 @@ def _opened(source: RemotePath, opened: ExitStack, wanted: Collection[str]) -> t
     return _lines(source, text) if name.endswith((".jsonl", ".ndjson")) else _table(source, text)
 
 
-def _parquet(source: RemotePath, opened: BinaryIO, wanted: Collection[str]) -> tuple[Sequence[str], Rows]:
-    """Return the columns of a list, and its rows, of which only the columns that are wanted are read."""
+def _parquet(
+    source: RemotePath, opened: BinaryIO, wanted: Collection[str]
+) -> tuple[Sequence[str], Rows]:
+    """Return the columns of a list, and its rows, of which only the columns that are wanted are
+    read."""
 
     def rows() -> Rows:
         with _reading(source, ParquetError):
@@ -162,7 +194,9 @@ def _objects(source: RemotePath, text: TextIO) -> Rows:
             if line.strip():
                 row = parse_json_text(line)
                 if not isinstance(row, dict):
-                    raise DatasetError(f"{source.display_url}: line {number} is no JSON object; give one a line")
+                    raise DatasetError(
+                        f"{source.display_url}: line {number} is no JSON object; give one a line"
+                    )
                 yield row
 
 
@@ -173,4 +207,6 @@ def _reading(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
         yield
     except damage as error:
         what = first_line(error)[:200]
-        raise DatasetError(f"{source.display_url}: cannot be read ({what}); write the list again") from error
+        raise DatasetError(
+            f"{source.display_url}: cannot be read ({what}); write the list again"
+        ) from error

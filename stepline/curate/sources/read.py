@@ -1,6 +1,7 @@
 """Any source to entries: what kind it is, what is wanted of it, in the order of ids.
 
-Here too the plainest kind: a folder or bucket of videos, with their captions beside them or in a folder of their own.
+Here too the plainest kind: a folder or bucket of videos, with their captions beside them or in a
+folder of their own.
 """
 
 from collections.abc import Iterator
@@ -30,7 +31,8 @@ from stepline.sieve_swap.videos import VIDEOS
 
 
 def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Entry]:
-    """Yield every video below a folder, its id the file's stem, and what is refused: folders that cannot be read.
+    """Yield every video below a folder, its id the file's stem, and what is refused: folders that
+    cannot be read.
 
     Raises DatasetError where there is no video.
     """
@@ -38,25 +40,38 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Entry
     videos = FileIndex(source, source.list(skipped), video_id)
     yield from (rejected_video(name, reason) for name, reason in skipped)
     if not len(videos):
-        raise DatasetError(f"{source.display_url}: no video in it; give the folder of videos, a list of them, or tars")
-    own = None if side_folders.captions is not None else FileIndex(source, source.list([]), captions_id)
+        raise DatasetError(
+            f"{source.display_url}: no video in it; give the folder of videos, a list of them, or tars"
+        )
+    own = (
+        None
+        if side_folders.captions is not None
+        else FileIndex(source, source.list([]), captions_id)
+    )
     for id, video in videos:
         captions = own.find(id) if own is not None else None
         item = VideoItem(
-            id, video.url, video.stamp,
-            captions.url if captions else None, captions.stamp if captions else "",
-        )  # fmt: skip
+            id,
+            video.url,
+            video.stamp,
+            captions.url if captions else None,
+            captions.stamp if captions else "",
+        )
         yield side_folders.completed(item)
 
 
 DEFAULTS = SourceSettings()
 
 
-def read_source(url: str, settings: SourceSettings = DEFAULTS, places: RemoteSettings = PLACES) -> Iterator[Entry]:
-    """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each a VideoItem or Rejected.
+def read_source(
+    url: str, settings: SourceSettings = DEFAULTS, places: RemoteSettings = PLACES
+) -> Iterator[Entry]:
+    """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each a VideoItem
+    or Rejected.
 
-    url: a path, or s3://, gs://, http(s)://. Memory does not grow with the source beyond about 100 bytes a video
-    that a folder lists. Raises DatasetError or StoreError, in one line, where the source cannot be read as a whole.
+    url: a path, or s3://, gs://, http(s)://. Memory does not grow with the source beyond about 100
+    bytes a video that a folder lists. Raises DatasetError or StoreError, in one line, where the
+    source cannot be read as a whole.
     """
     source, source_filter = absolute_path(RemotePath(url, places)), SourceFilter(settings)
     entries = _bounded(source, _entries(source, settings, source_filter, places))
@@ -69,12 +84,17 @@ def read_source(url: str, settings: SourceSettings = DEFAULTS, places: RemoteSet
 def _bounded(source: RemotePath, entries: Iterator[Entry]) -> Iterator[Entry]:
     for number, entry in enumerate(entries):
         if number == source.settings.most and source.local is None:
-            raise DatasetError(f"{source.display_url}: it has more videos than places.most={number}; raise that")
+            raise DatasetError(
+                f"{source.display_url}: it has more videos than places.most={number}; raise that"
+            )
         yield entry
 
 
 def _entries(
-    source: RemotePath, settings: SourceSettings, source_filter: SourceFilter, places: RemoteSettings
+    source: RemotePath,
+    settings: SourceSettings,
+    source_filter: SourceFilter,
+    places: RemoteSettings,
 ) -> Iterator[Entry]:
     kind = settings.kind if settings.kind != "auto" else _kind(source)
     if kind == "howto100m":

@@ -1,7 +1,7 @@
 """Which of a source's videos are wanted, and all of them in the order of their ids.
 
-Wanted by category, by a list of ids, and none that evaluates. Sorted however many there are: by runs on disk that are
-merged; an id that comes again is refused.
+Wanted by category, by a list of ids, and none that evaluates. Sorted however many there are: by
+runs on disk that are merged; an id that comes again is refused.
 """
 
 import heapq
@@ -22,7 +22,8 @@ from stepline.errors import DatasetError
 from stepline.records import Rejected
 
 Entry: TypeAlias = VideoItem | Rejected
-Row: TypeAlias = tuple[str, int, int, list[object]]  # id, position in the source, 1 for an item, its cells
+# id, position in the source, 1 for an item, its cells
+Row: TypeAlias = tuple[str, int, int, list[object]]
 
 RUN = 100_000  # entries sorted in memory at once
 TWICE = "its id came before in the source; ids must be unique, so give the videos other names or a list with ids"
@@ -33,7 +34,8 @@ _cells = attrgetter(*(field.name for field in fields(VideoItem)))
 
 
 def sort_by_id(entries: Iterable[Entry], run: int = RUN) -> Iterator[Entry]:
-    """Yield entries sorted by id; of those with one id the first of the source counts, the others are refused.
+    """Yield entries sorted by id; of those with one id the first of the source counts, the others
+    are refused.
 
     At most `run` entries are held; more go through a temporary folder.
     """
@@ -63,7 +65,13 @@ def _refuse_repeated(rows: Iterable[Row]) -> Iterator[Entry]:
 def _row(position: int, entry: Entry) -> Row:
     if isinstance(entry, Rejected):
         return entry.id, position, 0, [entry.id or f"item {position + 1}", entry.reason]
-    if not entry.id or len(entry.id) > LONGEST or "/" in entry.id or "\\" in entry.id or not entry.id.isprintable():
+    if (
+        not entry.id
+        or len(entry.id) > LONGEST
+        or "/" in entry.id
+        or "\\" in entry.id
+        or not entry.id.isprintable()
+    ):
         return entry.id, position, 0, [entry.id[:LONGEST] or f"item {position + 1}", BAD]
     return entry.id, position, 1, list(_cells(entry))
 
@@ -81,16 +89,20 @@ def _read_run(path: Path) -> Iterator[Row]:
             yield id, position, is_item, cells
 
 
-PRESETS = {"htm-370k": ("Food and Entertaining",)}  # HTM-370K is this category of HowTo100M; NaSVA section 4.1
+# HTM-370K is this category of HowTo100M; NaSVA section 4.1
+PRESETS = {"htm-370k": ("Food and Entertaining",)}
 ABSENT = "is in the list of wanted ids, and not in the source"
 SHOWN = 8  # categories that an error names
 
 
 class SourceFilter:
-    """Keeps the videos that the settings want. Raises DatasetError for lists that cannot be read."""
+    """Keeps the videos that the settings want. Raises DatasetError for lists that cannot be
+    read."""
 
     def __init__(self, settings: SourceSettings) -> None:
-        self._categories = settings.categories or (PRESETS[settings.preset] if settings.preset else ())
+        self._categories = settings.categories or (
+            PRESETS[settings.preset] if settings.preset else ()
+        )
         self._wanted = None if settings.ids is None else _ids(settings.ids)
         self._excluded = read_excluded(settings.excluded)
         self._seen: set[str] = set()
@@ -111,9 +123,11 @@ class SourceFilter:
         return True
 
     def apply(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """Yield the wanted entries. Videos of evaluation sets, and wanted ids that never come, are refused.
+        """Yield the wanted entries. Videos of evaluation sets, and wanted ids that never come, are
+        refused.
 
-        What is of another category or not in the list of ids is no part of the run, and is not told one by one.
+        What is of another category or not in the list of ids is no part of the run, and is not told
+        one by one.
         Raises DatasetError where the wanted categories never come, though others do.
         """
         for entry in entries:
@@ -121,10 +135,16 @@ class SourceFilter:
                 yield entry
             elif self.accepts(entry.id, entry.category):
                 held = self._excluded.of(entry.id)
-                yield rejected_video(entry.id, f"evaluates: a video of {', '.join(held)}") if held else entry
+                yield (
+                    rejected_video(entry.id, f"evaluates: a video of {', '.join(held)}")
+                    if held
+                    else entry
+                )
         if self._others and not self._kept:
             wanted, known = ", ".join(self._categories), ", ".join(sorted(self._others))
-            raise DatasetError(f"source.categories {wanted}: no video is of them; the source has {known}")
+            raise DatasetError(
+                f"source.categories {wanted}: no video is of them; the source has {known}"
+            )
         for id in sorted((self._wanted or frozenset()) - self._seen):
             yield rejected_video(id, ABSENT)
 

@@ -1,9 +1,10 @@
-"""What of a recipe decides each stage's result: exactly the settings that it reads, with the sha256 of named files.
+"""What of a recipe decides each stage's result: exactly the settings that it reads, with the sha256
+of named files.
 
 And whether a stage runs a network with it, for which it may ask a GPU.
 
-A change of any other setting leaves a stage's stored results valid. Speed alone is no decision: threads of recognition,
-retries, how many texts are asked at once.
+A change of any other setting leaves a stage's stored results valid. Speed alone is no decision:
+threads of recognition, retries, how many texts are asked at once.
 """
 
 from operator import attrgetter
@@ -22,8 +23,19 @@ if TYPE_CHECKING:
     from stepline.curate.stage import Recipe
     from stepline.plugins import Kind
 
-ASKING = {"concurrency", "retries", "pause", "timeout", "deadline", "threads", "cache", "api_key_variable", "base_url"}
-SEEING = {"texts", "batch", "witness"}  # read where steps are encoded; for speed alone; asked by `ground`
+ASKING = {
+    "concurrency",
+    "retries",
+    "pause",
+    "timeout",
+    "deadline",
+    "threads",
+    "cache",
+    "api_key_variable",
+    "base_url",
+}
+# read where steps are encoded; for speed alone; asked by `ground`
+SEEING = {"texts", "batch", "witness"}
 TRAINING = {"readers", "device", "save_every"}
 
 
@@ -33,7 +45,8 @@ def section(path: str, recipe: "Recipe") -> JsonValue:
 
 
 def reading(recipe: "Recipe") -> JsonValue:
-    """Return what decides `probe`, and whatever reads sound or single pictures: these come from the CPU's decoder."""
+    """Return what decides `probe`, and whatever reads sound or single pictures: these come from the
+    CPU's decoder."""
     return _plain(recipe.steps.media, {"decoder"})
 
 
@@ -41,7 +54,11 @@ def transcribe(recipe: "Recipe") -> JsonValue:
     """Return what decides `transcribe`."""
     asr = recipe.steps.asr
     model = Path(asr.model) if asr.model is not None and Path(asr.model).is_dir() else None
-    decides = {"asr": _plain(asr, {"threads"}), "media": reading(recipe), "model": file_digest(model)}
+    decides = {
+        "asr": _plain(asr, {"threads"}),
+        "media": reading(recipe),
+        "model": file_digest(model),
+    }
     return decides | _plugin("recognisers", asr.recogniser)
 
 
@@ -53,7 +70,11 @@ def write(recipe: "Recipe") -> JsonValue:
     files = _model_files(writing.llm)
     if writing.llm.prompt_file is not None:
         files["prompt_file"] = file_digest(writing.llm.prompt_file)
-    decides = {"writer": writing.writer, "llm": _plain(writing.llm, ASKING | {*files, "prompt_file"}), **files}
+    decides = {
+        "writer": writing.writer,
+        "llm": _plain(writing.llm, ASKING | {*files, "prompt_file"}),
+        **files,
+    }
     return decides | _plugin("writers", writing.writer)
 
 
@@ -61,7 +82,11 @@ def encode(recipe: "Recipe") -> JsonValue:
     """Return what decides `encode`."""
     vision = recipe.steps.vision
     seen = _plain(vision, SEEING | {"path", "dictionary"})
-    decides = {"vision": seen, "media": _plain(recipe.steps.media), "weights": file_digest(vision.path)}
+    decides = {
+        "vision": seen,
+        "media": _plain(recipe.steps.media),
+        "weights": file_digest(vision.path),
+    }
     return decides | _plugin("backbones", vision.backbone)
 
 
@@ -74,14 +99,27 @@ def ground(recipe: "Recipe") -> JsonValue:
     """Return what decides `ground`."""
     vision, nasva = recipe.steps.vision, recipe.steps.nasva
     files = (vision.path, vision.texts, vision.dictionary)
-    texts: list[JsonValue] = [vision.backbone, vision.text_space, *(file_digest(file) for file in files)]
+    texts: list[JsonValue] = [
+        vision.backbone,
+        vision.text_space,
+        *(file_digest(file) for file in files),
+    ]
     placing: JsonValue = {"ground": _plain(nasva.ground)}
     if nasva.aligner.path is not None:
-        placing = {"aligner": _plain(nasva.aligner, {"path"}), "network": file_digest(nasva.aligner.path)}
+        placing = {
+            "aligner": _plain(nasva.aligner, {"path"}),
+            "network": file_digest(nasva.aligner.path),
+        }
     decides: dict[str, JsonValue] = {"texts": texts, "tokens": vision.tokens, "placing": placing}
     if vision.witness.named:
-        models = {**_model_files(vision.witness), "projector": file_digest(vision.witness.projector)}
-        decides["witness"] = {"asked": _plain(vision.witness, ASKING | {*models, "dry_run"}), **models}
+        models = {
+            **_model_files(vision.witness),
+            "projector": file_digest(vision.witness.projector),
+        }
+        decides["witness"] = {
+            "asked": _plain(vision.witness, ASKING | {*models, "dry_run"}),
+            **models,
+        }
         decides["media"] = reading(recipe)
     return decides | _plugin("backbones", vision.backbone)
 
@@ -100,7 +138,9 @@ def gather(recipe: "Recipe") -> JsonValue:
 def sieve_swap(recipe: "Recipe") -> JsonValue:
     """Return what decides `sieve-swap`. Raises SettingsError without a text base."""
     if recipe.sieve_swap.base is None:
-        raise SettingsError("sieve_swap.base is not set; make one with `stepline text-base build`, and name its folder")
+        raise SettingsError(
+            "sieve_swap.base is not set; make one with `stepline text-base build`, and name its folder"
+        )
     base = recipe.sieve_swap.base / "manifest.json"
     return {"sieve_swap": _plain(recipe.sieve_swap, {"base"}), "base": file_digest(base)}
 
@@ -116,7 +156,11 @@ def refine(recipe: "Recipe") -> JsonValue:
     """Return what decides `refine`."""
     tree = recipe.refine.model_dump(mode="json")
     tree["train"] = _plain(recipe.refine.train, TRAINING)
-    placing = [recipe.place.calibrate, recipe.place.shown_rate, _plain(recipe.place.aligner, {"path", "batch"})]
+    placing = [
+        recipe.place.calibrate,
+        recipe.place.shown_rate,
+        _plain(recipe.place.aligner, {"path", "batch"}),
+    ]
     return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe), "place": placing}
 
 
@@ -126,23 +170,32 @@ def hearing_libraries(recipe: "Recipe") -> tuple[str, ...]:
 
 
 def writing_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change what `write` writes by grammar; a server's are its own."""
+    """Return the packages whose versions change what `write` writes by grammar; a server's are its
+    own."""
     return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
 
 
 def seeing_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change what `encode` sees."""
-    return {"conse": ("onnxruntime",), "precomputed": (), "none": ()}.get(recipe.steps.vision.backbone, ("torch",))
+    return {"conse": ("onnxruntime",), "precomputed": (), "none": ()}.get(
+        recipe.steps.vision.backbone, ("torch",)
+    )
 
 
 def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change the vectors of texts, and what trained networks say."""
-    trained = places(recipe) or detects(recipe) or recipe.steps.vision.backbone not in ("conse", "precomputed", "none")
+    """Return the packages whose versions change the vectors of texts, and what trained networks
+    say."""
+    trained = (
+        places(recipe)
+        or detects(recipe)
+        or recipe.steps.vision.backbone not in ("conse", "precomputed", "none")
+    )
     return ("onnxruntime", "torch") if trained else ("onnxruntime",)
 
 
 def always(recipe: "Recipe") -> bool:  # noqa: ARG001
-    """Tell that a stage runs a network with every recipe: recognition, or an encoder of many texts."""
+    """Tell that a stage runs a network with every recipe: recognition, or an encoder of many
+    texts."""
     return True
 
 
@@ -172,7 +225,8 @@ def export(recipe: "Recipe") -> JsonValue:
 
 
 def text_source(recipe: "Recipe") -> str:
-    """Return the encoder of the steps' vectors, as `text_encoder` takes it: that of the features' own space."""
+    """Return the encoder of the steps' vectors, as `text_encoder` takes it: that of the features'
+    own space."""
     vision = recipe.steps.vision
     if vision.backbone == "clip":
         return f"clip:{vision.path}" if vision.path is not None else "clip"
@@ -181,7 +235,10 @@ def text_source(recipe: "Recipe") -> str:
 
 def _model_files(settings: "ChatSettings") -> dict[str, JsonValue]:
     """Return the sha256 of each file that a language model is made of."""
-    return {"gguf": file_digest(settings.gguf), "chat_template": file_digest(settings.chat_template)}
+    return {
+        "gguf": file_digest(settings.gguf),
+        "chat_template": file_digest(settings.chat_template),
+    }
 
 
 def _plugin(kind: "Kind", name: str) -> dict[str, JsonValue]:

@@ -12,21 +12,34 @@ from dataclasses import dataclass
 from stepline.curate.export import DatasetContents, export_dataset
 from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import DatasetContext, StageFailure
-from stepline.curate.stages.gather import FEATURES, RECORDS, last_folder, last_records, read_left_out, write_dataset
+from stepline.curate.stages.gather import (
+    FEATURES,
+    RECORDS,
+    last_folder,
+    last_records,
+    read_left_out,
+    write_dataset,
+)
 from stepline.features import FeatureStore
 from stepline.records import Record, Rejected, Step
 from stepline.remote import RemotePath
 from stepline.storage import read_parquet
 
-IDLE, UNSAID, UNSEEN = "its wording tells no step", "nothing that is said supports it", "it is not shown"
+IDLE, UNSAID, UNSEEN = (
+    "its wording tells no step",
+    "nothing that is said supports it",
+    "it is not shown",
+)
 ASTRAY, FEW = "grounding and network place it apart", "too few clean steps are left of it"
 
 
 @dataclass(frozen=True)
 class StepScores:
-    """What is known of one step. wording: P(it tells a step); support: best cosine to its sentences, 0 without any.
+    """What is known of one step. wording: P(it tells a step); support: best cosine to its
+    sentences, 0 without any.
 
-    shown: P(shown) of whoever placed it last. agreement: IoU of the grounding's span and the network's.
+    shown: P(shown) of whoever placed it last. agreement: IoU of the grounding's span and the
+    network's.
     """
 
     wording: float
@@ -36,10 +49,13 @@ class StepScores:
 
 
 def clean(dataset: DatasetContext) -> None:
-    """Write the records with their clean steps; the others are in `dropped`, each with its reason."""
+    """Write the records with their clean steps; the others are in `dropped`, each with its
+    reason."""
     settings = dataset.recipe.clean
     left_out = read_left_out(last_folder(dataset))
-    grounded = {record.id: record.steps for record in read_parquet(dataset.folders["gather"] / RECORDS)}
+    grounded = {
+        record.id: record.steps for record in read_parquet(dataset.folders["gather"] / RECORDS)
+    }
     placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
     records: list[Record] = []
     for record in last_records(dataset):
@@ -49,7 +65,9 @@ def clean(dataset: DatasetContext) -> None:
         else:
             left_out[record.id] = StageFailure(record.id, "clean", "left out", FEW)
     write_dataset(dataset.folder, records, left_out)
-    dataset.say(f"{sum(len(record.steps) for record in records)} clean steps in {len(records)} videos")
+    dataset.say(
+        f"{sum(len(record.steps) for record in records)} clean steps in {len(records)} videos"
+    )
 
 
 def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettings) -> Record:
@@ -62,14 +80,17 @@ def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettin
     for step, scores in zip(record.steps, score_steps(record, grounded), strict=True):
         reason = drop_reason(step, scores, settings)
         if reason is None:
-            steps.append(_at_grounded_span(step, grounded) if settings.spans == "grounding" else step)
+            steps.append(
+                _at_grounded_span(step, grounded) if settings.spans == "grounding" else step
+            )
         else:
             dropped.append(Rejected(what="step", text=step.text, reason=reason))
     return record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
 
 
 def _at_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
-    """Return a step with the grounding's span, where that has one; its best second stays if it lies there."""
+    """Return a step with the grounding's span, where that has one; its best second stays if it lies
+    there."""
     span = next((other.spans[0] for other in grounded if other.id == step.id and other.spans), None)
     if span is None:
         return step
@@ -88,7 +109,9 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
     likeness = vectors @ embed([sentence.text for sentence in record.sentences]).T  # (K, S)
     spans = {step.id: step.spans for step in grounded}
     scores = []
-    for step, wording, row in zip(record.steps, instruction_probability(vectors), likeness, strict=True):
+    for step, wording, row in zip(
+        record.steps, instruction_probability(vectors), likeness, strict=True
+    ):
         others = spans.get(step.id, ())
         agreement = step.spans[0].iou(others[0]) if step.spans and others else float(not grounded)
         support = max((float(row[source]) for source in step.sources), default=0.0)
@@ -112,7 +135,8 @@ FEW_SHOWN = "too few of its sentences are shown"
 
 
 def visible(dataset: DatasetContext) -> None:
-    """Write records whose steps are the sentences that are shown while they are said; the others are dropped."""
+    """Write records whose steps are the sentences that are shown while they are said; the others
+    are dropped."""
     settings = dataset.recipe.visible
     source = dataset.folders["gather"]
     left_out = read_left_out(source)
@@ -126,7 +150,9 @@ def visible(dataset: DatasetContext) -> None:
         else:
             kept.append(shown)
     write_dataset(dataset.folder, kept, left_out)
-    dataset.say(f"{sum(len(record.steps) for record in kept)} visual narrations in {len(kept)} videos")
+    dataset.say(
+        f"{sum(len(record.steps) for record in kept)} visual narrations in {len(kept)} videos"
+    )
 
 
 def visible_record(record: Record, settings: VisibleSettings) -> Record:
@@ -139,14 +165,23 @@ def visible_record(record: Record, settings: VisibleSettings) -> Record:
             continue
         span = sentence.span
         steps.append(
-            Step(id=str(number + 1), text=sentence.text, spans=(span,), at=span.center, said=span, status="shown",
-                 score=sentence.shown, sources=(number,))
-        )  # fmt: skip
+            Step(
+                id=str(number + 1),
+                text=sentence.text,
+                spans=(span,),
+                at=span.center,
+                said=span,
+                status="shown",
+                score=sentence.shown,
+                sources=(number,),
+            )
+        )
     return record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
 
 
 def export(dataset: DatasetContext) -> None:
-    """Write the dataset into the stage's folder; `stepline.curate.driver` publishes it in OUT/dataset."""
+    """Write the dataset into the stage's folder; `stepline.curate.driver` publishes it in
+    OUT/dataset."""
     from stepline.curate.stages import STAGES
 
     recipe = dataset.recipe
@@ -159,9 +194,15 @@ def export(dataset: DatasetContext) -> None:
             stages=recipe.stages,
             settings={name: STAGES[name].settings(recipe) for name in recipe.stages},
             features=FeatureStore(features) if any(features.glob("shard-*.parquet")) else None,
-            media={item.id: RemotePath(item.video, recipe.places) for item in dataset.items if item.video is not None},
+            media={
+                item.id: RemotePath(item.video, recipe.places)
+                for item in dataset.items
+                if item.video is not None
+            },
         ),
         dataset.folder,
         recipe.export,
     )
-    dataset.say(f"{tree['videos']} videos with {tree['steps']} steps in the dataset, {tree['left_out']} left out")
+    dataset.say(
+        f"{tree['videos']} videos with {tree['steps']} steps in the dataset, {tree['left_out']} left out"
+    )

@@ -1,4 +1,5 @@
-"""Every video's results in one dataset: records, and a store of features; videos that came before are left out.
+"""Every video's results in one dataset: records, and a store of features; videos that came before
+are left out.
 
 What the dataset stages hand on, one folder each:
 
@@ -6,9 +7,10 @@ What the dataset stages hand on, one folder each:
     left_out.jsonl     a line an item that is not among them: id, stage, kind, reason; sorted by id
     features           a feature store of the videos (of `gather`, and of `features`, which makes nothing else)
 
-A video came before where it is the same file, the same speech, or the same pictures encoded once more. Each becomes a
-signature of fixed size; only those that share a bucket are compared, so that a million videos cost no million squares.
-The random numbers are fixed, so that the same videos give the same answer.
+A video came before where it is the same file, the same speech, or the same pictures encoded once
+more. Each becomes a signature of fixed size; only those that share a bucket are compared, so that a
+million videos cost no million squares. The random numbers are fixed, so that the same videos give
+the same answer.
 
     words       MinHash (Broder 1997) of the runs of three words; 16 bands of 4 make the buckets
     pictures    the means of 8 parts of the video, 8 x 8 grey each; 16 bands of 12 random planes make the buckets
@@ -46,10 +48,13 @@ from stepline.training.gather import Flaw
 from stepline.version import __version__
 
 RECORDS, LEFT_OUT, FEATURES = "records.parquet", "left_out.jsonl", "features"
-ORDER = ("visible", "clean", "refine", "sieve-swap", "gather")  # whose records a stage reads: the last of the recipe's
+# whose records a stage reads: the last of the recipe's
+ORDER = ("visible", "clean", "refine", "sieve-swap", "gather")
 
 
-def write_dataset(folder: Path, records: Iterable[Record], left_out: Mapping[str, StageFailure]) -> int:
+def write_dataset(
+    folder: Path, records: Iterable[Record], left_out: Mapping[str, StageFailure]
+) -> int:
     """Write records, sorted by id already, and what was left out; return how many records.
 
     Lines do not say how often a video was tried: a run that was retried makes the same dataset.
@@ -63,7 +68,9 @@ def _write_left_out(folder: Path, left_out: Mapping[str, StageFailure]) -> None:
     rows = [asdict(left_out[id]) for id in sorted(left_out)]
     for row in rows:
         del row["attempts"]
-    write_atomic(folder / LEFT_OUT, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    write_atomic(
+        folder / LEFT_OUT, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    )
 
 
 def read_left_out(folder: Path) -> dict[str, StageFailure]:
@@ -73,7 +80,9 @@ def read_left_out(folder: Path) -> dict[str, StageFailure]:
         lines = path.read_text(encoding="utf-8").split("\n")
         failures = [StageFailure(**parse_json(line)) for line in lines if line]
     except (OSError, ValueError, TypeError) as error:
-        raise StoreError(f"{path}: not a list of what is left out ({error}); remove the stage's folder") from error
+        raise StoreError(
+            f"{path}: not a list of what is left out ({error}); remove the stage's folder"
+        ) from error
     return {failure.id: failure for failure in failures}
 
 
@@ -99,28 +108,37 @@ def gather(dataset: DatasetContext) -> None:
     with FeatureWriter(dataset.folder / FEATURES) as store:
         rows = ((item, row) for item, row in _rows(dataset) if item.id not in repeated)
         count = write_dataset(dataset.folder, _records(rows, store, writer), left_out)
-    dataset.say(f"{count} videos gathered, {len(repeated)} that came before, {len(left_out)} left out in all")
+    dataset.say(
+        f"{count} videos gathered, {len(repeated)} that came before, {len(left_out)} left out in all"
+    )
 
 
 def _refused(dataset: DatasetContext) -> dict[str, StageFailure]:
-    return {item.id: StageFailure(item.id, "source", "left out", item.reason) for item in dataset.refused}
+    return {
+        item.id: StageFailure(item.id, "source", "left out", item.reason)
+        for item in dataset.refused
+    }
 
 
 def features(dataset: DatasetContext) -> None:
-    """Write the features of all videos as a store, the same bytes that `stepline features extract` makes of them."""
+    """Write the features of all videos as a store, the same bytes that `stepline features extract`
+    makes of them."""
     left_out, count = {**_refused(dataset), **dataset.failures}, 0
     with FeatureWriter(dataset.folder / FEATURES) as store:
         for item, data in dataset.results("encode"):
             flaw = _add_features(store, item.id, data)
             count += flaw is None
             if flaw is not None:
-                left_out[item.id] = StageFailure(item.id, "features", "left out", f"{flaw[0]} {flaw[1]}".rstrip())
+                left_out[item.id] = StageFailure(
+                    item.id, "features", "left out", f"{flaw[0]} {flaw[1]}".rstrip()
+                )
     _write_left_out(dataset.folder, left_out)
     dataset.say(f"features of {count} videos, {len(left_out)} left out")
 
 
 def _add_features(store: FeatureWriter, id: str, data: bytes) -> Flaw | None:
-    """Add what `encode` made of a video to a store; return why it cannot be added, None where it was."""
+    """Add what `encode` made of a video to a store; return why it cannot be added, None where it
+    was."""
     header, arrays = unpack(FeatureHeader, data)
     if "features" not in arrays or header.backbone is None:
         return NO_PICTURE, ""
@@ -146,14 +164,19 @@ def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
         probed, said = from_bytes(ProbeResult, row["probe"]), from_bytes(CoarseSteps, row["coarse"])
         _, arrays = unpack(FeatureHeader, row["encode"])
         looks: Matrix | None = arrays["looks"].astype(np.float32) if "looks" in arrays else None
-        signature = duplicates.signature(item.id, said.duration, probed.digest, said.transcript, looks)
+        signature = duplicates.signature(
+            item.id, said.duration, probed.digest, said.transcript, looks
+        )
         if (reason := duplicates.reason(signature)) is not None:
             repeated[item.id] = StageFailure(item.id, "gather", "left out", reason)
     return repeated
 
 
-def _records(rows: Iterable[tuple[VideoItem, Row]], store: FeatureWriter, writer: str) -> Iterator[Record]:
-    """Yield the records, adding the features of each to the store; what cannot be added is a warning of its record."""
+def _records(
+    rows: Iterable[tuple[VideoItem, Row]], store: FeatureWriter, writer: str
+) -> Iterator[Record]:
+    """Yield the records, adding the features of each to the store; what cannot be added is a
+    warning of its record."""
     for item, row in rows:
         record = record_of(item, row, writer)
         flaw = _add_features(store, item.id, row["encode"])
@@ -172,20 +195,34 @@ def record_of(item: VideoItem, row: Row, writer: str) -> Record:
     transcript = said.transcript if judged is None else judged.transcript
     return Record(
         id=item.id,
-        video=Video(id=item.id, duration=said.duration, title=item.title, task=item.task, sha256=probed.digest),
+        video=Video(
+            id=item.id,
+            duration=said.duration,
+            title=item.title,
+            task=item.task,
+            sha256=probed.digest,
+        ),
         transcript=transcript,
         steps=said.steps if grounded is None else grounded.steps,
         dropped=said.dropped,
         warnings=(*said.warnings, *(grounded.doubts if grounded else ())),
         models={
-            "stepline": __version__, "asr": transcript.recogniser, "writer": writer, "vision": header.backbone,
-            "grounding": grounded.report if grounded else None, "judge": judged.judge if judged else None,
+            "stepline": __version__,
+            "asr": transcript.recogniser,
+            "writer": writer,
+            "vision": header.backbone,
+            "grounding": grounded.report if grounded else None,
+            "judge": judged.judge if judged else None,
             **({"witness": grounded.witness} if grounded and grounded.witness else {}),
         },
-    )  # fmt: skip
+    )
 
 
-SAME_FILE, SAME_WORDS, SAME_PICTURE = "it is a copy of {}", "it says the same as {}", "it shows the same as {}"
+SAME_FILE, SAME_WORDS, SAME_PICTURE = (
+    "it is a copy of {}",
+    "it says the same as {}",
+    "it shows the same as {}",
+)
 
 HASHES, BANDS = 64, 16
 PARTS, SIDE = 8, 8
@@ -193,7 +230,8 @@ PLANES = 12  # a band of pictures
 FEW_RUNS = 8  # runs of words below which speech says nothing about likeness
 OTHER_WORDS = 0.5  # fraction of common runs below which two videos that look alike are two
 SLACK = 0.02  # fraction by which two encodings of one video may differ in length, and half a second
-COMPARED = 50  # videos of a bucket that one is compared with: black pictures would fill a single one
+# videos of a bucket that one is compared with: black pictures would fill a single one
+COMPARED = 50
 PRIME = (1 << 31) - 1
 
 Hashes: TypeAlias = npt.NDArray[np.int64]
@@ -201,7 +239,8 @@ Hashes: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Signature:
-    """What tells a video from others. words: (64,) or None where hardly anything is said. look: (8, 64) or None."""
+    """What tells a video from others. words: (64,) or None where hardly anything is said. look: (8,
+    64) or None."""
 
     id: str
     duration: float
@@ -211,7 +250,8 @@ class Signature:
 
 
 class DuplicateFinder:
-    """Takes videos in the order of their ids, and tells of each which earlier one it is the same as, if any."""
+    """Takes videos in the order of their ids, and tells of each which earlier one it is the same
+    as, if any."""
 
     def __init__(self, settings: GatherSettings) -> None:
         rng = np.random.default_rng(2008)
@@ -223,9 +263,15 @@ class DuplicateFinder:
         self._buckets: dict[tuple[str, int, bytes], list[int]] = {}
 
     def signature(
-        self, id: str, duration: float, digest: str | None, transcript: Transcript, looks: Matrix | None
+        self,
+        id: str,
+        duration: float,
+        digest: str | None,
+        transcript: Transcript,
+        looks: Matrix | None,
     ) -> Signature:
-        """Return a video's signature. looks: (T, 192) thumbnails of 8 x 8 RGB, NaN where there is none, or None."""
+        """Return a video's signature. looks: (T, 192) thumbnails of 8 x 8 RGB, NaN where there is
+        none, or None."""
         return Signature(id, duration, digest, self._minhash(transcript), mean_thumbnails(looks))
 
     def reason(self, video: Signature) -> str | None:
@@ -245,7 +291,11 @@ class DuplicateFinder:
         return None
 
     def _minhash(self, transcript: Transcript) -> Hashes | None:
-        words = [word for sentence in transcript.sentences for word in re.findall(r"\w+", sentence.text.lower())]
+        words = [
+            word
+            for sentence in transcript.sentences
+            for word in re.findall(r"\w+", sentence.text.lower())
+        ]
         length = self._settings.run
         runs = {" ".join(words[start : start + length]) for start in range(len(words) - length + 1)}
         if len(runs) < FEW_RUNS:
@@ -258,7 +308,10 @@ class DuplicateFinder:
     def _bucket_keys(self, video: Signature) -> list[tuple[str, int, bytes]]:
         keys: list[tuple[str, int, bytes]] = []
         if video.words is not None and self._settings.same_words < 1:
-            keys += [("words", band, part.tobytes()) for band, part in enumerate(video.words.reshape(BANDS, -1))]
+            keys += [
+                ("words", band, part.tobytes())
+                for band, part in enumerate(video.words.reshape(BANDS, -1))
+            ]
         if video.look is not None and self._settings.same_picture > 0:
             middle = video.look - video.look.mean()
             signs = (self._planes @ middle.ravel() > 0).reshape(BANDS, PLANES)
@@ -267,7 +320,8 @@ class DuplicateFinder:
 
 
 def same_video(one: Signature, other: Signature, settings: GatherSettings) -> str | None:
-    """Return how two videos are the same, as a reason that names the first; None where they are not."""
+    """Return how two videos are the same, as a reason that names the first; None where they are
+    not."""
     if abs(one.duration - other.duration) > max(0.5, SLACK * max(one.duration, other.duration)):
         return None
     common = None
@@ -283,7 +337,8 @@ def same_video(one: Signature, other: Signature, settings: GatherSettings) -> st
 
 
 def mean_thumbnails(looks: Matrix | None) -> Matrix | None:
-    """Return (8, 64): the mean grey thumbnail of each eighth of a video, None where too little was seen."""
+    """Return (8, 64): the mean grey thumbnail of each eighth of a video, None where too little was
+    seen."""
     if looks is None or looks.shape[1:] != (3 * SIDE * SIDE,):
         return None
     grey = looks.reshape(len(looks), SIDE * SIDE, 3).mean(axis=2)  # (T, 64)

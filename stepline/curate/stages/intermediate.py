@@ -1,11 +1,13 @@
-"""What the video stages hand on, as the bytes of a stored result and back: JSON, or arrays with JSON beside them.
+"""What the video stages hand on, as the bytes of a stored result and back: JSON, or arrays with
+JSON beside them.
 
     probe       ProbeResult                       transcribe   pipeline.understand.Speech
     write       writing.WrittenSteps              coarse       CoarseSteps
     encode      FeatureHeader + arrays            ground       GroundedSteps + alignment
     judge       JudgedTranscript
 
-The same values give the same bytes: no clock, no path, one key of metadata (safetensors keeps several in no order).
+The same values give the same bytes: no clock, no path, one key of metadata (safetensors keeps
+several in no order).
 """
 
 import math
@@ -14,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, TypeAdapter, ValidationError, model_serializer
+from pydantic import (
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+)
 
 from stepline.errors import StoreError
 from stepline.limits import parse_json
@@ -39,7 +48,8 @@ Header = TypeVar("Header", bound=FrozenModel)
 
 
 class ProbeResult(FrozenModel):
-    """What a file holds. duration: seconds, 0 where nobody tells it; digest: sha256 of the file, None without one."""
+    """What a file holds. duration: seconds, 0 where nobody tells it; digest: sha256 of the file,
+    None without one."""
 
     duration: float
     picture: bool
@@ -51,7 +61,8 @@ class ProbeResult(FrozenModel):
 
 
 class CoarseSteps(FrozenModel):
-    """Steps where they are said, and the transcript within the video. duration: seconds that can be decoded."""
+    """Steps where they are said, and the transcript within the video. duration: seconds that can be
+    decoded."""
 
     duration: float
     transcript: Transcript
@@ -61,20 +72,24 @@ class CoarseSteps(FrozenModel):
 
 
 class FeatureHeader(FrozenModel):
-    """What stands beside the arrays of pictures: whose features, rows a second, the last second seen."""
+    """What stands beside the arrays of pictures: whose features, rows a second, the last second
+    seen."""
 
     backbone: str | None = None
     rate: float = 1.0
     cuts: tuple[float, ...] | None = None  # None: no motion was measured
     end: float = 0.0
     warnings: tuple[str, ...] = ()
-    lines: tuple[ScreenText, ...] | None = None  # of text in the picture; None: no cue was looked for
+    # of text in the picture; None: no cue was looked for
+    lines: tuple[ScreenText, ...] | None = None
 
 
 class GroundedSteps(FrozenModel):
-    """Steps where they are shown. kind: of the alignment's scores, which are the stored array; None without any.
+    """Steps where they are shown. kind: of the alignment's scores, which are the stored array; None
+    without any.
 
-    witness: what was asked of a vision-language model and what it said; None, and not stored, where nobody was asked.
+    witness: what was asked of a vision-language model and what it said; None, and not stored, where
+    nobody was asked.
     """
 
     steps: tuple[Step, ...]
@@ -111,7 +126,9 @@ def from_bytes(kind: type[Result], data: bytes) -> Result:
         result: Result = _adapter(kind).validate_json(data)
         return result
     except ValidationError as error:
-        raise StoreError(f"a stored result is no {kind.__name__} ({error.error_count()} errors); remove it") from error
+        raise StoreError(
+            f"a stored result is no {kind.__name__} ({error.error_count()} errors); remove it"
+        ) from error
 
 
 def read_result(kind: type[Result], video: "VideoContext", stage: str) -> Result:
@@ -146,12 +163,15 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
         header = parse_json(data[8 : 8 + length])["__metadata__"][METADATA]
         arrays: dict[str, Array] = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"a stored result has no arrays of {kind.__name__} ({error}); remove it") from error
+        raise StoreError(
+            f"a stored result has no arrays of {kind.__name__} ({error}); remove it"
+        ) from error
     return from_bytes(kind, header.encode()), arrays
 
 
 def pack_features(visual: VisualFeatures) -> bytes:
-    """Return the visual features of a video as bytes: halves, as a feature store keeps them; no backbone."""
+    """Return the visual features of a video as bytes: halves, as a feature store keeps them; no
+    backbone."""
     arrays: dict[str, Array] = {}
     backbone, rate, cuts = None, 1.0, None
     if visual.features is not None:
@@ -166,7 +186,12 @@ def pack_features(visual: VisualFeatures) -> bytes:
         arrays |= {name: getattr(visual.cues, name) for name in CUES}
         lines, rate = visual.cues.lines, visual.cues.rate
     header = FeatureHeader(
-        backbone=backbone, rate=rate, cuts=cuts, end=visual.end, warnings=visual.warnings, lines=lines
+        backbone=backbone,
+        rate=rate,
+        cuts=cuts,
+        end=visual.end,
+        warnings=visual.warnings,
+        lines=lines,
     )
     return pack(header, arrays)
 
@@ -178,24 +203,41 @@ def unpack_features(data: bytes) -> VisualFeatures:
     header, arrays = unpack(FeatureHeader, data)
     features, activity = None, None
     if "features" in arrays and header.backbone is not None:
-        features = FeatureSequence(arrays["features"].astype(np.float32), header.rate, header.backbone)
+        features = FeatureSequence(
+            arrays["features"].astype(np.float32), header.rate, header.backbone
+        )
     if header.cuts is not None:
-        motion, peaks, looks = (arrays[name].astype(np.float32) for name in ("motion", "peaks", "looks"))
+        motion, peaks, looks = (
+            arrays[name].astype(np.float32) for name in ("motion", "peaks", "looks")
+        )
         activity = Activity(motion, header.cuts, header.rate, peaks, looks)
     cues = None
     if header.lines is not None:
-        cues = PictureCues(header.rate, **{name: arrays[name].astype(np.float32) for name in CUES}, lines=header.lines)
+        cues = PictureCues(
+            header.rate,
+            **{name: arrays[name].astype(np.float32) for name in CUES},
+            lines=header.lines,
+        )
     return VisualFeatures(features, activity, None, header.end, header.warnings, cues)
 
 
-def pack_grounding(grounding: "Grounding | AlignerGrounding", answers: "VisualAnswers | None" = None) -> bytes:
-    """Return grounded steps and their alignment (K, T) as bytes; answers: of a vision-language model on them."""
+def pack_grounding(
+    grounding: "Grounding | AlignerGrounding", answers: "VisualAnswers | None" = None
+) -> bytes:
+    """Return grounded steps and their alignment (K, T) as bytes; answers: of a vision-language
+    model on them."""
     report, alignment = grounding.report, grounding.alignment
     header = GroundedSteps(
-        steps=grounding.steps, rate=alignment.rate, kind=alignment.kind, report=asdict(report), doubts=report.doubts
+        steps=grounding.steps,
+        rate=alignment.rate,
+        kind=alignment.kind,
+        report=asdict(report),
+        doubts=report.doubts,
     )
     if answers is not None:
-        header = header.model_copy(update={"witness": answers.report, "doubts": (*report.doubts, *answers.notes)})
+        header = header.model_copy(
+            update={"witness": answers.report, "doubts": (*report.doubts, *answers.notes)}
+        )
     return pack(header, {"scores": alignment.scores})
 
 
@@ -205,7 +247,9 @@ def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
     if grounded.kind is None:
         return grounded, None
     texts = tuple(step.text for step in grounded.steps)
-    return grounded, Alignment(texts, arrays["scores"].astype(np.float32), grounded.rate, grounded.kind)
+    return grounded, Alignment(
+        texts, arrays["scores"].astype(np.float32), grounded.rate, grounded.kind
+    )
 
 
 def round_seconds(duration: float) -> float:

@@ -1,4 +1,5 @@
-"""The stages of one video, each from the bytes of those before it to its own, by the functions of the main job.
+"""The stages of one video, each from the bytes of those before it to its own, by the functions of
+the main job.
 
 probe        what the file holds
 transcribe   what is said: captions, else a recogniser
@@ -63,12 +64,19 @@ T = TypeVar("T")
 def probe(video: VideoContext) -> bytes:
     """Return what the video holds; of an item without a file, what its source tells."""
     if video.media is None:
-        return to_bytes(ProbeResult(duration=video.item.duration or 0.0, picture=False, sound=False))
+        return to_bytes(
+            ProbeResult(duration=video.item.duration or 0.0, picture=False, sound=False)
+        )
     info = media.probe(video.media, video.recipe.steps.media)
     result = ProbeResult(
-        duration=info.duration, picture=info.has_picture, sound=info.has_sound, width=info.width, height=info.height,
-        digest=sha256(video.media), warnings=info.warnings,
-    )  # fmt: skip
+        duration=info.duration,
+        picture=info.has_picture,
+        sound=info.has_sound,
+        width=info.width,
+        height=info.height,
+        digest=sha256(video.media),
+        warnings=info.warnings,
+    )
     return to_bytes(result)
 
 
@@ -86,31 +94,43 @@ def transcribe(video: VideoContext) -> bytes:
 
 
 def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
-    """Return what `transcribe` does of each video; what a recogniser hears, a GPU hears in one batch."""
+    """Return what `transcribe` does of each video; what a recogniser hears, a GPU hears in one
+    batch."""
     settings = videos[0].recipe.steps
     sounds = {
-        video.item.id: (Request(video.media, video.item.id), media.probe(video.media, settings.media))
+        video.item.id: (
+            Request(video.media, video.item.id),
+            media.probe(video.media, settings.media),
+        )
         for video in videos
         if video.captions is None and video.media is not None
     }
     models = shared_recognisers(settings.asr, current_device())
     loaded = len(models)
-    heard = dict(zip(sounds, recognise_many([*sounds.values()], settings, models=models), strict=True))
+    heard = dict(
+        zip(sounds, recognise_many([*sounds.values()], settings, models=models), strict=True)
+    )
     for video in videos:
         if video.item.id in heard and settings.asr.recogniser == "whisper":
-            # A silent video loads no model, so that the worker's first video is not always the one that pays.
+            # A silent video loads no model, so that the worker's first video is not always the one
+            # that pays.
             video.notes["loaded"], loaded = len(models) - loaded, len(models)
-    return [to_bytes(heard[video.item.id]) if video.item.id in heard else transcribe(video) for video in videos]
+    return [
+        to_bytes(heard[video.item.id]) if video.item.id in heard else transcribe(video)
+        for video in videos
+    ]
 
 
 PROVISIONAL = "provisional"  # in a writer's note: another writer served this part
-ITS_OWN = ("of the reply", "the reply is")  # in its reason: the model answered, and no use can be made of it
+# in its reason: the model answered, and no use can be made of it
+ITS_OWN = ("of the reply", "the reply is")
 CHARACTERS = 4  # a token, of English
 LINE = 5  # characters of a reply's line beside its text: a number, a point, a blank, an end
 
 
 def write(video: VideoContext) -> bytes:
-    """Return the steps that a writer makes of the transcript. Raises WriterError where its model was silent."""
+    """Return the steps that a writer makes of the transcript. Raises WriterError where its model
+    was silent."""
     from stepline.writing import write_steps
 
     settings = video.recipe.steps.writing
@@ -120,21 +140,34 @@ def write(video: VideoContext) -> bytes:
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
     if settings.writer == "llm":
-        from stepline.writing.llm.prompts import build_prompt, chosen_prompt, find_model_orders, split_into_chunks
+        from stepline.writing.llm.prompts import (
+            build_prompt,
+            chosen_prompt,
+            find_model_orders,
+            split_into_chunks,
+        )
 
         # About how many tokens went to the language model and came back, four characters each.
-        chunks = split_into_chunks(transcript, settings.llm.sentences_per_chunk, find_model_orders(transcript))
+        chunks = split_into_chunks(
+            transcript, settings.llm.sentences_per_chunk, find_model_orders(transcript)
+        )
         prompt = chosen_prompt(settings.llm.prompt_file)
         prompts = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
         replies = sum(len(step.text) + LINE for step in written.steps)
-        video.notes.update(tokens_in=prompts / CHARACTERS, tokens_out=replies / CHARACTERS, requests=float(len(chunks)))
+        video.notes.update(
+            tokens_in=prompts / CHARACTERS,
+            tokens_out=replies / CHARACTERS,
+            requests=float(len(chunks)),
+        )
     return to_bytes(written)
 
 
 def unanswered(notes: Sequence[str]) -> str | None:
-    """Return the first note of a part that a server or a deadline left open, as a later run would not; else None.
+    """Return the first note of a part that a server or a deadline left open, as a later run would
+    not; else None.
 
-    A model's reply that nobody can use stays one, however often it is asked, and the extractive writer's steps stand.
+    A model's reply that nobody can use stays one, however often it is asked, and the extractive
+    writer's steps stand.
     """
     provisional = (note for note in notes if PROVISIONAL in note)
     return next((note for note in provisional if not any(own in note for own in ITS_OWN)), None)
@@ -153,11 +186,17 @@ SILENT, SPARSE, FEW = "too little is said", "too little is said a minute", "it h
 
 
 def filter_video(video: VideoContext) -> bytes:
-    """Return what was counted. Raises LeftOutError with the reason where the recipe leaves the video out."""
-    probed, transcript = read_result(ProbeResult, video, "probe"), read_result(Speech, video, "transcribe").transcript
+    """Return what was counted. Raises LeftOutError with the reason where the recipe leaves the
+    video out."""
+    probed, transcript = (
+        read_result(ProbeResult, video, "probe"),
+        read_result(Speech, video, "transcribe").transcript,
+    )
     steps = len(read_result(WrittenSteps, video, "write").steps)
     words = sum(len(re.findall(r"\w+", sentence.text)) for sentence in transcript.sentences)
-    duration = probed.duration or max((sentence.span.end for sentence in transcript.sentences), default=0.0)
+    duration = probed.duration or max(
+        (sentence.span.end for sentence in transcript.sentences), default=0.0
+    )
     counts = FilterCounts(language=transcript.language, words=words, steps=steps)
     if (reason := left_out_reason(counts, duration, video.recipe.filter)) is not None:
         raise LeftOutError(reason)
@@ -176,7 +215,11 @@ def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSetti
         return LONG
     if counts.words < settings.words:
         return SILENT
-    if language is not None and settings.languages and language.lower().split("-")[0] not in settings.languages:
+    if (
+        language is not None
+        and settings.languages
+        and language.lower().split("-")[0] not in settings.languages
+    ):
         return LANGUAGE
     if duration and counts.words * 60 < settings.words_a_minute * duration:
         return SPARSE
@@ -184,28 +227,48 @@ def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSetti
 
 
 def encode(video: VideoContext) -> bytes:
-    """Return features (T, D), motion and shots of the video's pictures; ready features stand for a backbone."""
+    """Return features (T, D), motion and shots of the video's pictures; ready features stand for a
+    backbone."""
     settings = video.recipe.steps
     if video.features is not None:
         from stepline.features.files import read_feature_file
 
-        ready = read_feature_file(video.features, rate=settings.vision.rate, unit=settings.vision.unit)
+        ready = read_feature_file(
+            video.features, rate=settings.vision.rate, unit=settings.vision.unit
+        )
         backbone = ready.backbone if ready.backbone != "precomputed" else settings.vision.backbone
-        return pack_features(VisualFeatures(FeatureSequence(ready.values, ready.rate, backbone), end=ready.duration))
+        return pack_features(
+            VisualFeatures(FeatureSequence(ready.values, ready.rate, backbone), end=ready.duration)
+        )
     if video.media is None:
         return pack_features(VisualFeatures(warnings=(NO_PICTURE,)))
     info = media.probe(video.media, settings.media)
-    network = _backbone(settings.vision) if info.has_picture and settings.vision.backbone != "none" else None
-    return pack_features(extract_features(Request(video.media, video.item.id), info, settings, backbone=network))
+    network = (
+        _backbone(settings.vision)
+        if info.has_picture and settings.vision.backbone != "none"
+        else None
+    )
+    return pack_features(
+        extract_features(Request(video.media, video.item.id), info, settings, backbone=network)
+    )
 
 
 def coarse(video: VideoContext) -> bytes:
-    """Return the steps with the seconds in which they are said, without those that nobody says (NaSVA, section 3.1)."""
-    speech, written = read_result(Speech, video, "transcribe"), read_result(WrittenSteps, video, "write")
-    probed, visual = read_result(ProbeResult, video, "probe"), unpack_features(video.results["encode"])
+    """Return the steps with the seconds in which they are said, without those that nobody says
+    (NaSVA, section 3.1)."""
+    speech, written = (
+        read_result(Speech, video, "transcribe"),
+        read_result(WrittenSteps, video, "write"),
+    )
+    probed, visual = (
+        read_result(ProbeResult, video, "probe"),
+        unpack_features(video.results["encode"]),
+    )
     duration = round_seconds(max(speech.end, visual.end) or probed.duration)
     if duration <= 0:
-        raise MediaError("nothing in it can be decoded, and nobody tells how long it is; leave it out")
+        raise MediaError(
+            "nothing in it can be decoded, and nobody tells how long it is; leave it out"
+        )
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=False)
     steps: tuple[Step, ...] = inside.steps
     unsaid: tuple[Rejected, ...] = ()
@@ -214,30 +277,47 @@ def coarse(video: VideoContext) -> bytes:
         from stepline.text import embed
 
         sentences = inside.transcript.sentences
-        likeness = embed([step.text for step in steps]) @ embed([sentence.text for sentence in sentences]).T  # (K, S)
+        # (K, S)
+        likeness = (
+            embed([step.text for step in steps])
+            @ embed([sentence.text for sentence in sentences]).T
+        )
         settings = video.recipe.steps.nasva.coarse
-        steps, unsaid = coarse_spans(steps, sentences, likeness, duration=duration, settings=settings)
-    warnings = (*probed.warnings, *speech.warnings, *visual.warnings, *written.notes, *inside.warnings)
+        steps, unsaid = coarse_spans(
+            steps, sentences, likeness, duration=duration, settings=settings
+        )
+    warnings = (
+        *probed.warnings,
+        *speech.warnings,
+        *visual.warnings,
+        *written.notes,
+        *inside.warnings,
+    )
     result = CoarseSteps(
-        duration=duration, transcript=inside.transcript, steps=steps,
+        duration=duration,
+        transcript=inside.transcript,
+        steps=steps,
         dropped=(*speech.dropped, *written.dropped, *inside.dropped, *unsaid),
         warnings=tuple(dict.fromkeys(warnings)),  # each once
-    )  # fmt: skip
+    )
     return to_bytes(result)
 
 
 def ground(video: VideoContext) -> bytes:
-    """Return the steps with the seconds in which they are shown, and the alignment (K, T) that says so.
+    """Return the steps with the seconds in which they are shown, and the alignment (K, T) that says
+    so.
 
-    A vision-language model is asked about those whose place is open, where the recipe names one. Raises WriterError
-    where it was silent.
+    A vision-language model is asked about those whose place is open, where the recipe names one.
+    Raises WriterError where it was silent.
     """
     said, settings = read_result(CoarseSteps, video, "coarse"), video.recipe.steps
     visual = _read_features(video)
     if not said.steps or (visual.features is None and visual.activity is None):
         unseen = [step.model_copy(update={"status": "said", "score": 0.0}) for step in said.steps]
         return pack(GroundedSteps(steps=tuple(unseen)), {})
-    grounding = ground_steps(said.steps, said.duration, said.transcript, visual, settings, _aligner(settings))
+    grounding = ground_steps(
+        said.steps, said.duration, said.transcript, visual, settings, _aligner(settings)
+    )
     if video.media is None or not settings.vision.witness.named:
         return pack_grounding(grounding)
     request = Request(video.media, video.item.id)
@@ -246,7 +326,9 @@ def ground(video: VideoContext) -> bytes:
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
     video.notes.update({name: float(str(answers.report[name])) for name in ("requests", "tokens")})
-    return pack_grounding(replace(grounding, steps=answers.steps, alignment=answers.alignment), answers)
+    return pack_grounding(
+        replace(grounding, steps=answers.steps, alignment=answers.alignment), answers
+    )
 
 
 def judge(video: VideoContext) -> bytes:
@@ -257,7 +339,9 @@ def judge(video: VideoContext) -> bytes:
     if visual.features is None and visual.activity is None:
         return to_bytes(JudgedTranscript(transcript=transcript))
     detector = _detector(settings.judge, settings.vision)
-    transcript, who = judge_sentences(transcript, grounded.steps, alignment, visual, settings.judge, detector)
+    transcript, who = judge_sentences(
+        transcript, grounded.steps, alignment, visual, settings.judge, detector
+    )
     return to_bytes(JudgedTranscript(transcript=transcript, judge=who))
 
 
@@ -270,7 +354,8 @@ def _read_features(video: VideoContext) -> VisualFeatures:
 
 
 def _kept(load: Callable[P, T]) -> Callable[P, T]:
-    """Return a loader that keeps what it loads from one video to the next, for each of two devices its own.
+    """Return a loader that keeps what it loads from one video to the next, for each of two devices
+    its own.
 
     Of two stages that ask it, one may have a GPU; one that has it may fall back to the CPU.
     """

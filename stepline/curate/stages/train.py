@@ -1,4 +1,5 @@
-"""The stages over all gathered videos that train or swap, each in a run folder that a killed run goes on from.
+"""The stages over all gathered videos that train or swap, each in a run folder that a killed run
+goes on from.
 
 sieve-swap   narrations sieved, and swapped for human-written steps (Sieve & Swap, section 4)
 train        the grounding network, trained on where steps are said (NaSVA, the first stage of section 3.3)
@@ -14,7 +15,13 @@ import numpy as np
 from stepline.curate.settings import PlacingSettings
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.cache_keys import text_source
-from stepline.curate.stages.gather import FEATURES, RECORDS, last_folder, read_left_out, write_dataset
+from stepline.curate.stages.gather import (
+    FEATURES,
+    RECORDS,
+    last_folder,
+    read_left_out,
+    write_dataset,
+)
 from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.features import FeatureStore, open_store
 from stepline.nasva.align import TextScores, score_texts
@@ -30,7 +37,8 @@ from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet
 from stepline.training.sources import LabelledTexts, labelled_texts
 
-RUN = "run"  # in the stage's folder; `stepline sieve-swap`, `train nasva` and `refine` make the same
+# in the stage's folder; `stepline sieve-swap`, `train nasva` and `refine` make the same
+RUN = "run"
 NO_READERS = {"readers": 0}  # threads that read ahead fork badly beside an engine's own
 NO_SWAPPED_STEP = "no sentence of it is swapped or kept"
 NO_REFINED_STEP = "no step of it keeps a label after self-training"
@@ -52,24 +60,35 @@ def sieve_swap(dataset: DatasetContext) -> None:
     left_out = read_left_out(dataset.folders["gather"])
     kept: list[Record] = []
     # The split is in each record's settings.
-    files = [file for split in (TRAIN, VALIDATION, LEFT_OUT) for file in sorted((out / split).glob("*.parquet"))]
+    files = [
+        file
+        for split in (TRAIN, VALIDATION, LEFT_OUT)
+        for file in sorted((out / split).glob("*.parquet"))
+    ]
     for record in chain.from_iterable(map(read_parquet, files)):
         if record.steps:
             kept.append(record)
         else:
-            reason = next((drop.reason for drop in record.dropped if drop.what == "video"), NO_SWAPPED_STEP)
+            reason = next(
+                (drop.reason for drop in record.dropped if drop.what == "video"), NO_SWAPPED_STEP
+            )
             left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
     write_dataset(dataset.folder, sorted(kept, key=lambda record: record.id), left_out)
 
 
 def train(dataset: DatasetContext) -> None:
-    """Train on the gathered features and the steps of the recipe, or go on where a run was killed."""
+    """Train on the gathered features and the steps of the recipe, or go on where a run was
+    killed."""
     from stepline.nasva.train import AlignerSources, PreparedAligner, train_run
 
     features, steps = dataset.folders["gather"] / FEATURES, str(last_folder(dataset) / RECORDS)
     if not any(features.glob("shard-*")):
-        raise DatasetError("no video with features is left to train on; `stepline curate status OUT` tells why")
-    sources = AlignerSources(features=features, steps=steps, step_vectors=text_source(dataset.recipe))
+        raise DatasetError(
+            "no video with features is left to train on; `stepline curate status OUT` tells why"
+        )
+    sources = AlignerSources(
+        features=features, steps=steps, step_vectors=text_source(dataset.recipe)
+    )
 
     def report(prepared: PreparedAligner) -> None:
         samples = prepared.samples
@@ -79,14 +98,16 @@ def train(dataset: DatasetContext) -> None:
 
 
 def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:
-    """Return the settings without the widths of the features, which are the features' own, and without readers."""
+    """Return the settings without the widths of the features, which are the features' own, and
+    without readers."""
     given = settings.model.model_dump(exclude={"video_width", "text_width"})
     train = settings.train.model_copy(update=NO_READERS)
     return settings.model_copy(update={"model": AlignerNetworkSettings(**given), "train": train})
 
 
 def refine(dataset: DatasetContext) -> None:
-    """Refine the steps' places in rounds, then place them for good; videos that no round holds are left out."""
+    """Refine the steps' places in rounds, then place them for good; videos that no round holds are
+    left out."""
     from stepline.nasva.checkpoint import load_aligner
     from stepline.nasva.refine import REFINED, RefineSources, refine_dataset
 
@@ -95,9 +116,12 @@ def refine(dataset: DatasetContext) -> None:
     records_path, encoder = str(last_folder(dataset) / RECORDS), text_source(dataset.recipe)
     # Self-training reads the steps and, for the final network, narrations (NaSVA's W + S).
     sources = RefineSources(
-        records_path, dataset.folders["gather"] / FEATURES, step_vectors=encoder,
-        narrations=records_path, narration_vectors=encoder,
-    )  # fmt: skip
+        records_path,
+        dataset.folders["gather"] / FEATURES,
+        step_vectors=encoder,
+        narrations=records_path,
+        narration_vectors=encoder,
+    )
     refined = refine_dataset(sources, folder, settings)
     dataset.say(f"{refined.videos} videos refined in {len(refined.trained.rounds)} rounds")
     vectors = StepVectors(open_store(sources.features), FeatureStore(folder / "vectors" / "step"))
@@ -111,9 +135,13 @@ def refine(dataset: DatasetContext) -> None:
             tasks.append(record.video.task)
         else:
             reasons[record.id] = NO_REFINED_STEP
-    left_out |= {id: StageFailure(id, "refine", "left out", reason) for id, reason in reasons.items()}
+    left_out |= {
+        id: StageFailure(id, "refine", "left out", reason) for id, reason in reasons.items()
+    }
     placing = dataset.recipe.place
-    aligner, report = calibrate(load_aligner(folder / "aligner.safetensors"), texts, tasks, vectors, placing)
+    aligner, report = calibrate(
+        load_aligner(folder / "aligner.safetensors"), texts, tasks, vectors, placing
+    )
     dataset.say(report)
     records = (record for record in read_parquet(folder / REFINED) if record.steps)
     placed = (place_finally(record, aligner, vectors, placing) for record in records)
@@ -128,15 +156,22 @@ class StepVectors:
     texts: FeatureStore
 
     def of(self, texts: LabelledTexts) -> Matrix:
-        """Return the vectors (K, C) of a video's steps. Raises StoreError where the stored ones are of other texts."""
+        """Return the vectors (K, C) of a video's steps. Raises StoreError where the stored ones are
+        of other texts."""
         rows = matching_rows(texts, self.texts)
         if rows is None:
-            raise StoreError(f"{texts.video}: its step vectors are of other texts; remove the stage's folder")
+            raise StoreError(
+                f"{texts.video}: its step vectors are of other texts; remove the stage's folder"
+            )
         return np.ascontiguousarray(self.texts.matrix(texts.video)[rows])
 
-    def fit(self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings) -> TextScores:
+    def fit(
+        self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings
+    ) -> TextScores:
         """Return how steps (K, C) fit a video, their own or another."""
-        return score_texts(loaded.aligner, self.features.read(video), vectors, settings=settings.aligner)
+        return score_texts(
+            loaded.aligner, self.features.read(video), vectors, settings=settings.aligner
+        )
 
 
 def calibrate(
@@ -146,7 +181,8 @@ def calibrate(
     vectors: StepVectors,
     settings: PlacingSettings,
 ) -> tuple[LoadedAligner, str]:
-    """Return the network with P(shown) fitted to its own videos, stored beside it, and a line that says how it went."""
+    """Return the network with P(shown) fitted to its own videos, stored beside it, and a line that
+    says how it went."""
     if not settings.calibrate:
         return loaded, "not calibrated, as the recipe says"
 
@@ -157,7 +193,10 @@ def calibrate(
         for index, (other, rows) in enumerate(unshown_texts(tasks, read, settings.unshown)):
             video, own = videos[index].video, read(index)
             both = np.concatenate([own, read(other)[rows[: len(own)]]])
-            yield vectors.fit(loaded, video, own, settings), vectors.fit(loaded, video, both, settings)
+            yield (
+                vectors.fit(loaded, video, own, settings),
+                vectors.fit(loaded, video, both, settings),
+            )
 
     try:
         mode, rate = settings.aligner.mode, settings.shown_rate
@@ -168,11 +207,17 @@ def calibrate(
     return replace(loaded, calibration=calibration), f"{fraction:.0%} of the steps count as shown"
 
 
-def place_finally(record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings) -> Record:
+def place_finally(
+    record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings
+) -> Record:
     """Return a record with its steps placed anew: spans, score and status."""
     steps = vectors.of(next(labelled_texts([record], "step")))
     fit = vectors.fit(loaded, record.video.id, steps, settings)
     duration = record.video.duration
-    grounding = place_steps(record.steps, fit, loaded.calibration, settings=settings.aligner, duration=duration)
+    grounding = place_steps(
+        record.steps, fit, loaded.calibration, settings=settings.aligner, duration=duration
+    )
     network = {"network": "self-trained", "calibrated": loaded.calibration is not None}
-    return record.model_copy(update={"steps": grounding.steps, "models": record.models | {"placing": network}})
+    return record.model_copy(
+        update={"steps": grounding.steps, "models": record.models | {"placing": network}}
+    )

@@ -1,8 +1,9 @@
 """One driver at a time on one OUT: a lock that ends with its owner, however that ends.
 
-On a disk of this machine or a shared one it is a lock of the system's on OUT/driver.json, whose text names the owner.
-An object store has no locks: there one who finds no such file creates it, which of several but one can (compare and
-swap: RemotePath.create), and writes it again and again; one that is old has no owner.
+On a disk of this machine or a shared one it is a lock of the system's on OUT/driver.json, whose
+text names the owner. An object store has no locks: there one who finds no such file creates it,
+which of several but one can (compare and swap: RemotePath.create), and writes it again and again;
+one that is old has no owner.
 """
 
 import contextlib
@@ -28,7 +29,8 @@ STALE = 90.0  # seconds without one after which its lock counts as left by a dea
 
 @dataclass
 class RunLock:
-    """A hold on OUT. killed: whether the driver before was; usurper: the note of one that has taken it since.
+    """A hold on OUT. killed: whether the driver before was; usurper: the note of one that has taken
+    it since.
 
     name: of this driver in an object store, one of its own.
     """
@@ -39,7 +41,8 @@ class RunLock:
     usurper: bytes | None = None
 
     def check(self) -> None:
-        """Raise SettingsError where another driver took OUT for abandoned, as when this machine slept for minutes."""
+        """Raise SettingsError where another driver took OUT for abandoned, as when this machine
+        slept for minutes."""
         if self.usurper is not None:
             raise taken(self.shown, self.usurper)
 
@@ -61,12 +64,17 @@ def lock_run(out: "RemotePath") -> Iterator[RunLock]:
 @contextlib.contextmanager
 def _heartbeat(out: "RemotePath") -> Iterator[RunLock]:
     """Leave signs of life in an object store."""
-    file, ours, stop = out / NAME, f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}", threading.Event()
+    file, ours, stop = (
+        out / NAME,
+        f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}",
+        threading.Event(),
+    )
     lock = RunLock(out.display_url, sign(file, owner_note(ours), out.display_url), ours)
 
     def beat() -> None:
         while not stop.wait(HEARTBEAT):
-            with contextlib.suppress(StoreError):  # the next one may come through; the run's own writes will tell
+            # the next one may come through; the run's own writes will tell
+            with contextlib.suppress(StoreError):
                 if not file.create(owner_note(ours)):
                     now = file.read()
                     if owner_fields(now).get("name") != ours:
@@ -81,7 +89,8 @@ def _heartbeat(out: "RemotePath") -> Iterator[RunLock]:
     finally:
         stop.set()
         thread.join()
-        with contextlib.suppress(StoreError):  # a sign that stays grows stale; what ended the run is to be told
+        # a sign that stays grows stale; what ended the run is to be told
+        with contextlib.suppress(StoreError):
             if owner_fields(file.read()).get("name") == ours:
                 file.remove()
 
@@ -89,8 +98,8 @@ def _heartbeat(out: "RemotePath") -> Iterator[RunLock]:
 def sign(file: "RemotePath", note: bytes, shown: str) -> bool:
     """Put a note where no other one holds OUT; tell whether there was one of a dead driver.
 
-    A dead one's is replaced by whoever holds a claim to it, which is signed in the same way: of two who find it, one
-    does. Raises SettingsError where another one holds OUT, or was faster.
+    A dead one's is replaced by whoever holds a claim to it, which is signed in the same way: of two
+    who find it, one does. Raises SettingsError where another one holds OUT, or was faster.
     """
     killed = not file.create(note)
     if killed:
@@ -124,7 +133,8 @@ def lock_owner(out: "RemotePath") -> str | None:
 
 
 def driver_name(out: "RemotePath") -> str:
-    """Return the name of the driver that works on an object store, as of `RunLock`; "" where none does."""
+    """Return the name of the driver that works on an object store, as of `RunLock`; "" where none
+    does."""
     sign = out / NAME
     content = sign.read() if sign.exists() else b""
     return str(owner_fields(content).get("name", "")) if _is_fresh(content) else ""

@@ -1,4 +1,5 @@
-"""Manifests: what lies below OUT as arrays, so that who knows 1.2 million videos asks for no file of each.
+"""Manifests: what lies below OUT as arrays, so that who knows 1.2 million videos asks for no file
+of each.
 
     OUT/manifests/cells-STAGE.npz        the keys of a stage's results
     OUT/manifests/failures-STAGE.json    a stage's failures
@@ -7,9 +8,10 @@
     OUT/manifests/items.json             the sha256 of the videos and of what was refused
     OUT/manifests/log-NAME.json          what the lines of a log come to (run_log.py)
 
-Each is a cache that is checked each time by what costs little: on a disk by the time of change of each folder of
-results, in an object store by who wrote it (lock.py) and by one 256th of the keys, which is listed. One that is old,
-damaged or lacking is made anew; so a kill at any point costs time alone.
+Each is a cache that is checked each time by what costs little: on a disk by the time of change of
+each folder of results, in an object store by who wrote it (lock.py) and by one 256th of the keys,
+which is listed. One that is old, damaged or lacking is made anew; so a kill at any point costs time
+alone.
 """
 
 import hashlib
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
     from stepline.remote import RemotePath
 
 MANIFESTS = "manifests"  # below OUT
-LOOSE = 65536  # keys that are held as numbers of Python's, 70 bytes each, before they join the others
-DIGITS = 16  # hex digits of a key that are enough to know it by: among 10 million keys no two agree in them
+# keys that are held as numbers of Python's, 70 bytes each, before they join the others
+LOOSE = 65536
+# hex digits of a key that are enough to know it by: among 10 million keys no two agree in them
+DIGITS = 16
 KEY = re.compile(r"[0-9a-f]{64}\b")
 SAVE_INTERVAL = 600.0  # seconds between the manifests that a driver writes into an object store
 UNSETTLED = 2 * 10**9  # ns after a folder's last change in which another one may have the same time
@@ -63,7 +67,9 @@ class KeySet:
     def __contains__(self, key: str) -> bool:
         number = key_number(key)
         index = int(np.searchsorted(self._listed, np.uint64(number)))
-        return number in self._added or (index < len(self._listed) and int(self._listed[index]) == number)
+        return number in self._added or (
+            index < len(self._listed) and int(self._listed[index]) == number
+        )
 
     def add(self, key: str) -> None:
         """Take a key in."""
@@ -101,7 +107,8 @@ def listed_keys(folder: "RemotePath") -> Keys:
 
 
 def _numbers(names: Iterable[str]) -> Keys:
-    """Return the numbers of the files that are named by a key; what is written half has another name."""
+    """Return the numbers of the files that are named by a key; what is written half has another
+    name."""
     digits = "".join(name[:DIGITS] for name in names if KEY.match(name))
     return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
 
@@ -122,12 +129,14 @@ def read_arrays(path: "RemotePath") -> "dict[str, npt.NDArray[Any]]":
             return {}
         with np.load(io.BytesIO(path.read()), allow_pickle=False) as arrays:
             return dict(arrays)
-    except (ValueError, OSError, KeyError, EOFError, zipfile.BadZipFile, StoreError):  # a cache, as above
+    # a cache, as above
+    except (ValueError, OSError, KeyError, EOFError, zipfile.BadZipFile, StoreError):
         return {}
 
 
 def write_manifest(path: "RemotePath", content: Mapping[str, Any]) -> bool:
-    """Write a manifest of JSON or arrays; tell whether that was possible: who asks for a status may not be allowed."""
+    """Write a manifest of JSON or arrays; tell whether that was possible: who asks for a status may
+    not be allowed."""
     try:
         path.write(json.dumps(content) if path.name.endswith(".json") else _npz(content))
     except StoreError:
@@ -142,18 +151,27 @@ def _npz(arrays: Mapping[str, Any]) -> bytes:
 
 
 def disk_keys(out: "RemotePath", stage: str) -> Keys:
-    """Return the numbers of a stage's results on a disk, sorted; only folders that changed are listed."""
+    """Return the numbers of a stage's results on a disk, sorted; only folders that changed are
+    listed."""
     path, home = out / f"{MANIFESTS}/cells-{stage}.npz", (out / f"cells/{stage}").local
     known = read_arrays(path)
     try:
         ends = known.get("ends", np.zeros(0, np.int64)).tolist()
-        parts = dict(zip(known["names"].tolist(), np.split(known["keys"], ends[:-1]), strict=True)) if ends else {}
+        parts = (
+            dict(zip(known["names"].tolist(), np.split(known["keys"], ends[:-1]), strict=True))
+            if ends
+            else {}
+        )
         marks = dict(zip(parts, known["marks"].tolist(), strict=True))
     except (KeyError, ValueError):  # no manifest of this form
         parts, marks = {}, {}
     found: dict[str, tuple[int, Keys]] = {}
     now, same = time.time_ns(), True
-    for folder in sorted(os.scandir(home), key=lambda entry: entry.name) if home is not None and home.is_dir() else ():
+    for folder in (
+        sorted(os.scandir(home), key=lambda entry: entry.name)
+        if home is not None and home.is_dir()
+        else ()
+    ):
         if not folder.is_dir():
             continue
         mark = folder.stat().st_mtime_ns
@@ -175,8 +193,9 @@ def disk_keys(out: "RemotePath", stage: str) -> Keys:
 def store_keys(out: "RemotePath", stage: str, owner: str) -> Keys:
     """Return the numbers of a stage's results in an object store, sorted.
 
-    Of the manifest, where the driver that works now wrote it, in the last `SAVE_INTERVAL`, or the last driver at its
-    end, and where a 256th of the keys, listed, does not belie it; else all are listed. owner: the driver's name, or "".
+    Of the manifest, where the driver that works now wrote it, in the last `SAVE_INTERVAL`, or the
+    last driver at its end, and where a 256th of the keys, listed, does not belie it; else all are
+    listed. owner: the driver's name, or "".
     """
     path, folder = out / f"{MANIFESTS}/cells-{stage}.npz", out / f"cells/{stage}"
     known = read_arrays(path)
@@ -184,15 +203,22 @@ def store_keys(out: "RemotePath", stage: str, owner: str) -> Keys:
         keys: Keys = known["keys"]
         prefix = random.randrange(256)
         sample = listed_keys(folder / f"{prefix:02x}")
-        first, last = np.searchsorted(keys, [np.uint64(prefix << 56), np.uint64((prefix << 56) | (2**56 - 1))])
-        same = are_among(keys[first:last], sample).all() if owner else np.array_equal(keys[first:last], sample)
+        first, last = np.searchsorted(
+            keys, [np.uint64(prefix << 56), np.uint64((prefix << 56) | (2**56 - 1))]
+        )
+        same = (
+            are_among(keys[first:last], sample).all()
+            if owner
+            else np.array_equal(keys[first:last], sample)
+        )
         if same:
             return keys
     return listed_keys(folder)
 
 
 def save_store_keys(out: "RemotePath", stage: str, keys: Keys, owner: str) -> None:
-    """Write the manifest of a stage's results in an object store. owner: the driver that works, "" at its end.
+    """Write the manifest of a stage's results in an object store. owner: the driver that works, ""
+    at its end.
 
     Raises StoreError where it cannot be written: an older one would be believed.
     """
@@ -200,37 +226,52 @@ def save_store_keys(out: "RemotePath", stage: str, keys: Keys, owner: str) -> No
 
 
 def stage_failures(out: "RemotePath", stage: str) -> dict[int, StageFailure]:
-    """Return a stage's failures, by the number of the task's key; only those that are new are read."""
+    """Return a stage's failures, by the number of the task's key; only those that are new are
+    read."""
     path, folder = out / f"{MANIFESTS}/failures-{stage}.json", out / f"failures/{stage}"
     if folder.local is not None and not folder.local.is_dir():
         return {}
     known = read_json(path)
-    mark = folder.local.stat().st_mtime_ns if folder.local is not None else 0  # a store's is listed each time
+    # a store's is listed each time
+    mark = folder.local.stat().st_mtime_ns if folder.local is not None else 0
     rows: list[list[Any]] = known.get("rows", [])
     if not mark or mark != known.get("mark"):
         mark = mark if time.time_ns() - mark > UNSETTLED else 0
         before = {(row[0], row[1]): row for row in rows}
         files = [file for file in folder.list() if KEY.match(file.name)]
-        rows = [before.get((file.name, file.fingerprint)) or _read_failure(folder, file) for file in files]
+        rows = [
+            before.get((file.name, file.fingerprint)) or _read_failure(folder, file)
+            for file in files
+        ]
         write_manifest(path, {"mark": mark, "rows": rows})
-    return {key_number(name): StageFailure(id, stage, kind, reason, tries) for name, _, id, kind, reason, tries in rows}
+    return {
+        key_number(name): StageFailure(id, stage, kind, reason, tries)
+        for name, _, id, kind, reason, tries in rows
+    }
 
 
 def _read_failure(folder: "RemotePath", file: Any) -> list[Any]:
     try:
         found = StageFailure(**parse_json((folder / file.name).read()))
     except (ValueError, TypeError) as error:
-        raise StoreError(f"{file.name}: not a failure that Stepline wrote ({error}); remove it") from error
+        raise StoreError(
+            f"{file.name}: not a failure that Stepline wrote ({error}); remove it"
+        ) from error
     return [file.name, file.fingerprint, found.id, found.kind, found.reason, found.attempts]
 
 
 def task_keys(
-    out: "RemotePath", plan: "Plan", stages: tuple[str, ...], content: str, items: Callable[[], Iterable[VideoItem]]
+    out: "RemotePath",
+    plan: "Plan",
+    stages: tuple[str, ...],
+    content: str,
+    items: Callable[[], Iterable[VideoItem]],
 ) -> dict[str, Keys]:
-    """Return, by stage of a phase, the number of the key of each video's task, in the videos' order.
+    """Return, by stage of a phase, the number of the key of each video's task, in the videos'
+    order.
 
-    Stages whose needs are not done have none. content: the sha256 of the videos, which are read only where the keys
-    are not known yet.
+    Stages whose needs are not done have none. content: the sha256 of the videos, which are read
+    only where the keys are not known yet.
     """
     path, digest = out / f"{MANIFESTS}/tasks-{stages[0]}.npz", _plan_digest(plan, content)
     known = read_arrays(path)
@@ -248,17 +289,39 @@ def task_keys(
 
 def _plan_digest(plan: "Plan", content: str) -> str:
     """Return a sha256 of all that decides the keys of a run's tasks."""
-    parts: list[JsonValue] = [__version__, content, list(map(list, sorted(plan.dataset_keys.items())))]
+    parts: list[JsonValue] = [
+        __version__,
+        content,
+        list(map(list, sorted(plan.dataset_keys.items()))),
+    ]
     for stage in plan.stages.values():
         if stage.kind == "video":
-            parts.append([stage.name, stage.version, list(stage.needs), list(stage.reads), plan.settings[stage.name]])
+            parts.append(
+                [
+                    stage.name,
+                    stage.version,
+                    list(stage.needs),
+                    list(stage.reads),
+                    plan.settings[stage.name],
+                ]
+            )
             parts.append(list(map(list, sorted(plan.libraries.get(stage.name, {}).items()))))
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def dataset_digest(plan: "Plan", stage: str, failures: Iterable[StageFailure], content: str) -> str:
-    """Return a sha256 of all that a dataset stage's key follows from. failures: of the video stages before it."""
+    """Return a sha256 of all that a dataset stage's key follows from. failures: of the video stages
+    before it."""
     named, about = plan.stages[stage], _plan_digest(plan, content)
     lost = sorted([failure.id, failure.stage, failure.kind, failure.reason] for failure in failures)
-    parts: list[JsonValue] = [about, stage, named.version, list(named.needs), list(named.reads), plan.settings[stage]]
-    return hashlib.sha256(json.dumps([*parts, plan.recipe.threads, lost], sort_keys=True).encode()).hexdigest()
+    parts: list[JsonValue] = [
+        about,
+        stage,
+        named.version,
+        list(named.needs),
+        list(named.reads),
+        plan.settings[stage],
+    ]
+    return hashlib.sha256(
+        json.dumps([*parts, plan.recipe.threads, lost], sort_keys=True).encode()
+    ).hexdigest()

@@ -57,9 +57,11 @@ def remove_partials(out: "RemotePath") -> None:
 
 
 class ResultStore:
-    """Results and failures of a run's tasks. An object store is listed once a stage: to ask for each key takes days.
+    """Results and failures of a run's tasks. An object store is listed once a stage: to ask for
+    each key takes days.
 
-    listed: False for one of many who see a few videos each; each key is asked for when it is needed.
+    listed: False for one of many who see a few videos each; each key is asked for when it is
+    needed.
     """
 
     def __init__(self, out: "RemotePath", *, listed: bool = True) -> None:
@@ -79,7 +81,8 @@ class ResultStore:
         return (self.out / result_path(stage, key)).read()
 
     def write(self, stage: Stage, key: str, data: bytes) -> None:
-        """Keep a result, whole or not at all. Raises StoreError where there is no room or no permission."""
+        """Keep a result, whole or not at all. Raises StoreError where there is no room or no
+        permission."""
         (self.out / result_path(stage, key)).write(data)
         self.mark_done(stage, key)
 
@@ -98,7 +101,9 @@ class ResultStore:
         try:
             failure = StageFailure(**parse_json((self.out / path).read()))
         except (ValueError, TypeError) as error:
-            raise StoreError(f"{path}: not a failure that Stepline wrote ({error}); remove it") from error
+            raise StoreError(
+                f"{path}: not a failure that Stepline wrote ({error}); remove it"
+            ) from error
         if self._listed:
             self._failures[path] = failure
         return failure
@@ -126,7 +131,9 @@ class ResultStore:
             elif owner is None and self.out.local is not None:
                 disk_keys(self.out, stage)
 
-    def _exists(self, keys: "dict[str, KeySet]", folder: str, stage: Stage, key: str, path: str) -> bool:
+    def _exists(
+        self, keys: "dict[str, KeySet]", folder: str, stage: Stage, key: str, path: str
+    ) -> bool:
         if not self._listed:
             return (self.out / path).exists()
         if stage.name not in keys:
@@ -137,34 +144,45 @@ class ResultStore:
 class StageFolders:
     """The results of a run's dataset stages: a folder each.
 
-    Stages write on this machine's disk. Where OUT is elsewhere, a folder is made in the cache, copied to OUT when it is
-    complete, and brought from there by other machines.
+    Stages write on this machine's disk. Where OUT is elsewhere, a folder is made in the cache,
+    copied to OUT when it is complete, and brought from there by other machines.
     """
 
     def __init__(self, out: "RemotePath") -> None:
         self._out = out
         digest = hashlib.sha256(out.url.encode()).hexdigest()[:16]
-        self._home = out.local / STAGES if out.local is not None else cache_folder() / "curate-stages" / digest
+        self._home = (
+            out.local / STAGES
+            if out.local is not None
+            else cache_folder() / "curate-stages" / digest
+        )
 
     def is_complete(self, stage: str, key: str) -> bool:
         """Tell whether a stage's folder is complete."""
         return self._mark(stage, key).exists()
 
     def begin(self, stage: Stage, key: str) -> Path:
-        """Return the folder for a stage to write into: empty, or as a killed run left it where the stage can go on."""
+        """Return the folder for a stage to write into: empty, or as a killed run left it where the
+        stage can go on."""
         folder = self._home / stage.name / key
         try:
             if folder.exists() and not stage.resumes:
                 shutil.rmtree(folder)
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"{folder}: cannot be written ({error.strerror}); give another --out") from error
+            raise StoreError(
+                f"{folder}: cannot be written ({error.strerror}); give another --out"
+            ) from error
         return folder
 
     def complete(self, stage: str, key: str) -> None:
         """Say that a folder is complete, once it is at OUT."""
         folder = self._home / stage / key
-        paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+        paths = {
+            path.relative_to(folder).as_posix(): path
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
         files = {name: paths[name].stat().st_size for name in sorted(paths)}
         for name in files if self._out.local is None else ():
             (self._out / f"{STAGES}/{stage}/{key}/{name}").put(folder / name)
@@ -182,13 +200,16 @@ class StageFolders:
         return folder
 
     def local_folders(self, keys: Mapping[str, str], needs: Iterable[str]) -> dict[str, Path]:
-        """Return the folders of those needs that are dataset stages, on this machine. keys: of those stages."""
+        """Return the folders of those needs that are dataset stages, on this machine. keys: of
+        those stages."""
         return {need: self.local_folder(need, keys[need]) for need in needs if need in keys}
 
     def unused(self, keys: Mapping[str, str]) -> dict[str, int]:
-        """Return the folders of other keys than a run's: name below OUT -> bytes. keys: of the stages to look at.
+        """Return the folders of other keys than a run's: name below OUT -> bytes. keys: of the
+        stages to look at.
 
-        Another recipe or other videos made them, and a run with these finds them again; nothing removes them.
+        Another recipe or other videos made them, and a run with these finds them again; nothing
+        removes them.
         """
         sizes: Counter[str] = Counter()
         for stage, ours in keys.items():

@@ -1,11 +1,12 @@
-"""What a run writes down about itself: its inventory (recipe and videos), and a log of what each task took.
+"""What a run writes down about itself: its inventory (recipe and videos), and a log of what each
+task took.
 
     OUT/run.json, items.jsonl, refused.jsonl     the inventory, for `status`, reports and other machines
     OUT/timings/*.jsonl                          the log, a file for each process that submits tasks
 
-The log is no part of the dataset. A "start" line is written before a task runs and an "end" line after it, so that
-nothing that was computed is uncounted, whatever was killed. The last line of a file may be cut off; it is left out when
-the log is read.
+The log is no part of the dataset. A "start" line is written before a task runs and an "end" line
+after it, so that nothing that was computed is uncounted, whatever was killed. The last line of a
+file may be cut off; it is left out when the log is read.
 """
 
 import contextlib
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RUN, ITEMS, REFUSED, TIMINGS = "run.json", "items.jsonl", "refused.jsonl", "timings"  # below OUT
-COPY_INTERVAL = 60.0  # seconds between the copies of a log that an object store gets: it cannot append
+# seconds between the copies of a log that an object store gets: it cannot append
+COPY_INTERVAL = 60.0
 LARGEST_COPY = 2**22  # bytes of a log that is copied whole to a store: then another file begins
 
 _file_number = itertools.count()
@@ -49,9 +51,10 @@ _file_number = itertools.count()
 class LogTotals:
     """What the lines of a log come to. read: bytes of each of its files that are counted.
 
-    first: when its first line was written; began: when the run was, 0 where another log says that; last: the end of
-    its last task; tasks, cpu: finished tasks, and seconds, by stage. gpu_looks, gpu_busy: how often workers looked at
-    their GPU, and the sum of the shares that they found busy. gpu_fallbacks: tasks done on the CPU as a GPU gave out.
+    first: when its first line was written; began: when the run was, 0 where another log says that;
+    last: the end of its last task; tasks, cpu: finished tasks, and seconds, by stage. gpu_looks,
+    gpu_busy: how often workers looked at their GPU, and the sum of the shares that they found busy.
+    gpu_fallbacks: tasks done on the CPU as a GPU gave out.
     """
 
     read: dict[str, int] = field(default_factory=dict)
@@ -85,14 +88,17 @@ def _number(line: Mapping[str, JsonValue], name: str) -> float:
 
 
 class RunLog:
-    """The log of one process. Where OUT is an object store it is kept on this machine and copied there now and then.
+    """The log of one process. Where OUT is an object store it is kept on this machine and copied
+    there now and then.
 
     What its lines come to is written beside it as often, so that nobody has to read them all.
     """
 
     def __init__(self, out: "RemotePath") -> None:
         self._out = out
-        self._temporary = None if out.local is not None else tempfile.TemporaryDirectory(prefix="stepline-")
+        self._temporary = (
+            None if out.local is not None else tempfile.TemporaryDirectory(prefix="stepline-")
+        )
         self._home = out.local or Path(self._temporary.name if self._temporary else "")
         self._copied_at = time.monotonic()
         self._totals = LogTotals()
@@ -137,9 +143,14 @@ class RunLog:
 
 
 def log_totals(out: "RemotePath") -> list[LogTotals]:
-    """Return what each log comes to: what its process has written of it, with the lines since then."""
+    """Return what each log comes to: what its process has written of it, with the lines since
+    then."""
     folder, found = out / TIMINGS, out / MANIFESTS
-    sizes = {entry.name: entry.size for entry in folder.list()} if folder.local is None or folder.exists() else {}
+    sizes = (
+        {entry.name: entry.size for entry in folder.list()}
+        if folder.local is None or folder.exists()
+        else {}
+    )
     names = [entry.name for entry in found.list()] if found.local is None or found.exists() else []
     totals = []
     for name in names:
@@ -162,7 +173,11 @@ def log_totals(out: "RemotePath") -> list[LogTotals]:
 def read_timings(out: "RemotePath") -> Iterator[Mapping[str, JsonValue]]:
     """Yield every whole line of every log below OUT, in the order of the files' names."""
     folder = out / TIMINGS
-    names = sorted(entry.name for entry in folder.list()) if folder.local is None or folder.exists() else []
+    names = (
+        sorted(entry.name for entry in folder.list())
+        if folder.local is None or folder.exists()
+        else []
+    )
     for name in names:
         yield from _whole_lines((folder / name).read())
 
@@ -181,14 +196,17 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
     """Write what a run is, its items and its refused items below OUT. source: as it was named."""
     about = {"source": source, "version": __version__, "stages": list(recipe.stages)}
     counts = {"items": len(collection.items), "refused": len(collection.refused)}
-    (out / RUN).write(json.dumps({**about, **counts, "recipe": recipe.model_dump(mode="json")}, indent=1))
+    (out / RUN).write(
+        json.dumps({**about, **counts, "recipe": recipe.model_dump(mode="json")}, indent=1)
+    )
     _write_lines(out / ITEMS, collection.items)
     _write_lines(out / REFUSED, collection.refused)
 
 
 @dataclass(frozen=True)
 class InventoryCounts:
-    """How many items and refused items a run has, and the sha256 of their files. files: the fingerprints of both."""
+    """How many items and refused items a run has, and the sha256 of their files. files: the
+    fingerprints of both."""
 
     files: list[str]
     items: int
@@ -197,17 +215,25 @@ class InventoryCounts:
 
 
 def inventory(out: "RemotePath") -> InventoryCounts:
-    """Return what the inventory of the last run holds; written down until one of its files changes."""
+    """Return what the inventory of the last run holds; written down until one of its files
+    changes."""
     files, known = [out / ITEMS, out / REFUSED], read_json(out / f"{MANIFESTS}/items.json")
     marks = [file.fingerprint() for file in files]
-    if known.get("files") != marks or known.keys() != {each.name for each in fields(InventoryCounts)}:
+    if known.get("files") != marks or known.keys() != {
+        each.name for each in fields(InventoryCounts)
+    }:
         digest, lines = hashlib.sha256(), [0, 0]
         for number, file in enumerate(files):
             with file.open() as opened:
                 for part in iter(partial(opened.read, LARGEST_COPY), b""):
                     digest.update(part)
                     lines[number] += part.count(b"\n")
-        known = {"files": marks, "items": lines[0], "refused": lines[1], "content": digest.hexdigest()}
+        known = {
+            "files": marks,
+            "items": lines[0],
+            "refused": lines[1],
+            "content": digest.hexdigest(),
+        }
         write_manifest(out / f"{MANIFESTS}/items.json", known)
     return InventoryCounts(**known)
 
@@ -244,9 +270,14 @@ def read_refused(out: "RemotePath") -> Iterator[Rejected]:
 
 
 def to_json_line(entry: VideoItem | Rejected) -> str:
-    """Return an item, or an item that was refused, as one line of JSON, without what is not known of it."""
-    fields = {"id": entry.id, "reason": entry.reason} if isinstance(entry, Rejected) else asdict(entry)
-    return json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
+    """Return an item, or an item that was refused, as one line of JSON, without what is not known
+    of it."""
+    fields = (
+        {"id": entry.id, "reason": entry.reason} if isinstance(entry, Rejected) else asdict(entry)
+    )
+    return json.dumps(
+        {name: value for name, value in fields.items() if value is not None}, ensure_ascii=False
+    )
 
 
 def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
@@ -254,4 +285,6 @@ def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
     try:
         return build(**parse_json(line))
     except (ValueError, TypeError) as error:
-        raise StoreError(f"{ITEMS}: a line is none that Stepline wrote ({error}); run again") from error
+        raise StoreError(
+            f"{ITEMS}: a line is none that Stepline wrote ({error}); run again"
+        ) from error

@@ -1,4 +1,5 @@
-"""Outputs of other systems, and Stepline's own, as segments: (start, end, sentence, score) by video."""
+"""Outputs of other systems, and Stepline's own, as segments: (start, end, sentence, score) by
+video."""
 
 from stepline.datasets.predictions.read import read_predictions
 from stepline.datasets.predictions.types import PredictedSegment, Predictions

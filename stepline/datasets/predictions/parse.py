@@ -1,4 +1,5 @@
-"""Segments in text: a JSON tree of any known shape, lines with times, JSON inside a language model's reply.
+"""Segments in text: a JSON tree of any known shape, lines with times, JSON inside a language
+model's reply.
 
 JSON trees:
 
@@ -22,18 +23,65 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stepline.datasets.files import Node, Tree
-from stepline.datasets.predictions.types import PredictedSegment, PredictionCollector, parse_interval, parse_seconds
+from stepline.datasets.predictions.types import (
+    PredictedSegment,
+    PredictionCollector,
+    parse_interval,
+    parse_seconds,
+)
 from stepline.errors import StoreError
 from stepline.limits import is_storable
 from stepline.storage import from_json
 
-OWNER = ("video_id", "video-id", "videoid", "video_uid", "vid", "video")  # of the video that a row belongs to
-TEXT = ("sentence", "text", "step", "caption", "description", "title", "heading", "headline", "label", "name")
+# of the video that a row belongs to
+OWNER = ("video_id", "video-id", "videoid", "video_uid", "vid", "video")
+TEXT = (
+    "sentence",
+    "text",
+    "step",
+    "caption",
+    "description",
+    "title",
+    "heading",
+    "headline",
+    "label",
+    "name",
+)
 PAIR = ("timestamp", "timestamps", "segment", "span", "interval", "time", "bounds", "times")
-START = ("start", "start_time", "start_timestamp", "t-start", "t_start", "begin", "from", "startTime", "start_seconds")
-END = ("end", "end_time", "stop_timestamp", "t-end", "t_end", "stop", "to", "endTime", "end_seconds")
+START = (
+    "start",
+    "start_time",
+    "start_timestamp",
+    "t-start",
+    "t_start",
+    "begin",
+    "from",
+    "startTime",
+    "start_seconds",
+)
+END = (
+    "end",
+    "end_time",
+    "stop_timestamp",
+    "t-end",
+    "t_end",
+    "stop",
+    "to",
+    "endTime",
+    "end_seconds",
+)
 SCORE = ("score", "confidence", "probability", "proposal_score")
-LISTS = ("segments", "steps", "events", "predictions", "captions", "annotations", "chapters", "results", "actions")
+LISTS = (
+    "segments",
+    "steps",
+    "events",
+    "predictions",
+    "captions",
+    "annotations",
+    "chapters",
+    "results",
+    "actions",
+)
 
 NOT_TIMES = "its start and end are not two times"
 NO_END = "has a start but no end"
@@ -75,7 +123,11 @@ def _holds_segments(value: dict[str, Tree]) -> bool:
 
 def is_row(value: Tree) -> bool:
     """Tell whether an object is one segment: a time beside a text."""
-    return isinstance(value, dict) and any(key in value for key in START + PAIR) and any(key in value for key in TEXT)
+    return (
+        isinstance(value, dict)
+        and any(key in value for key in START + PAIR)
+        and any(key in value for key in TEXT)
+    )
 
 
 def _is_columns(value: Tree) -> bool:
@@ -85,27 +137,37 @@ def _is_columns(value: Tree) -> bool:
 
 def _is_clock(value: dict[str, Tree]) -> bool:
     return bool(value) and all(
-        ":" in key and parse_seconds(key) is not None and isinstance(title, str) for key, title in value.items()
+        ":" in key and parse_seconds(key) is not None and isinstance(title, str)
+        for key, title in value.items()
     )
 
 
 def _named(row: Tree) -> bool:
-    return isinstance(row, dict) and _own_id(row) is not None and (_is_record(row) or _holds_segments(row))
+    return (
+        isinstance(row, dict)
+        and _own_id(row) is not None
+        and (_is_record(row) or _holds_segments(row))
+    )
 
 
 def _own_id(value: Tree) -> str | None:
-    """Return the id of the video that an object names; a bare "id" is a row's own, unless it holds a list."""
+    """Return the id of the video that an object names; a bare "id" is a row's own, unless it holds
+    a list."""
     if not isinstance(value, dict):
         return None
     keys = OWNER if is_row(value) else (*OWNER, "id")
-    return next((value[key] for key in keys if isinstance(value.get(key), str) and value[key]), None)
+    return next(
+        (value[key] for key in keys if isinstance(value.get(key), str) and value[key]), None
+    )
 
 
 def _named_rows(collector: PredictionCollector, node: Node) -> None:
     """Add a list whose items name their video: a row each, or all segments of one video each."""
     rows: dict[str, list[Node]] = {}
     for row in node.rows():
-        if is_row(row.value) and not any(isinstance(row.value.get(key), list | dict) for key in LISTS):
+        if is_row(row.value) and not any(
+            isinstance(row.value.get(key), list | dict) for key in LISTS
+        ):
             rows.setdefault(_own_id(row.value) or "", []).append(row)
         elif _is_record(row.value):
             _record(collector, row)
@@ -131,7 +193,9 @@ def collect_video(collector: PredictionCollector, node: Node, video: str) -> Non
     elif isinstance(value, str):
         collector.replies.append((video, value, node.location))
     elif not isinstance(value, list | dict):
-        collector.reject(node.location, value, "is neither a list of segments nor an object that holds one")
+        collector.reject(
+            node.location, value, "is neither a list of segments nor an object that holds one"
+        )
     elif collector.open_video(video, node.location):
         _segments(collector, video, node)
 
@@ -144,15 +208,22 @@ def _segments(collector: PredictionCollector, video: str, node: Node) -> None:
         _columns(collector, video, node)
     elif is_row(value):
         _rows(collector, video, [node])
-    elif (key := next((key for key in LISTS if isinstance(value.get(key), list | dict)), None)) is not None:
+    elif (
+        key := next((key for key in LISTS if isinstance(value.get(key), list | dict)), None)
+    ) is not None:
         _segments(collector, video, node[key])
     elif _is_clock(value):
         titles = [
-            (float(parse_seconds(start) or 0), title.text().strip(), title.location) for start, title in node.entries()
+            (float(parse_seconds(start) or 0), title.text().strip(), title.location)
+            for start, title in node.entries()
         ]
-        collector.add_chapters(video, [chapter for chapter in titles if _has_text(collector, chapter[1], chapter[2])])
+        collector.add_chapters(
+            video, [chapter for chapter in titles if _has_text(collector, chapter[1], chapter[2])]
+        )
     elif value:
-        collector.reject(node.location, value, f"holds none of {', '.join(LISTS)}, nor timestamps with sentences")
+        collector.reject(
+            node.location, value, f"holds none of {', '.join(LISTS)}, nor timestamps with sentences"
+        )
 
 
 def _columns(collector: PredictionCollector, video: str, node: Node) -> None:
@@ -172,14 +243,23 @@ def _rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) -> N
     """Add segments; where every row gives a start and none an end they are chapters."""
     if rows and all(_start_only(row.value) is not None for row in rows):
         starts = [(_start_only(row.value) or 0.0, _text(row.value), row.location) for row in rows]
-        collector.add_chapters(video, [chapter for chapter in starts if _has_text(collector, chapter[1], chapter[2])])
+        collector.add_chapters(
+            video, [chapter for chapter in starts if _has_text(collector, chapter[1], chapter[2])]
+        )
         return
     for row in rows:
         if isinstance(row.value, dict):
             _object(collector, video, row)
         elif isinstance(row.value, list) and len(row.value) in (3, 4):
             start, end, text, *score = row.value
-            _add(collector, video, row.location, parse_interval([start, end]), text, score[0] if score else None)
+            _add(
+                collector,
+                video,
+                row.location,
+                parse_interval([start, end]),
+                text,
+                score[0] if score else None,
+            )
         else:
             collector.reject(row.location, row.value, "is not [start, end, sentence]")
 
@@ -197,7 +277,8 @@ def _start_only(value: Tree) -> float | None:
 
 
 def _text(value: dict[str, Tree]) -> Tree:
-    """Return the first text of a row, "" where all are empty; "step": 3 beside "text": "..." is no text."""
+    """Return the first text of a row, "" where all are empty; "step": 3 beside "text": "..." is no
+    text."""
     texts = [value[key] for key in TEXT if isinstance(value.get(key), str) and value[key].strip()]
     numbers = (str(value[key]) for key in ("label",) if isinstance(value.get(key), int))
     blank = "" if any(_is_blank(value.get(key)) for key in TEXT) else None
@@ -210,13 +291,22 @@ def _object(collector: PredictionCollector, video: str, row: Node) -> None:
         collector.reject(row.location, _text(value) or value, NO_END)
         return
     start, end = _first(value, START), _first(value, END)
-    times = parse_interval(_first(value, PAIR)) if start is None and end is None else parse_interval([start, end])
+    times = (
+        parse_interval(_first(value, PAIR))
+        if start is None and end is None
+        else parse_interval([start, end])
+    )
     _add(collector, video, row.location, times, _text(value), _first(value, SCORE))
 
 
 def _add(
-    collector: PredictionCollector, video: str, where: str, times: tuple[float, float] | None, text: Tree, score: Tree
-) -> None:  # fmt: skip
+    collector: PredictionCollector,
+    video: str,
+    where: str,
+    times: tuple[float, float] | None,
+    text: Tree,
+    score: Tree,
+) -> None:
     if times is None:
         collector.reject(where, text, NOT_TIMES)
     elif _is_blank(text) or _has_text(collector, text, where):
@@ -250,7 +340,9 @@ _HEAD = re.compile(rf"{_NUMBER}\[?({_TIME})\]?(?:{_DASH}\[?({_TIME})\]?)?[\s\-â€
 _TAIL = re.compile(rf"[(\[]({_TIME})(?:{_DASH}({_TIME}))?[)\]]\W{{0,8}}$")
 _SECONDS = r"\d{1,7}(?:\.\d{1,6})?"
 # only where a sentence begins: "heat it for 2 - 3 seconds" is no time of the video
-_SPOKEN = re.compile(rf"(?:^|(?<=[.;!?]\s))({_SECONDS}){_DASH}({_SECONDS})\s?(?:s|secs?|seconds)\b[\s,:]{{0,4}}")
+_SPOKEN = re.compile(
+    rf"(?:^|(?<=[.;!?]\s))({_SECONDS}){_DASH}({_SECONDS})\s?(?:s|secs?|seconds)\b[\s,:]{{0,4}}"
+)
 _ITEM = re.compile(r"\s{0,8}(?:\d{1,3}[.)]|[-*â€¢])\s+\S")
 _LISTED = re.compile(_NUMBER)
 
@@ -265,7 +357,8 @@ class TimedLine(NamedTuple):
 
 
 def collect_lines(collector: PredictionCollector, text: str, name: str, stem: str) -> None:
-    """Add the lines that carry times; listed items without times are noted, other lines are prose."""
+    """Add the lines that carry times; listed items without times are noted, other lines are
+    prose."""
     rows: list[TimedLine] = []
     bare: list[tuple[str, str]] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -281,7 +374,11 @@ def collect_lines(collector: PredictionCollector, text: str, name: str, stem: st
     if any(row.end is not None for row in rows):
         _line_segments(collector, stem, rows)
     else:
-        starts = [(start, row.text, row.where) for row in rows if (start := parse_seconds(row.start)) is not None]
+        starts = [
+            (start, row.text, row.where)
+            for row in rows
+            if (start := parse_seconds(row.start)) is not None
+        ]
         collector.add_chapters(stem, starts)
 
 
@@ -296,7 +393,10 @@ def _timed_lines(line: str, where: str) -> list[TimedLine]:
         return [TimedLine(tail[1], tail[2], body[: tail.start()].strip(), where)]
     spoken = list(_SPOKEN.finditer(body))
     ends = [match.start() for match in spoken[1:]] + [len(body)]
-    return [TimedLine(m[1], m[2], body[m.end() : end].strip(), where) for m, end in zip(spoken, ends, strict=False)]
+    return [
+        TimedLine(m[1], m[2], body[m.end() : end].strip(), where)
+        for m, end in zip(spoken, ends, strict=False)
+    ]
 
 
 def _line_segments(collector: PredictionCollector, video: str, rows: list[TimedLine]) -> None:
@@ -320,12 +420,17 @@ _BROKEN = re.compile(r"\[\s*\{")
 
 
 def collect_prose(collector: PredictionCollector, text: str, name: str, stem: str) -> None:
-    """Add the segments in a text that is no JSON as a whole: JSON in ``` fences, JSON in prose, lines with times."""
-    blocks = [(match[1], f"{name}: block {index}") for index, match in enumerate(_FENCE.finditer(text), start=1)]
+    """Add the segments in a text that is no JSON as a whole: JSON in ``` fences, JSON in prose,
+    lines with times."""
+    blocks = [
+        (match[1], f"{name}: block {index}")
+        for index, match in enumerate(_FENCE.finditer(text), start=1)
+    ]
     parts = [(tree, where) for block, where in blocks for tree in _trees(collector, block, where)]
     parts = parts or [(tree, name) for tree in _trees(collector, text, name)]
     if parts and all(is_row(tree) for tree, _ in parts):
-        collect_video(collector, Node([tree for tree, _ in parts], name), stem)  # the objects of a list that breaks off
+        # the objects of a list that breaks off
+        collect_video(collector, Node([tree for tree, _ in parts], name), stem)
         return
     for index, (tree, where) in enumerate(parts):
         if index == 0:
@@ -337,7 +442,8 @@ def collect_prose(collector: PredictionCollector, text: str, name: str, stem: st
 
 
 def _trees(collector: PredictionCollector, text: str, name: str) -> list[Tree]:
-    """Return the JSON lists and objects in a text that could hold segments; a list that breaks off is noted."""
+    """Return the JSON lists and objects in a text that could hold segments; a list that breaks off
+    is noted."""
     decoder, trees, position = json.JSONDecoder(), [], 0
     for _ in range(TRIES):
         bracket = _BRACKET.search(text, position)
@@ -349,7 +455,9 @@ def _trees(collector: PredictionCollector, text: str, name: str) -> list[Tree]:
             position = bracket.start() + 1
             if _BROKEN.match(text, bracket.start()):
                 collector.reject(
-                    name, text[bracket.start() :][:40], "a JSON list that breaks off; its whole items are read"
+                    name,
+                    text[bracket.start() :][:40],
+                    "a JSON list that breaks off; its whole items are read",
                 )
             continue
         if tree and (isinstance(tree, dict) or isinstance(tree[0], list | dict)):

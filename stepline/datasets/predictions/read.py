@@ -31,20 +31,25 @@ from stepline.limits import is_storable
 from stepline.storage import files_below, read_parquet
 
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv.gz", ".txt")
-UNTELLING = ("chapters", "output_text", "steps", "result", "results", "predictions", "record")  # no video's id
+# no video's id
+UNTELLING = ("chapters", "output_text", "steps", "result", "results", "predictions", "record")
 EMPTY = ("{}", '{"results":{}}')
 NOTHING = "nothing in it looks like texts with times"
 FURTHER = "Extra data"  # json's words for a value that follows a whole one
 SHOWN = 3  # rejected things that an error lists
 
 
-def read_predictions(path: Path | str, *, durations: Mapping[str, float] | None = None) -> Predictions:
-    """Return the segments in another system's output, or in Stepline's own, and everything that could not be read.
+def read_predictions(
+    path: Path | str, *, durations: Mapping[str, float] | None = None
+) -> Predictions:
+    """Return the segments in another system's output, or in Stepline's own, and everything that
+    could not be read.
 
-    path: a file (densevid results, Vid2Seq, Chapter-Llama, plain lists, a language model's reply, CSV, records) or a
-    folder of them. durations: video id -> seconds, which only end the last chapter of a list without ends.
-    A file that holds one video without naming it is that video's: the file's name, or its folder's where the name is a
-    general one (chapters.json). Raises DatasetError when a file cannot be read at all; in a folder it is listed.
+    path: a file (densevid results, Vid2Seq, Chapter-Llama, plain lists, a language model's reply,
+    CSV, records) or a folder of them. durations: video id -> seconds, which only end the last
+    chapter of a list without ends. A file that holds one video without naming it is that video's:
+    the file's name, or its folder's where the name is a general one (chapters.json). Raises
+    DatasetError when a file cannot be read at all; in a folder it is listed.
     """
     path = Path(path)
     collector = PredictionCollector(durations or {})
@@ -53,15 +58,21 @@ def read_predictions(path: Path | str, *, durations: Mapping[str, float] | None 
     else:
         _file(collector, path)
     if collector.rejected and not collector.segments:
-        listed = "; ".join(f"{row.location}: {quoted(row.text)} {row.reason}" for row in collector.rejected[:SHOWN])
-        raise DatasetError(f"{path}: no predictions in it that can be read ({listed}); see docs/datasets.md")
+        listed = "; ".join(
+            f"{row.location}: {quoted(row.text)} {row.reason}" for row in collector.rejected[:SHOWN]
+        )
+        raise DatasetError(
+            f"{path}: no predictions in it that can be read ({listed}); see docs/datasets.md"
+        )
     return collector.finish()
 
 
 def _folder(collector: PredictionCollector, folder: Path) -> None:
     files = [file for file in files_below(folder) if file.name.lower().endswith(ENDINGS)]
     if not files:
-        raise DatasetError(f"{folder}: holds no predictions; give a folder of {', '.join(ENDINGS)} files")
+        raise DatasetError(
+            f"{folder}: holds no predictions; give a folder of {', '.join(ENDINGS)} files"
+        )
     for file in files:
         try:
             _file(collector, file)
@@ -87,12 +98,15 @@ def _file(collector: PredictionCollector, path: Path) -> None:
     else:
         _text(collector, text, path, video)
     _replies(collector)
-    if (len(collector.segments), len(collector.rejected)) == before and re.sub(r"\s", "", text) not in EMPTY:
+    if (len(collector.segments), len(collector.rejected)) == before and re.sub(
+        r"\s", "", text
+    ) not in EMPTY:
         collector.reject(str(path), text[:60].replace("\n", " "), NOTHING)
 
 
 def _text(collector: PredictionCollector, text: str, path: Path, video: str) -> None:
-    """Add a file that is JSON as a whole, or else holds JSON or lines with times among other text."""
+    """Add a file that is JSON as a whole, or else holds JSON or lines with times among other
+    text."""
     try:
         tree = parse_json(str(path), text)
     except DatasetError as error:
@@ -131,7 +145,8 @@ def _lines(collector: PredictionCollector, text: str, path: Path) -> None:
 
 
 def _table(collector: PredictionCollector, text: str, name: str, video: str) -> None:
-    """Add a CSV file with columns for start, end and text, and a video's id where it holds several videos."""
+    """Add a CSV file with columns for start, end and text, and a video's id where it holds several
+    videos."""
     delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
@@ -142,12 +157,18 @@ def _table(collector: PredictionCollector, text: str, name: str, video: str) -> 
         }
         missing = [role for role in ("start", "end", "text") if columns[role] is None]
         if missing:
-            raise DatasetError(f"{name}: line 1 has no column for {', '.join(missing)}; write start,end,text there")
+            raise DatasetError(
+                f"{name}: line 1 has no column for {', '.join(missing)}; write start,end,text there"
+            )
         for row in rows:
-            cells = {role: (row.get(column or "") or "").strip() for role, column in columns.items()}
+            cells = {
+                role: (row.get(column or "") or "").strip() for role, column in columns.items()
+            }
             _row(collector, cells, f"{name}: line {rows.line_num}", cells["video"] or video)
     except csv.Error as error:
-        raise DatasetError(f"{name}: line {rows.line_num} is not valid CSV ({error}); write it again") from error
+        raise DatasetError(
+            f"{name}: line {rows.line_num} is not valid CSV ({error}); write it again"
+        ) from error
 
 
 ROLES = {"start": START, "end": END, "text": TEXT, "score": SCORE, "video": OWNER}

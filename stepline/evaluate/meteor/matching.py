@@ -1,9 +1,11 @@
-"""METEOR's matches between two captions: all possible ones by its four modules, then those that the search chooses.
+"""METEOR's matches between two captions: all possible ones by its four modules, then those that the
+search chooses.
 
-A caption is indexed once: its words, and where each stem, synonym set and known phrase stands in it. The search is a
-beam from left to right over the reference. The program's oddities decide ties and are kept: counts of matched words are
-whole numbers, cut off after every addition, so that a single word matched by anything but equality adds nothing; and
-the distance of a new match is charged to the path that does not take it.
+A caption is indexed once: its words, and where each stem, synonym set and known phrase stands in
+it. The search is a beam from left to right over the reference. The program's oddities decide ties
+and are kept: counts of matched words are whole numbers, cut off after every addition, so that a
+single word matched by anything but equality adds nothing; and the distance of a new match is
+charged to the path that does not take it.
 """
 
 from collections import defaultdict
@@ -13,7 +15,14 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from stepline.errors import DatasetError
-from stepline.evaluate.meteor.resources import LONGEST, MIX, WORD_BITS, Lexicon, Phrases, word_number
+from stepline.evaluate.meteor.resources import (
+    LONGEST,
+    MIX,
+    WORD_BITS,
+    Lexicon,
+    Phrases,
+    word_number,
+)
 from stepline.evaluate.meteor.words import stem, words
 
 Positions = dict[str, list[int]]
@@ -36,7 +45,8 @@ class IndexedWord:
 class IndexedCaption:
     """A caption with its indices.
 
-    words, stems: what -> places, ascending. synsets: those of all words. starts: (place, length, paraphrases).
+    words, stems: what -> places, ascending. synsets: those of all words. starts: (place, length,
+    paraphrases).
     reached: phrase number -> (length, places) of phrases here that are a paraphrase of something.
     functions: places of function words, one bit each.
     """
@@ -77,8 +87,13 @@ class CaptionIndexer:
     def _word(self, text: str) -> IndexedWord:
         word = self._words.get(text)
         if word is None:
-            synsets, is_function = self._lexicon.synonym_sets(text), text in self._lexicon.function_words
-            word = self._words[text] = IndexedWord(text, stem(text), synsets, word_number(text), is_function)
+            synsets, is_function = (
+                self._lexicon.synonym_sets(text),
+                text in self._lexicon.function_words,
+            )
+            word = self._words[text] = IndexedWord(
+                text, stem(text), synsets, word_number(text), is_function
+            )
         return word
 
 
@@ -115,14 +130,16 @@ def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Star
 
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
-# Limits of one pair: words of one caption times words of the other, and possible matches (a repeated word gives the
-# product of its counts). The search takes about a second at the limits, where the official program takes minutes.
+# Limits of one pair: words of one caption times words of the other, and possible matches (a
+# repeated word gives the product of its counts). The search takes about a second at the limits,
+# where the official program takes minutes.
 MOST_WORD_PAIRS = 4_000_000
 MOST_CANDIDATES = 20_000
 
 
 class WordMatch(NamedTuple):
-    """Words [start, start + length) of the reference against [other, other + other_length) of the hypothesis."""
+    """Words [start, start + length) of the reference against [other, other + other_length) of the
+    hypothesis."""
 
     module: int
     start: int
@@ -132,7 +149,8 @@ class WordMatch(NamedTuple):
 
 
 def candidates(hypothesis: IndexedCaption, reference: IndexedCaption) -> list[list[WordMatch]]:
-    """Return the possible matches by the reference word they start at, in the order in which the search tries them.
+    """Return the possible matches by the reference word they start at, in the order in which the
+    search tries them.
 
     Raises DatasetError for captions too long, or that repeat each other too often.
     """
@@ -155,22 +173,32 @@ def _too_much(hypothesis: IndexedCaption, reference: IndexedCaption) -> DatasetE
     )
 
 
-def _exact(hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]) -> None:
+def _exact(
+    hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]
+) -> None:
     """Add equal words."""
     for start, word in enumerate(reference.items):
         for other in hypothesis.words.get(word.text, ()):
             found[start].append(WordMatch(EXACT, start, 1, other, 1))
 
 
-def _related(hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]) -> None:
+def _related(
+    hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]
+) -> None:
     """Add different words with one stem, then different words with a synonym set in common."""
     for text, starts in reference.words.items():
         word = reference.items[starts[0]]
-        stemmed = [other for other in hypothesis.stems.get(word.stem, ()) if hypothesis.items[other].text != text]
+        stemmed = [
+            other
+            for other in hypothesis.stems.get(word.stem, ())
+            if hypothesis.items[other].text != text
+        ]
         # where other words stand that share a synonym set with this one
         related = [
             other
-            for other, item in enumerate(() if word.synsets.isdisjoint(hypothesis.synsets) else hypothesis.items)
+            for other, item in enumerate(
+                () if word.synsets.isdisjoint(hypothesis.synsets) else hypothesis.items
+            )
             if item.text != text and not word.synsets.isdisjoint(item.synsets)
         ]
         if stemmed or related:
@@ -179,16 +207,20 @@ def _related(hypothesis: IndexedCaption, reference: IndexedCaption, found: list[
                 found[start].extend(WordMatch(SYNONYM, start, 1, other, 1) for other in related)
 
 
-def _paraphrases(hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]) -> None:
+def _paraphrases(
+    hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]
+) -> None:
     """Add phrases that the table joins, looked up from the reference and then from the hypothesis.
 
-    A pair that the table lists both ways is added twice, as the program does; the search and the score are the same,
-    but its words no longer count as matched in one way only.
+    A pair that the table lists both ways is added twice, as the program does; the search and the
+    score are the same, but its words no longer count as matched in one way only.
     """
     for start, length, paraphrases in reference.starts:
         for number in _listed(paraphrases, hypothesis):
             other_length, others = hypothesis.reached[number]
-            found[start].extend(WordMatch(PARAPHRASE, start, length, other, other_length) for other in others)
+            found[start].extend(
+                WordMatch(PARAPHRASE, start, length, other, other_length) for other in others
+            )
     for other, other_length, paraphrases in hypothesis.starts:
         for number in _listed(paraphrases, reference):
             length, starts = reference.reached[number]
@@ -207,11 +239,13 @@ def _listed(paraphrases: dict[int, int], sentence: IndexedCaption) -> list[int]:
 
 BEAM = 40  # paths kept at each word, METEOR 1.5's default
 _NONE = -1  # no match ends just before
-# Paths are ranked by more matched words, then fewer chunks, then less distance: one number, smallest first.
+# Paths are ranked by more matched words, then fewer chunks, then less distance: one number,
+# smallest first.
 _PER_WORD, _PER_CHUNK = 1 << 80, 1 << 40
 
 Chain = tuple[WordMatch, "Chain | None"]  # matches, last first
-# rank, next reference word, where the last match ended in the hypothesis, used words of either side as bits, matches
+# rank, next reference word, where the last match ended in the hypothesis, used words of either side
+# as bits, matches
 _Path = tuple[int, int, int, int, int, "Chain | None"]
 # bits in the hypothesis and the reference, gain in rank, distance, match
 _Option = tuple[int, int, int, int, WordMatch]
@@ -232,7 +266,8 @@ def align(candidates: list[list[WordMatch]], hypothesis_length: int) -> list[Wor
 
 
 def _fixed(candidates: list[list[WordMatch]], hypothesis_length: int) -> dict[int, WordMatch]:
-    """Return, by start, the matches that nothing competes with: the only one at its start, and for all its words."""
+    """Return, by start, the matches that nothing competes with: the only one at its start, and for
+    all its words."""
     reference_cover, hypothesis_cover = [0] * len(candidates), [0] * hypothesis_length
     for options in candidates:
         for _, start, length, other, other_length in options:
@@ -277,7 +312,9 @@ def _option(match: WordMatch) -> _Option:
     return hypothesis, reference, words * _PER_WORD, abs(start - other), match
 
 
-def _step(paths: list[_Path], position: int, options: list[_Option], certain: dict[int, _Option]) -> list[_Path]:
+def _step(
+    paths: list[_Path], position: int, options: list[_Option], certain: dict[int, _Option]
+) -> list[_Path]:
     """Take every path over one reference word; return the new paths.
 
     A path branches for every match that it can still take, and is itself charged their distances.
@@ -299,7 +336,9 @@ def _step(paths: list[_Path], position: int, options: list[_Option], certain: di
             broken = 0 if last_end in (_NONE, other) else _PER_CHUNK
             new_rank = rank + charged + broken - gain
             ours, theirs = used_hypothesis | hypothesis, used_reference | reference
-            kept.append((new_rank, start + length, other + other_length, ours, theirs, (match, chain)))
+            kept.append(
+                (new_rank, start + length, other + other_length, ours, theirs, (match, chain))
+            )
             charged += distance
         rank += charged if last_end == _NONE else charged + _PER_CHUNK
         kept.append((rank, following + 1, _NONE, used_hypothesis, used_reference, chain))
@@ -307,9 +346,17 @@ def _step(paths: list[_Path], position: int, options: list[_Option], certain: di
 
 
 def _continued(path: _Path, option: _Option) -> _Path:
-    """Return the path with a match that nothing competes with, which its used words hold already."""
+    """Return the path with a match that nothing competes with, which its used words hold
+    already."""
     rank, _, last_end, used_hypothesis, used_reference, chain = path
     _, _, gain, distance, (_, start, length, other, other_length) = option
     if last_end not in (_NONE, other):
         rank += _PER_CHUNK
-    return rank + distance - gain, start + length, other + other_length, used_hypothesis, used_reference, chain
+    return (
+        rank + distance - gain,
+        start + length,
+        other + other_length,
+        used_hypothesis,
+        used_reference,
+        chain,
+    )

@@ -1,4 +1,5 @@
-"""METEOR 1.5 of captions: weighted precision and recall of an alignment, less a penalty for scattered matches."""
+"""METEOR 1.5 of captions: weighted precision and recall of an alignment, less a penalty for
+scattered matches."""
 
 import math
 from collections import OrderedDict
@@ -9,7 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stepline.errors import DatasetError
-from stepline.evaluate.meteor.matching import CaptionIndexer, IndexedCaption, WordMatch, align, candidates
+from stepline.evaluate.meteor.matching import (
+    CaptionIndexer,
+    IndexedCaption,
+    WordMatch,
+    align,
+    candidates,
+)
 from stepline.evaluate.meteor.resources import load_lexicon, load_phrases
 
 # METEOR 1.5's parameters for English (Denkowski and Lavie 2014, table 3; its `-l en` defaults)
@@ -23,7 +30,8 @@ Counts = tuple[int, ...]  # by module
 
 
 class MatchStatistics(NamedTuple):
-    """What a pair, or a sum of pairs, is scored from: numbers of words, all and function, and of matched words."""
+    """What a pair, or a sum of pairs, is scored from: numbers of words, all and function, and of
+    matched words."""
 
     hypothesis: int
     reference: int
@@ -56,13 +64,16 @@ class MatchStatistics(NamedTuple):
 
 @dataclass(frozen=True)
 class MeteorScores:
-    """segments: one score a pair, in [0, 1]. aggregate: METEOR of the summed statistics, which is not their mean."""
+    """segments: one score a pair, in [0, 1]. aggregate: METEOR of the summed statistics, which is
+    not their mean."""
 
     segments: tuple[float, ...]
     aggregate: float
 
 
-def statistics(hypothesis: IndexedCaption, reference: IndexedCaption, matches: Iterable[WordMatch]) -> MatchStatistics:
+def statistics(
+    hypothesis: IndexedCaption, reference: IndexedCaption, matches: Iterable[WordMatch]
+) -> MatchStatistics:
     """Count what an alignment matches."""
     matched, functions = [[0] * 4, [0] * 4], [[0] * 4, [0] * 4]  # hypothesis, reference
     chunks, expected = 0, (-1, -1)  # where the running chunk would go on
@@ -73,7 +84,12 @@ def statistics(hypothesis: IndexedCaption, reference: IndexedCaption, matches: I
         functions[1][module] += _function_words(reference, start, length)
         chunks += (start, other) != expected
         expected = (start + length, other + other_length)
-    words = len(hypothesis), len(reference), hypothesis.functions.bit_count(), reference.functions.bit_count()
+    words = (
+        len(hypothesis),
+        len(reference),
+        hypothesis.functions.bit_count(),
+        reference.functions.bit_count(),
+    )
     counts = [tuple(row) for row in (*matched, *functions)]
     return MatchStatistics(*words, counts[0], counts[1], counts[2], counts[3], chunks)
 
@@ -83,10 +99,14 @@ def total(parts: Iterable[MatchStatistics]) -> MatchStatistics:
 
     A pair that matched in one piece adds no chunk, as in the program.
     """
-    rows = [(*part[:4], *chain(*part[4:8]), 0 if part.is_whole() else part.chunks) for part in parts]
+    rows = [
+        (*part[:4], *chain(*part[4:8]), 0 if part.is_whole() else part.chunks) for part in parts
+    ]
     sums = [sum(column) for column in zip(*rows, strict=True)] or [0] * 21
     counts = [tuple(sums[start : start + 4]) for start in range(4, 20, 4)]
-    return MatchStatistics(sums[0], sums[1], sums[2], sums[3], counts[0], counts[1], counts[2], counts[3], sums[20])
+    return MatchStatistics(
+        sums[0], sums[1], sums[2], sums[3], counts[0], counts[1], counts[2], counts[3], sums[20]
+    )
 
 
 def _function_words(sentence: IndexedCaption, start: int, length: int) -> int:
@@ -110,7 +130,8 @@ _SENTENCES, _PAIRS = 1 << 11, 1 << 14  # captions and pairs remembered, the olde
 class Meteor:
     """METEOR of tokenised captions; every caption is read once and every pair scored once.
 
-    Use it on the output of the tokenizer, as the caption metrics do. Raises ModelError without METEOR's tables.
+    Use it on the output of the tokenizer, as the caption metrics do. Raises ModelError without
+    METEOR's tables.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -126,14 +147,19 @@ class Meteor:
     def compare(self, pairs: Iterable[tuple[Sequence[str], str]]) -> MeteorScores:
         """Score (references, hypothesis) pairs and their aggregate; an empty caption scores 0.
 
-        Raises DatasetError for a pair without references, or one whose captions repeat themselves beyond all sense.
+        Raises DatasetError for a pair without references, or one whose captions repeat themselves
+        beyond all sense.
         """
         best = [self._best(references, hypothesis) for references, hypothesis in pairs]
-        return MeteorScores(tuple(score for score, _ in best), total(part for _, part in best).score())
+        return MeteorScores(
+            tuple(score for score, _ in best), total(part for _, part in best).score()
+        )
 
     def _best(self, references: Sequence[str], hypothesis: str) -> tuple[float, MatchStatistics]:
         if not references:
-            raise DatasetError(f"{hypothesis[:60]!r}: has no reference caption; METEOR needs at least one")
+            raise DatasetError(
+                f"{hypothesis[:60]!r}: has no reference caption; METEOR needs at least one"
+            )
         scored = [self._pair(reference, hypothesis) for reference in references]
         return max(scored, key=lambda pair: pair[0])  # the first of equals, as the program does
 

@@ -1,10 +1,11 @@
 """METEOR's tables: the paraphrases, and the English word lists out of its jar.
 
-The official paraphrase file lists 5.3 million pairs of phrases in 270 MB of text. Here it is compiled once into sorted
-arrays that are read from disk as they are needed: a phrase is a 64-bit number, mixed from its words' numbers
-(n = n x MIX + word, for each word), and the table a few arrays in the user's cache: known phrases, where each one's
-list starts, the lists, and a bitmap that tells most unknown phrases at once. Two different phrases share a number with
-a chance of about 1 in 10 million over the whole table.
+The official paraphrase file lists 5.3 million pairs of phrases in 270 MB of text. Here it is
+compiled once into sorted arrays that are read from disk as they are needed: a phrase is a 64-bit
+number, mixed from its words' numbers (n = n x MIX + word, for each word), and the table a few
+arrays in the user's cache: known phrases, where each one's list starts, the lists, and a bitmap
+that tells most unknown phrases at once. Two different phrases share a number with a chance of about
+1 in 10 million over the whole table.
 
 The word lists are synonyms, irregular forms, function words and abbreviations.
 """
@@ -25,7 +26,13 @@ import numpy.typing as npt
 
 from stepline.errors import ModelError
 from stepline.evaluate.meteor.words import ALWAYS, BEFORE_NUMBERS
-from stepline.evaluate.ptb.automaton import KNOWN, METEOR_JAR, PARAPHRASES, fingerprint, official_file
+from stepline.evaluate.ptb.automaton import (
+    KNOWN,
+    METEOR_JAR,
+    PARAPHRASES,
+    fingerprint,
+    official_file,
+)
 from stepline.weights import cache_folder
 
 logger = logging.getLogger(__name__)
@@ -35,20 +42,24 @@ _FORMAT = 2  # of the compiled arrays
 WORD_BITS = (1 << 64) - 1
 MIX = 0x9E3779B97F4A7C15  # odd, 2^64 / golden ratio: spreads the words' places over the number
 _PARTS = ("phrases", "starts", "paraphrases", "targets", "bitmap")
-_BITMAP = 27  # bits of a number that pick its place in the bitmap: 16 MiB, 2 % of unknown phrases pass
+# bits of a number that pick its place in the bitmap: 16 MiB, 2 % of unknown phrases pass
+_BITMAP = 27
 _KEPT = 1 << 20  # paraphrases kept in memory before they are forgotten
 
 
 def word_number(word: str) -> int:
     """Return the 64-bit number of one word."""
-    return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return int.from_bytes(
+        blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
+    )
 
 
 class Phrases:
     """The paraphrase table: which phrases have paraphrases, and which.
 
-    phrases: (N,) sorted; the paraphrases of phrases[n] are paraphrases[starts[n] : starts[n + 1]], in the official
-    order. targets: every number in `paraphrases`, sorted, once. bitmap: (2^24,) uint8, a bit for each known number.
+    phrases: (N,) sorted; the paraphrases of phrases[n] are paraphrases[starts[n] : starts[n + 1]],
+    in the official order. targets: every number in `paraphrases`, sorted, once. bitmap: (2^24,)
+    uint8, a bit for each known number.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,21 +70,28 @@ class Phrases:
         self._kept = 0
 
     def plausible(self, numbers: list[int]) -> list[int]:
-        """Return the places in `numbers` of phrases that may be in the table; the others certainly are not."""
+        """Return the places in `numbers` of phrases that may be in the table; the others certainly
+        are not."""
         bitmap, byte, bit = self._bitmap, 67 - _BITMAP, 64 - _BITMAP
         return [
-            position for position, number in enumerate(numbers) if bitmap[number >> byte] >> (number >> bit & 7) & 1
+            position
+            for position, number in enumerate(numbers)
+            if bitmap[number >> byte] >> (number >> bit & 7) & 1
         ]
 
     def entry(self, number: int) -> tuple[dict[int, int], bool]:
-        """Return a phrase's paraphrases (number -> place in the official order), and whether it is one itself."""
+        """Return a phrase's paraphrases (number -> place in the official order), and whether it is
+        one itself."""
         known = self._entries.get(number)
         if known is None:
             if self._kept > _KEPT:
                 self._entries.clear()
                 self._kept = 0
             listed = self._listed(number)
-            known = ({paraphrase: position for position, paraphrase in enumerate(listed)}, self._is_target(number))
+            known = (
+                {paraphrase: position for position, paraphrase in enumerate(listed)},
+                self._is_target(number),
+            )
             self._entries[number] = known
             self._kept += 1 + len(listed)
         return known
@@ -82,7 +100,9 @@ class Phrases:
         index = int(np.searchsorted(self._phrases, np.uint64(number)))
         if index == len(self._phrases) or int(self._phrases[index]) != number:
             return []
-        listed: list[int] = self._paraphrases[int(self._starts[index]) : int(self._starts[index + 1])].tolist()
+        listed: list[int] = self._paraphrases[
+            int(self._starts[index]) : int(self._starts[index + 1])
+        ].tolist()
         return listed
 
     def _is_target(self, number: int) -> bool:
@@ -92,7 +112,8 @@ class Phrases:
 
 @cache
 def load_phrases(folder: Path | None = None) -> Phrases:
-    """Return the paraphrase table of the installed package or of `folder`, compiled on first use (about 20 s).
+    """Return the paraphrase table of the installed package or of `folder`, compiled on first use
+    (about 20 s).
 
     Raises ModelError when the table is missing or damaged, or the cache cannot be written.
     """
@@ -128,19 +149,29 @@ def _arrays(source: Path) -> tuple[npt.NDArray[np.generic], ...]:
     known: dict[str, int] = {}  # words' numbers
     last, number = "", 0  # phrases come in groups
     with gzip.open(source, "rt", encoding="utf-8", newline="\n") as lines:
-        for _, phrase, paraphrase in zip(lines, lines, lines, strict=True):  # probability, phrase, paraphrase
+        # probability, phrase, paraphrase
+        for _, phrase, paraphrase in zip(lines, lines, lines, strict=True):
             if phrase != last:
                 last, number = phrase, _number(phrase, known)
             references.append(number)
             paraphrases.append(_number(paraphrase, known))
-    left, right = np.frombuffer(references, dtype=np.uint64), np.frombuffer(paraphrases, dtype=np.uint64)
+    left, right = (
+        np.frombuffer(references, dtype=np.uint64),
+        np.frombuffer(paraphrases, dtype=np.uint64),
+    )
     order = np.argsort(left, kind="stable")  # keeps the official order within a phrase
     phrases, starts = np.unique(left[order], return_index=True)
     targets = np.unique(right)
     bits = np.zeros(1 << _BITMAP, dtype=bool)
     for numbers in (phrases, targets):
         bits[numbers >> np.uint64(64 - _BITMAP)] = True
-    return phrases, np.append(starts, len(left)), right[order], targets, np.packbits(bits, bitorder="little")
+    return (
+        phrases,
+        np.append(starts, len(left)),
+        right[order],
+        targets,
+        np.packbits(bits, bitorder="little"),
+    )
 
 
 def _number(phrase: str, known: dict[str, int]) -> int:
@@ -156,17 +187,36 @@ def _number(phrase: str, known: dict[str, int]) -> int:
 # ---------------------------------------------------------------- word lists
 
 
-# regular endings and what replaces them, in the order in which they are tried (nouns, verbs, adjectives)
+# regular endings and what replaces them, in the order in which they are tried (nouns, verbs,
+# adjectives)
 _ENDINGS = (
-    ("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"), ("men", "man"), ("ies", "y"),
-    ("s", ""), ("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", ""),
-    ("er", ""), ("est", ""), ("er", "e"), ("est", "e"),
-)  # fmt: skip
+    ("s", ""),
+    ("ses", "s"),
+    ("xes", "x"),
+    ("zes", "z"),
+    ("ches", "ch"),
+    ("shes", "sh"),
+    ("men", "man"),
+    ("ies", "y"),
+    ("s", ""),
+    ("ies", "y"),
+    ("es", "e"),
+    ("es", ""),
+    ("ed", "e"),
+    ("ed", ""),
+    ("ing", "e"),
+    ("ing", ""),
+    ("er", ""),
+    ("est", ""),
+    ("er", "e"),
+    ("est", "e"),
+)
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """synsets: word -> ids of its synonym sets, in one line. bases: irregular form -> its base words."""
+    """synsets: word -> ids of its synonym sets, in one line. bases: irregular form -> its base
+    words."""
 
     synsets: dict[str, str]
     bases: dict[str, list[str]]
@@ -174,7 +224,8 @@ class Lexicon:
     prefixes: dict[str, int]
 
     def synonym_sets(self, word: str) -> frozenset[str]:
-        """Return the synonym sets of a word and of its base form; two words with one in common are synonyms."""
+        """Return the synonym sets of a word and of its base form; two words with one in common are
+        synonyms."""
         forms = self.bases.get(word)
         if forms is None:
             forms = [self._base(word)]
@@ -184,10 +235,12 @@ class Lexicon:
         return frozenset(self.synsets.get(word, "").split())
 
     def _base(self, word: str) -> str:
-        """Return the base form by the regular endings, as WordNet's morphology does; "" when none is known."""
+        """Return the base form by the regular endings, as WordNet's morphology does; "" when none
+        is known."""
         if word.endswith("ss") or len(word) <= 2:
             return word
-        added = "ful" if word.endswith("ful") else ""  # appended to what is found, as the program does
+        # appended to what is found, as the program does
+        added = "ful" if word.endswith("ful") else ""
         for ending, new in _ENDINGS:
             if word.endswith(ending):
                 base = word[: len(word) - len(ending)] + new
@@ -216,7 +269,9 @@ def load_lexicon(folder: Path | None = None) -> Lexicon:
                 )
             )
     except (KeyError, OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
-        raise ModelError(f"{jar}: not METEOR 1.5 ({error}); pip install 'stepline[evaluate]'") from error
+        raise ModelError(
+            f"{jar}: not METEOR 1.5 ({error}); pip install 'stepline[evaluate]'"
+        ) from error
     bases: dict[str, list[str]] = {}
     for base, forms in zip(exceptions[::2], exceptions[1::2], strict=True):
         for form in forms.split():
@@ -226,4 +281,9 @@ def load_lexicon(folder: Path | None = None) -> Lexicon:
         for line in prefixes
         if (parts := line.split()) and not parts[0].startswith("#")
     }
-    return Lexicon(dict(zip(synonyms[::2], synonyms[1::2], strict=True)), bases, frozenset(functions), abbreviations)
+    return Lexicon(
+        dict(zip(synonyms[::2], synonyms[1::2], strict=True)),
+        bases,
+        frozenset(functions),
+        abbreviations,
+    )

@@ -1,10 +1,11 @@
 """How METEOR reads a line: its normalisation into words (`-norm`), and the stem of a word.
 
-Normalisation makes words of punctuation and clitics, then lower case. The order of the replacements is the program's;
-several overlap only because one pass never looks twice at a character.
+Normalisation makes words of punctuation and clitics, then lower case. The order of the replacements
+is the program's; several overlap only because one pass never looks twice at a character.
 
-The stem is the English (Porter2) one as it was when METEOR 1.5 was built: snowballstemmer 2.2.0. Later Snowball
-releases changed the algorithm ("added" -> "add", "biologist" -> "biolog"), which changes METEOR's scores.
+The stem is the English (Porter2) one as it was when METEOR 1.5 was built: snowballstemmer 2.2.0.
+Later Snowball releases changed the algorithm ("added" -> "add", "biologist" -> "biolog"), which
+changes METEOR's scores.
 """
 
 import re
@@ -21,9 +22,12 @@ _LETTERS = (
     "A-Za-z\u0160\u017d\u0161\u017e\u0178\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017e\u0400-\u04ff\u0500-\u0527"
     "\ua640-\ua66e\ua67e-\ua697\u1d00-\u1d7f"
 )
-_SIGNS = re.compile(rf"([^0-9{_LETTERS}\s.'`,\-\u2018\u2019])", re.ASCII)  # Java's \s is ASCII white space
+# Java's \s is ASCII white space
+_SIGNS = re.compile(rf"([^0-9{_LETTERS}\s.'`,\-\u2018\u2019])", re.ASCII)
 _DOTS = re.compile(r"(\.{2,})")
-_COMMAS = tuple(re.compile(pattern) for pattern in ("([^0-9]),([^0-9])", "([0-9]),([^0-9])", "([^0-9]),([0-9])"))
+_COMMAS = tuple(
+    re.compile(pattern) for pattern in ("([^0-9]),([^0-9])", "([0-9]),([^0-9])", "([^0-9]),([0-9])")
+)
 _SINGLE_QUOTES = re.compile("[`\u2018\u2019]")
 _DOUBLE_QUOTES = re.compile("[\u201c\u201d]|''")
 _INNER_DASH = re.compile(rf"([0-9{_LETTERS}.])-([0-9{_LETTERS}])")
@@ -46,7 +50,8 @@ ALWAYS, BEFORE_NUMBERS = 1, 2  # how a prefix keeps its full stop
 def words(line: str, prefixes: Mapping[str, int]) -> list[str]:
     """Return the lower-cased words of a line.
 
-    prefixes: abbreviation -> ALWAYS or BEFORE_NUMBERS, as METEOR's list of non-breaking prefixes says.
+    prefixes: abbreviation -> ALWAYS or BEFORE_NUMBERS, as METEOR's list of non-breaking prefixes
+    says.
     """
     return [word for word in _BETWEEN_WORDS.split(normalise(line, prefixes).lower()) if word]
 
@@ -85,14 +90,19 @@ def _with_stop(tokens: list[str], index: int, prefixes: Mapping[str, int]) -> st
     kind = prefixes.get(stem)
     if "." in stem and _LETTER.search(stem):
         return stem.replace(".", "")
-    if kind == ALWAYS or _LOWER.match(following) or (kind == BEFORE_NUMBERS and _DIGIT.match(following)):
+    if (
+        kind == ALWAYS
+        or _LOWER.match(following)
+        or (kind == BEFORE_NUMBERS and _DIGIT.match(following))
+    ):
         return token
     return stem + " ."
 
 
 @lru_cache(maxsize=1 << 17)
 def stem(word: str) -> str:
-    """Return the Porter2 stem of a lower-cased word. Raises ModelError without snowballstemmer 2.2.0."""
+    """Return the Porter2 stem of a lower-cased word. Raises ModelError without snowballstemmer
+    2.2.0."""
     return _stemmer()(word)
 
 
@@ -101,8 +111,9 @@ def _stemmer() -> Callable[[str], str]:
     found = find_spec("snowballstemmer")
     if found is None or found.submodule_search_locations is None:
         raise ModelError("METEOR's stemmer is not installed; pip install 'stepline[evaluate]'")
-    # The English module alone, by a package of another name: importing snowballstemmer itself reads 28 languages, which
-    # takes a cold run of a small corpus longer than all its stems; and asks PyStemmer, whose algorithm is a later one.
+    # The English module alone, by a package of another name: importing snowballstemmer itself reads
+    # 28 languages, which takes a cold run of a small corpus longer than all its stems; and asks
+    # PyStemmer, whose algorithm is a later one.
     package = ModuleType("snowballstemmer_english")
     package.__path__ = list(found.submodule_search_locations)
     sys.modules[package.__name__] = package

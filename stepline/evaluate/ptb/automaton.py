@@ -1,13 +1,15 @@
-"""The finite automaton of Stanford's PTBLexer 3.4.1, unpacked from its compiled class as data: nothing is run.
+"""The finite automaton of Stanford's PTBLexer 3.4.1, unpacked from its compiled class as data:
+nothing is run.
 
-Source: the class file format, chapter 4 of the Java Virtual Machine Specification. JFlex packs an automaton into
-constant strings: runs of (count, value) for the character classes, actions and attributes, pairs of 16-bit halves for
-the rows, runs of (count, value + 1) for the transitions.
+Source: the class file format, chapter 4 of the Java Virtual Machine Specification. JFlex packs an
+automaton into constant strings: runs of (count, value) for the character classes, actions and
+attributes, pairs of 16-bit halves for the rows, runs of (count, value + 1) for the transitions.
 
-Where the official scorers' tables lie: inside the installed `pycocoevalcap` package, read as data and never run.
+Where the official scorers' tables lie: inside the installed `pycocoevalcap` package, read as data
+and never run.
 
-The package carries METEOR's jar and paraphrase table and Stanford's tokenizer; only their bytes are used. A folder of
-the user's own, laid out as that package is, can be given instead.
+The package carries METEOR's jar and paraphrase table and Stanford's tokenizer; only their bytes are
+used. A folder of the user's own, laid out as that package is, can be given instead.
 """
 
 import hashlib
@@ -41,7 +43,9 @@ def official_file(name: str, folder: Path | None = None) -> Path:
     root = folder if folder is not None else _package()
     path = root / name
     if not path.is_file():
-        raise ModelError(f"{path}: no such file; {_CURE}, or give a folder laid out as the pycocoevalcap package is")
+        raise ModelError(
+            f"{path}: no such file; {_CURE}, or give a folder laid out as the pycocoevalcap package is"
+        )
     return path
 
 
@@ -52,9 +56,13 @@ def fingerprint(path: Path) -> str:
     Raises ModelError for a damaged or unknown version inside the package.
     """
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    name = next((known for known in KNOWN if path.as_posix().endswith("pycocoevalcap/" + known)), None)
+    name = next(
+        (known for known in KNOWN if path.as_posix().endswith("pycocoevalcap/" + known)), None
+    )
     if name is not None and digest != KNOWN[name]:
-        raise ModelError(f"{path}: not the file of pycocoevalcap 1.2 (sha256 {digest[:12]}...); {_CURE}")
+        raise ModelError(
+            f"{path}: not the file of pycocoevalcap 1.2 (sha256 {digest[:12]}...); {_CURE}"
+        )
     return digest
 
 
@@ -70,7 +78,24 @@ def _package() -> Path:
 
 _UTF8, _STRING = 1, 8
 # bytes that follow the tag of a constant-pool entry, by tag
-_SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
+_SIZES = {
+    3: 4,
+    4: 4,
+    5: 8,
+    6: 8,
+    7: 2,
+    8: 2,
+    9: 4,
+    10: 4,
+    11: 4,
+    12: 4,
+    15: 3,
+    16: 2,
+    17: 4,
+    18: 4,
+    19: 2,
+    20: 2,
+}
 _TWO_SLOTS = (5, 6)  # long and double take two indices
 
 
@@ -87,7 +112,8 @@ class _ByteReader:
 
 
 def constant_strings(data: bytes) -> dict[str, str]:
-    """Return field name -> value for every field of a class that is initialised with a constant string."""
+    """Return field name -> value for every field of a class that is initialised with a constant
+    string."""
     cursor = _ByteReader(data, 8)  # past the magic number and the version
     texts, strings = _pool(cursor)
     cursor.position += 6  # access flags, this class, super class
@@ -109,7 +135,8 @@ def constant_strings(data: bytes) -> dict[str, str]:
 
 
 def _pool(cursor: _ByteReader) -> tuple[dict[int, str], dict[int, int]]:
-    """Return the pool's texts by index, and its string constants as index -> index of their text."""
+    """Return the pool's texts by index, and its string constants as index -> index of their
+    text."""
     texts: dict[int, str] = {}
     strings: dict[int, int] = {}
     count, index = cursor.take("H"), 1
@@ -139,7 +166,8 @@ _LONG_OVERRUN = 64  # characters read in vain from which on a dead end is rememb
 
 @dataclass(frozen=True)
 class Automaton:
-    """classes: 65536 UTF-16 units -> class; next state = steps[rows[state] + class], -1 for none."""
+    """classes: 65536 UTF-16 units -> class; next state = steps[rows[state] + class], -1 for
+    none."""
 
     classes: list[int]
     rows: list[int]
@@ -147,11 +175,14 @@ class Automaton:
     attributes: list[int]
     actions: list[int]
 
-    def longest(self, units: list[int], start: int, state: int, dead: set[tuple[int, int]]) -> tuple[int, int]:
-        """Return (action, end) of the longest token that starts at `start` in `state`; units hold character classes.
+    def longest(
+        self, units: list[int], start: int, state: int, dead: set[tuple[int, int]]
+    ) -> tuple[int, int]:
+        """Return (action, end) of the longest token that starts at `start` in `state`; units hold
+        character classes.
 
-        dead: (place, state) pairs from which no token end was found, shared over one text, so that time stays linear.
-        Action 0 and end = start mean that nothing matches.
+        dead: (place, state) pairs from which no token end was found, shared over one text, so that
+        time stays linear. Action 0 and end = start mean that nothing matches.
         """
         rows, steps, attributes = self.rows, self.steps, self.attributes
         end, action_state = start, -1
@@ -178,9 +209,11 @@ class Automaton:
     def split(self, units: list[int], start: int, end: int, forward: int, backward: int) -> int:
         """Return where a token ends that must be followed by something (JFlex's general lookahead).
 
-        The token matches automaton `forward` from the left and what follows matches `backward` from the right.
+        The token matches automaton `forward` from the left and what follows matches `backward` from
+        the right.
         """
-        accepted = [False] * (end - start + 1)  # for each place in [start, end]: whether `forward` may end there
+        # for each place in [start, end]: whether `forward` may end there
+        accepted = [False] * (end - start + 1)
         state = forward
         for position in range(start, end + 1):
             accepted[position - start] = bool(self.attributes[state] & _ACCEPTS)
@@ -215,7 +248,9 @@ def load(jar: Path) -> Automaton:
             _runs(fields, "ZZ_ACTION_PACKED"),
         )
     except (KeyError, OSError, zipfile.BadZipFile) as error:
-        raise ModelError(f"{jar}: not Stanford CoreNLP 3.4.1 ({error}); pip install 'stepline[evaluate]'") from error
+        raise ModelError(
+            f"{jar}: not Stanford CoreNLP 3.4.1 ({error}); pip install 'stepline[evaluate]'"
+        ) from error
 
 
 def _packed(fields: dict[str, str], name: str) -> str:

@@ -1,8 +1,9 @@
-"""Penn Treebank tokens of captions as Stanford's tokenizer 3.4.1 writes them, lower-cased, punctuation left out.
+"""Penn Treebank tokens of captions as Stanford's tokenizer 3.4.1 writes them, lower-cased,
+punctuation left out.
 
-What is done with each token that the automaton finds is a rule, by the automaton's own number. The rules are those of
-PTBLexer run with `-preserveLines -lowerCase`, as the caption metrics run it: Penn Treebank brackets, quotes and dashes,
-no American spelling, slashes left alone.
+What is done with each token that the automaton finds is a rule, by the automaton's own number. The
+rules are those of PTBLexer run with `-preserveLines -lowerCase`, as the caption metrics run it:
+Penn Treebank brackets, quotes and dashes, no American spelling, slashes left alone.
 """
 
 import re
@@ -23,15 +24,18 @@ _QUOTES = (  # pattern, as an opening quote, as a closing one
     (re.compile("[\u0094\u201d\u00bb]"), "''", "''"),
 )
 _BRACKETS = {"(": "-LRB-", ")": "-RRB-"}
-_SPACE = {" ": "\u00a0"}  # a no-break space stands for a space inside one token, such as a phone number
+# a no-break space stands for a space inside one token, such as a phone number
+_SPACE = {" ": "\u00a0"}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """write: token text -> what is written (str: as it is), None to drop it. give_back: characters left to the next.
+    """write: token text -> what is written (str: as it is), None to drop it. give_back: characters
+    left to the next.
 
-    ahead: the two automaton states of a token that must be followed by something. trims: white space at its end is
-    given back. repeats_stop: the last character is written and given back too, as the full stop of "Co." at an end.
+    ahead: the two automaton states of a token that must be followed by something. trims: white
+    space at its end is given back. repeats_stop: the last character is written and given back too,
+    as the full stop of "Co." at an end.
     """
 
     write: Callable[[str], str] | None
@@ -67,12 +71,22 @@ def _quote(text: str, opening: bool) -> str:
 _opening, _closing = partial(_quote, opening=True), partial(_quote, opening=False)
 _ampersand = partial(re.compile("&amp;", re.IGNORECASE).sub, "&")
 _CONSTANTS = {
-    2: "<", 10: ">", 11: "--", 13: "...", 16: "-RCB-", 17: "-LRB-", 18: "-RRB-", 20: "-LCB-", 21: "-RSB-", 22: "-LSB-",
-}  # fmt: skip
+    2: "<",
+    10: ">",
+    11: "--",
+    13: "...",
+    16: "-RCB-",
+    17: "-LRB-",
+    18: "-RRB-",
+    20: "-LCB-",
+    21: "-RSB-",
+    22: "-LSB-",
+}
 
 START = 2  # the automaton's state at the start of a token, in its traditional Treebank mode
 RULES: dict[int, Rule] = {
-    **dict.fromkeys((1, 5, 7, 23), Rule(None)),  # a character that no token may hold, line breaks, white space
+    # a character that no token may hold, line breaks, white space
+    **dict.fromkeys((1, 5, 7, 23), Rule(None)),
     **dict.fromkeys((3, 9, 19, 31, 45, 52), Rule(str)),
     **{action: Rule(_constant(written)) for action, written in _CONSTANTS.items()},
     4: Rule(_dash),
@@ -106,10 +120,28 @@ RULES: dict[int, Rule] = {
 }
 
 
-# what the caption metrics throw away after tokenising (pycocoevalcap's list; brackets are compared after lower-casing,
-# so "-lrb-" stays, as it does there)
+# what the caption metrics throw away after tokenising (pycocoevalcap's list; brackets are compared
+# after lower-casing, so "-lrb-" stays, as it does there)
 PUNCTUATION = frozenset(
-    ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ",", ":", "-", "--", "...", ";"]
+    [
+        "''",
+        "'",
+        "``",
+        "`",
+        "-LRB-",
+        "-RRB-",
+        "-LCB-",
+        "-RCB-",
+        ".",
+        "?",
+        "!",
+        ",",
+        ":",
+        "-",
+        "--",
+        "...",
+        ";",
+    ]
 )
 _LINE_BREAKS = str.maketrans(dict.fromkeys("\n\r\x0b\x0c\x85\u2028\u2029", " "))
 _WHITE = frozenset(" \t\n\x0b\x0c\r\x85")
@@ -118,25 +150,31 @@ _LAST_UNIT = 0xFFFF  # characters beyond it are two UTF-16 units to Java
 
 
 def only_ascii(text: str) -> str:
-    """Return the text with one space for each character outside ASCII, as SODA and densevid_eval read captions."""
-    return text if text.isascii() else "".join(letter if letter < "\x80" else " " for letter in text)
+    """Return the text with one space for each character outside ASCII, as SODA and densevid_eval
+    read captions."""
+    return (
+        text if text.isascii() else "".join(letter if letter < "\x80" else " " for letter in text)
+    )
 
 
 class Tokenizer:
     """Turns a caption into its tokens, joined by single spaces.
 
-    A caption is read alone and as one line: the official program reads all captions as one file, so that there a line
-    break inside a caption shifts every later one; here it is a space.
+    A caption is read alone and as one line: the official program reads all captions as one file, so
+    that there a line break inside a caption shifts every later one; here it is a space.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """folder: laid out as the pycocoevalcap package; by default that package. Raises ModelError without it."""
+        """folder: laid out as the pycocoevalcap package; by default that package. Raises ModelError
+        without it."""
         self._automaton = load(official_file(TOKENIZER_JAR, folder))
         self._tokens = lru_cache(maxsize=_REMEMBERED)(self._tokenize)
-        self._word = lru_cache(maxsize=_REMEMBERED)(self._read)  # a word of letters alone never minds its neighbours
+        # a word of letters alone never minds its neighbours
+        self._word = lru_cache(maxsize=_REMEMBERED)(self._read)
 
     def __call__(self, text: str) -> str:
-        """Return the lower-cased tokens of a caption without punctuation, as the caption metrics compare them."""
+        """Return the lower-cased tokens of a caption without punctuation, as the caption metrics
+        compare them."""
         return self._tokens(text)
 
     def all_tokens(self, text: str) -> list[str]:
@@ -186,7 +224,8 @@ def _bounds(
         return (start, start + 1), start + 1
     if rule.repeats_stop and not (rule.trims and end - start == 2):
         return (start, end), max(end - 1, start + 1)
-    give_back = 1 if rule.repeats_stop else rule.give_back  # "I." at an end is a word and a full stop
+    # "I." at an end is a word and a full stop
+    give_back = 1 if rule.repeats_stop else rule.give_back
     return (start, end - give_back), end - give_back
 
 

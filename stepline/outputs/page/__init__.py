@@ -1,8 +1,8 @@
 """One self-contained HTML page of a record: player, steps, timeline, alignment, transcript.
 
-Everything is inside the file but the video, which it links to. A strict Content-Security-Policy names the page's one
-script and one style sheet by their hashes, so text that slipped past the escaping would still not run, and nothing
-can be fetched. The page is readable without its script.
+Everything is inside the file but the video, which it links to. A strict Content-Security-Policy
+names the page's one script and one style sheet by their hashes, so text that slipped past the
+escaping would still not run, and nothing can be fetched. The page is readable without its script.
 """
 
 import hashlib
@@ -37,8 +37,8 @@ def page(
 ) -> str:
     """Return the page as HTML.
 
-    alignment: drawn as a picture, row = text. media: the video's path as seen from the page's folder; without it the
-    page has no player. keyframes: a JPEG for a step's id.
+    alignment: drawn as a picture, row = text. media: the video's path as seen from the page's
+    folder; without it the page has no player. keyframes: a JPEG for a step's id.
     """
     style, script, digest = _file("style.css"), _file("script.js"), record_digest(record)
     if len(record.steps) > MOST_PICTURES:
@@ -52,7 +52,9 @@ def page(
     return template(_file("page.html")).render(
         view=shown,
         timeline=timeline(record, shown.total),
-        picture=alignment_picture(alignment, shown) if alignment is not None and alignment.scores.size else None,
+        picture=alignment_picture(alignment, shown)
+        if alignment is not None and alignment.scores.size
+        else None,
         media=media_link(media) if media is not None else None,
         policy=policy(style, script),
         style=style,
@@ -67,18 +69,28 @@ def _beginning(record: Record, alignment: Alignment | None) -> tuple[Record, Ali
     count, warnings = len(record.steps), list(record.warnings)
     heard, parts = record.transcript, ("steps", "captions", "reference", "dropped")
     if count > MOST_PICTURES:
-        warnings.append(f"the page holds no pictures: the steps are {count}, more than {MOST_PICTURES}")
+        warnings.append(
+            f"the page holds no pictures: the steps are {count}, more than {MOST_PICTURES}"
+        )
     longest = max(len(record.sentences), *(len(getattr(record, part)) for part in parts))
     if longest > MOST_STEPS:
-        warnings.append(f"the page holds the first {MOST_STEPS} of {longest} lines; the JSON beside it has all")
-        record = record.model_copy(update={part: getattr(record, part)[:MOST_STEPS] for part in parts})
+        warnings.append(
+            f"the page holds the first {MOST_STEPS} of {longest} lines; the JSON beside it has all"
+        )
+        record = record.model_copy(
+            update={part: getattr(record, part)[:MOST_STEPS] for part in parts}
+        )
         if heard is not None:
             heard = heard.model_copy(update={"sentences": heard.sentences[:MOST_STEPS]})
         told = [tuple(n for n in step.sources if n < MOST_STEPS) for step in record.steps]
-        steps = tuple(s.model_copy(update={"sources": n}) for s, n in zip(record.steps, told, strict=True))
+        steps = tuple(
+            s.model_copy(update={"sources": n}) for s, n in zip(record.steps, told, strict=True)
+        )
         record = record.model_copy(update={"steps": steps, "transcript": heard})
         if alignment is not None:
-            alignment = replace(alignment, texts=alignment.texts[:MOST_STEPS], scores=alignment.scores[:MOST_STEPS])
+            alignment = replace(
+                alignment, texts=alignment.texts[:MOST_STEPS], scores=alignment.scores[:MOST_STEPS]
+            )
     return record.model_copy(update={"warnings": tuple(warnings)}), alignment
 
 

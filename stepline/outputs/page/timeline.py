@@ -3,8 +3,8 @@
 `timeline`           what is said, what is shown and the reference, as bars
 `alignment_picture`  the alignment: one row a text, one column a second, the darker the better the fit
 
-Every x is a percentage of the axis, so that a drawing stretches with the page without stretching its text.
-Letters: K texts, T seconds.
+Every x is a percentage of the axis, so that a drawing stretches with the page without stretching
+its text. Letters: K texts, T seconds.
 """
 
 import base64
@@ -29,7 +29,8 @@ STRIDES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)  # s between
 COLUMNS = 1600  # pixels; more columns than a screen shows are pooled by their maximum
 TALL, TIGHT = 24, 14  # pixels a row: few texts, many texts
 FEW = 24  # texts up to which rows are tall
-RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118), (6, 64, 61))  # RGB, least to greatest
+# RGB, least to greatest
+RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118), (6, 64, 61))
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class TimelineTick:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Rows from top to bottom, height in pixels; crowded where a phone is too narrow and must scroll sideways."""
+    """Rows from top to bottom, height in pixels; crowded where a phone is too narrow and must
+    scroll sideways."""
 
     rows: tuple[TimelineRow, ...]
     ties: tuple[TimelineLink, ...]
@@ -97,7 +99,8 @@ class TimelineItem:
 
 
 def timeline(record: Record, total: float) -> Timeline:
-    """Return the record's rows on an axis of `total` seconds; a row with nothing in it is left out."""
+    """Return the record's rows on an axis of `total` seconds; a row with nothing in it is left
+    out."""
     rows: list[TimelineRow] = []
     top = 0
     for name, items, height in (
@@ -111,18 +114,26 @@ def timeline(record: Record, total: float) -> Timeline:
             rows.append(row)
     summary = ", ".join(f"{row.name.lower()}: {len(row.bars)} spans" for row in rows)
     crowded = any(len(row.bars) > CROWDED for row in rows)
-    return Timeline(tuple(rows), tuple(_ties(record, rows, total)), ticks(total), top, summary, crowded)
+    return Timeline(
+        tuple(rows), tuple(_ties(record, rows, total)), ticks(total), top, summary, crowded
+    )
 
 
 def ticks(total: float) -> tuple[TimelineTick, ...]:
     """Return at most seven labelled seconds, evenly spaced from 0."""
-    stride = next((stride for stride in STRIDES if total / stride <= TICKS), -(-int(total) // TICKS))
+    stride = next(
+        (stride for stride in STRIDES if total / stride <= TICKS), -(-int(total) // TICKS)
+    )
     seconds = range(0, int(total) + 1, stride)
-    return tuple(TimelineTick(percent(second, total), clock(second), _anchor(second / total)) for second in seconds)
+    return tuple(
+        TimelineTick(percent(second, total), clock(second), _anchor(second / total))
+        for second in seconds
+    )
 
 
 def _anchor(fraction: float) -> str:
-    return "start" if fraction == 0 else "end" if fraction > 0.94 else "middle"  # the last label would stick out
+    # the last label would stick out
+    return "start" if fraction == 0 else "end" if fraction > 0.94 else "middle"
 
 
 def percent(second: float, total: float) -> float:
@@ -131,7 +142,8 @@ def percent(second: float, total: float) -> float:
 
 
 def assign_lanes(spans: Iterable[Span]) -> list[int]:
-    """Return the lane of each span (given sorted by start): the first that is free, so that no two bars overlap."""
+    """Return the lane of each span (given sorted by start): the first that is free, so that no two
+    bars overlap."""
     ends: list[float] = []
     chosen = []
     for span in spans:
@@ -144,7 +156,9 @@ def assign_lanes(spans: Iterable[Span]) -> list[int]:
     return chosen
 
 
-def _row(name: str, items: list[TimelineItem], total: float, top: int, height: int) -> tuple[TimelineRow, int]:
+def _row(
+    name: str, items: list[TimelineItem], total: float, top: int, height: int
+) -> tuple[TimelineRow, int]:
     """Return the row whose name starts at `top` and the top of the next."""
     items = sorted(items, key=lambda item: (item.span.start, item.span.end))
     lanes = assign_lanes(item.span for item in items)
@@ -167,17 +181,27 @@ def _row(name: str, items: list[TimelineItem], total: float, top: int, height: i
 def _said(record: Record) -> list[TimelineItem]:
     spoken = zip(record.sentences, citing_steps(record), strict=True)
     marks = ((said, sentence_mark(said, citing.values())) for said, citing in spoken)
-    return [TimelineItem(said.span, f"said-{mark}", "", _title(said.span, said.text)) for said, mark in marks]
+    return [
+        TimelineItem(said.span, f"said-{mark}", "", _title(said.span, said.text))
+        for said, mark in marks
+    ]
 
 
 def _placed(name: str, look: str, steps: Iterable[Step]) -> list[TimelineItem]:
     pairs = ((span, step) for step in steps for span in step.spans)
-    return [TimelineItem(span, look, "", f"{name} · {_title(span, step.text)}") for span, step in pairs]
+    return [
+        TimelineItem(span, look, "", f"{name} · {_title(span, step.text)}") for span, step in pairs
+    ]
 
 
 def _shown(record: Record) -> list[TimelineItem]:
     return [
-        TimelineItem(span, "other" if rank else "best", str(number), f"Step {number} · {_title(span, step_line(step))}")
+        TimelineItem(
+            span,
+            "other" if rank else "best",
+            str(number),
+            f"Step {number} · {_title(span, step_line(step))}",
+        )
         for number, step in enumerate(record.steps, start=1)
         if shown_span(step) is not None
         for rank, span in enumerate(step.spans)
@@ -193,7 +217,8 @@ def _title(span: Span, text: str) -> str:
 
 
 def _ties(record: Record, rows: list[TimelineRow], total: float) -> Iterable[TimelineLink]:
-    """Yield a line from the middle of what is said to the middle of what is shown, for each shown step."""
+    """Yield a line from the middle of what is said to the middle of what is shown, for each shown
+    step."""
     named = {row.name: row for row in rows}
     if "Said" not in named or "Shown" not in named:
         return
@@ -202,7 +227,9 @@ def _ties(record: Record, rows: list[TimelineRow], total: float) -> Iterable[Tim
     for step in record.steps:
         best = shown_span(step)
         if best is not None and step.said is not None:
-            yield TimelineLink(percent(step.said.center, total), y1, percent(best.center, total), tops[_seek(best)])
+            yield TimelineLink(
+                percent(step.said.center, total), y1, percent(best.center, total), tops[_seek(best)]
+            )
 
 
 @dataclass(frozen=True)
@@ -225,7 +252,8 @@ class SpanBox:
 
 @dataclass(frozen=True)
 class AlignmentPicture:
-    """The image as a PNG data URI that covers `width` per cent of the axis, and what is drawn over it."""
+    """The image as a PNG data URI that covers `width` per cent of the axis, and what is drawn over
+    it."""
 
     source: str
     width: float
@@ -243,12 +271,16 @@ def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
     row = TALL if len(alignment.texts) <= FEW else TIGHT
     steps = match_steps(alignment.texts, view.steps)
     lines = tuple(
-        RowLabel(step.number, step.text, step.seek) if step else RowLabel(None, sentence_case(one_line(text)), None)
+        RowLabel(step.number, step.text, step.seek)
+        if step
+        else RowLabel(None, sentence_case(one_line(text)), None)
         for text, step in zip(alignment.texts, steps, strict=True)
     )
     low, high = float(alignment.scores.min()), float(alignment.scores.max())
     boxes = tuple(
-        SpanBox(percent(step.start, view.total), percent(step.end - step.start, view.total), index * row)
+        SpanBox(
+            percent(step.start, view.total), percent(step.end - step.start, view.total), index * row
+        )
         for index, step in enumerate(steps)
         if step is not None and step.start is not None and step.end is not None
     )
@@ -283,14 +315,17 @@ def pool_columns(scores: Matrix, columns: int) -> Matrix:
 
 
 def scores_to_png(scores: Matrix) -> bytes:
-    """Return scores (K, T) as a palette PNG of one pixel a score, stretched from the least to the greatest."""
+    """Return scores (K, T) as a palette PNG of one pixel a score, stretched from the least to the
+    greatest."""
     from PIL import Image
 
     low, high = float(scores.min()), float(scores.max())
     levels = (scores - low) / (high - low) * 255 if high > low else np.zeros_like(scores)
     image = Image.fromarray(np.rint(levels).astype(np.uint8))  # (K, T)
     stops = np.linspace(0, 255, len(RAMP))
-    channels = [np.interp(np.arange(256), stops, [colour[index] for colour in RAMP]) for index in range(3)]
+    channels = [
+        np.interp(np.arange(256), stops, [colour[index] for colour in RAMP]) for index in range(3)
+    ]
     image.putpalette(np.rint(np.stack(channels, axis=1)).astype(np.uint8).tobytes())  # (256, 3)
     stream = io.BytesIO()
     image.save(stream, "PNG", optimize=True)

@@ -1,4 +1,5 @@
-"""What the page says of each step and sentence, ready for the template: words and seconds, no markup."""
+"""What the page says of each step and sentence, ready for the template: words and seconds, no
+markup."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,7 +9,14 @@ from typing import Literal
 from pydantic import JsonValue
 
 from stepline.outputs.html import picture_link
-from stepline.outputs.text import clock, from_pictures, one_line, percent_text, sentence_case, shown_span
+from stepline.outputs.text import (
+    clock,
+    from_pictures,
+    one_line,
+    percent_text,
+    sentence_case,
+    shown_span,
+)
 from stepline.records import Alignment, Record, Rejected, Sentence, Span, Status, Step
 
 Kind = Literal["shown", "unclear", "said", "missing", "unplaced"]
@@ -39,9 +47,11 @@ class SourceView:
 
 @dataclass(frozen=True)
 class StepView:
-    """A step: `start` and `end` are where it is highlighted, `at` where it is most itself, `seek` where a click goes.
+    """A step: `start` and `end` are where it is highlighted, `at` where it is most itself, `seek`
+    where a click goes.
 
-    None where it has no time. together: the first step that is shown in the very same seconds, where that is another.
+    None where it has no time. together: the first step that is shown in the very same seconds,
+    where that is another.
     shared: the number, in the page's `pictures`, of a picture that other steps have too.
     """
 
@@ -83,7 +93,8 @@ class SentenceView:
 
 @dataclass(frozen=True)
 class PageView:
-    """Everything the page says. total: seconds on every time axis; score: what its per cent are, long and short.
+    """Everything the page says. total: seconds on every time axis; score: what its per cent are,
+    long and short.
 
     pictures: those that several steps have, held once.
     """
@@ -105,14 +116,26 @@ class PageView:
     models: tuple[tuple[str, str], ...]
 
 
-def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]) -> PageView:
+def page_view(
+    record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]
+) -> PageView:
     """Return what the page says of the record."""
     sentences = record.sentences
     seen = Counter(keyframes[step.id] for step in record.steps if step.id in keyframes)
-    shared = {picture: number for number, picture in enumerate(p for p, count in seen.items() if count > 1)}
+    shared = {
+        picture: number
+        for number, picture in enumerate(p for p, count in seen.items() if count > 1)
+    }
     first: dict[Span | None, int] = {None: 0}  # the step that has a span first
     steps = tuple(
-        _step(number, step, sentences, keyframes.get(step.id), shared, first.setdefault(shown_span(step), number))
+        _step(
+            number,
+            step,
+            sentences,
+            keyframes.get(step.id),
+            shared,
+            first.setdefault(shown_span(step), number),
+        )
         for number, step in enumerate(record.steps, start=1)
     )
     names: dict[Kind, str] = {
@@ -143,9 +166,14 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
 
 
 def total_seconds(record: Record, alignment: Alignment | None) -> float:
-    """Return the seconds that a time axis must hold: the duration, or more where something ends later."""
+    """Return the seconds that a time axis must hold: the duration, or more where something ends
+    later."""
     ends = [record.video.duration or 0.0, 1.0]
-    ends += [span.end for step in (*record.steps, *record.captions, *record.reference) for span in step.spans]
+    ends += [
+        span.end
+        for step in (*record.steps, *record.captions, *record.reference)
+        for span in step.spans
+    ]
     ends += [step.said.end for step in record.steps if step.said is not None]
     ends += [sentence.span.end for sentence in record.sentences]
     if alignment is not None:
@@ -157,7 +185,12 @@ def step_kind(step: Step) -> Kind:
     """Return how the page treats the step; one without a status is judged by the times it has."""
     if step.status is None:
         return "shown" if shown_span(step) is not None else "unplaced"
-    kinds: dict[Status, Kind] = {"shown": "shown", "unclear": "unclear", "said": "said", "not found": "missing"}
+    kinds: dict[Status, Kind] = {
+        "shown": "shown",
+        "unclear": "unclear",
+        "said": "said",
+        "not found": "missing",
+    }
     return kinds[step.status]
 
 
@@ -171,7 +204,8 @@ def citing_steps(record: Record) -> list[dict[int, Step]]:
 
 
 def sentence_mark(sentence: Sentence, citing: Iterable[Step]) -> Mark:
-    """Return whether the sentence is shown: by the steps that cite it, as the page says of them; else as judged."""
+    """Return whether the sentence is shown: by the steps that cite it, as the page says of them;
+    else as judged."""
     kinds = {step_kind(step) for step in citing}
     if kinds:
         return "shown" if "shown" in kinds else "said"
@@ -206,7 +240,11 @@ def _step(
     best = shown_span(step)
     where = best if best is not None else step.said
     sources = tuple(
-        SourceView(one_line(sentences[index].text), sentences[index].span.start, clock(sentences[index].span.start))
+        SourceView(
+            one_line(sentences[index].text),
+            sentences[index].span.start,
+            clock(sentences[index].span.start),
+        )
         for index in step.sources
     )
     return StepView(
@@ -219,7 +257,11 @@ def _step(
         end=best.end if best is not None else None,
         at=step.at if step.at is not None else best.center if best is not None else None,
         seek=where.start if where is not None else None,
-        times=_range(best) if best is not None else f"said {_range(where)}" if where is not None else "",
+        times=_range(best)
+        if best is not None
+        else f"said {_range(where)}"
+        if where is not None
+        else "",
         also=_ranges(step.spans[1:]) if best is not None else (),
         percent=round(step.score * 100) if step.score is not None else None,
         percent_text="" if step.score is None else percent_text(step.score),

@@ -1,4 +1,5 @@
-"""Does a step say the same as the narration it replaces, as far as numbers, units and negation go? Any domain."""
+"""Does a step say the same as the narration it replaces, as far as numbers, units and negation go?
+Any domain."""
 
 from stepline.sieve_swap.agreement.check import CHANGES, Polarity, change, polarity
 from stepline.writing.quantities import Quantity, quantities

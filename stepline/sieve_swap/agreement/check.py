@@ -1,4 +1,5 @@
-"""Whether a step that would replace narration changes a number, a unit or a negation. Beyond the paper.
+"""Whether a step that would replace narration changes a number, a unit or a negation. Beyond the
+paper.
 
 Polarity is what a text denies and what it affirms: "do not season" against "season".
 """
@@ -10,8 +11,11 @@ from dataclasses import dataclass
 from stepline.writing.extractive.english import word_set
 from stepline.writing.quantities import COUNT, FUNCTION, Quantity, quantities, stem, tokens
 
-CUES = word_set("not never no without avoid cannot cant dont wont doesnt didnt isnt shouldnt nor neither none nothing")
-SCOPE = 4  # words of meaning after a cue that it denies, within its clause; speech has no commas to end one
+CUES = word_set(
+    "not never no without avoid cannot cant dont wont doesnt didnt isnt shouldnt nor neither none nothing"
+)
+# words of meaning after a cue that it denies, within its clause; speech has no commas to end one
+SCOPE = 4
 STOPS = frozenset(",.;:!?()") | {"but", "then", "just", "instead", "otherwise"}
 
 # With a negative word, but nothing of what is to be done is denied.
@@ -32,16 +36,20 @@ class Polarity:
     negative: bool
 
     def clashes(self, other: "Polarity") -> bool:
-        """Tell whether one denies what the other affirms, or only one of the two denies anything."""
+        """Tell whether one denies what the other affirms, or only one of the two denies
+        anything."""
         if self.negative != other.negative:
             return True
-        if (self.denied & other.affirmed - self.affirmed) or (other.denied & self.affirmed - other.affirmed):
+        if (self.denied & other.affirmed - self.affirmed) or (
+            other.denied & self.affirmed - other.affirmed
+        ):
             return True
         return _undone(self.affirmed, other.affirmed) or _undone(other.affirmed, self.affirmed)
 
 
 def _undone(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Tell whether the one has "uncover" where the other has "cover", and not the other way round."""
+    """Tell whether the one has "uncover" where the other has "cover", and not the other way
+    round."""
     return any(word.startswith("un") and word[2:] in other and word[2:] not in one for word in one)
 
 
@@ -74,8 +82,9 @@ CHANGES = (NUMBER, UNIT, NEGATION, NEW)
 def change(narration: str, step: str, *, new_numbers: bool = True) -> str | None:
     """Return which of CHANGES a step makes to what is said; None where it makes none.
 
-    Amounts of one kind (time, volume, ...) agree when each one of the step is said, or each one said is in the step;
-    amounts of the same thing must be equal. Silence is no contradiction unless new_numbers is False.
+    Amounts of one kind (time, volume, ...) agree when each one of the step is said, or each one
+    said is in the step; amounts of the same thing must be equal. Silence is no contradiction unless
+    new_numbers is False.
     """
     said, stated = quantities(narration), quantities(step)
     found = _changed_amount(said, stated)
@@ -92,13 +101,19 @@ def _changed_amount(said: Sequence[Quantity], stated: Sequence[Quantity]) -> str
         written = [amount for amount in stated if amount.kind == kind]
         if spoken and not _one_within_the_other(spoken, written):
             return UNIT if _same_figures(spoken, written) else NUMBER
-        if not spoken and kind != COUNT and _same_figures([a for a in said if a.kind != COUNT], written):
+        if (
+            not spoken
+            and kind != COUNT
+            and _same_figures([a for a in said if a.kind != COUNT], written)
+        ):
             return UNIT
     return NUMBER if _same_thing_in_other_amounts(said, stated) else None
 
 
 def _one_within_the_other(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bool:
-    return all(_said(amount, spoken) for amount in written) or all(_said(amount, written) for amount in spoken)
+    return all(_said(amount, spoken) for amount in written) or all(
+        _said(amount, written) for amount in spoken
+    )
 
 
 def _said(amount: Quantity, others: Sequence[Quantity]) -> bool:
@@ -113,7 +128,11 @@ def _same_figures(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bo
 def _same_thing_in_other_amounts(said: Sequence[Quantity], stated: Sequence[Quantity]) -> bool:
     """Tell whether one cup of flour became two, though another "two cups" is said as well."""
     for amount in stated:
-        same = [other for other in said if other.thing and (other.thing, other.kind) == (amount.thing, amount.kind)]
+        same = [
+            other
+            for other in said
+            if other.thing and (other.thing, other.kind) == (amount.thing, amount.kind)
+        ]
         if same and not any(amount.agrees(other) for other in same):
             return True
     return False

@@ -1,4 +1,5 @@
-"""Readers of how-to texts: RecipeNLG's csv, JSON of recipes and articles, Parquet, plain text; folders of them."""
+"""Readers of how-to texts: RecipeNLG's csv, JSON of recipes and articles, Parquet, plain text;
+folders of them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,16 +23,18 @@ READERS: dict[str, Callable[[Path, TextBaseSettings, str | None], Iterator[Docum
     ".markdown": read_text,
 }
 
-ABOUT = ("readme", "license", "licence", "copying", "notice", "changelog", "source", "contributing")  # no how-to texts
+# no how-to texts
+ABOUT = ("readme", "license", "licence", "copying", "notice", "changelog", "source", "contributing")
 
 
 def read_source(
     path: Path, settings: TextBaseSettings | None = None, licence: str | None = None
 ) -> Iterator[DocumentOrRejected]:
-    """Yield the documents of a file, or of a folder's files by name, and what was left out with its reason.
+    """Yield the documents of a file, or of a folder's files by name, and what was left out with its
+    reason.
 
-    A folder's hidden files and those about it (README, LICENSE...) are no sources. licence: of lines whose file states
-    none. Raises DatasetError when there is nothing to read.
+    A folder's hidden files and those about it (README, LICENSE...) are no sources. licence: of
+    lines whose file states none. Raises DatasetError when there is nothing to read.
     """
     settings = settings or TextBaseSettings()
     for file in source_files(path):
@@ -45,10 +48,16 @@ def source_files(path: Path) -> list[Path]:
     if path.is_file():
         ending = file_format(path)
         if ending not in READERS:
-            raise DatasetError(f"{path}: form {ending or 'without ending'!r} unknown; known: {', '.join(READERS)}")
+            raise DatasetError(
+                f"{path}: form {ending or 'without ending'!r} unknown; known: {', '.join(READERS)}"
+            )
         return [path]
     files = [file for file in files_below(path) if file_format(file) in READERS]
-    files = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    files = [
+        file
+        for file in files
+        if not any(part.startswith(".") for part in file.relative_to(path).parts)
+    ]
     files = [file for file in files if file.stem.lower() not in ABOUT]
     if not files:
         raise DatasetError(f"{path}: holds no file that ends in {', '.join(READERS)}")

@@ -1,8 +1,8 @@
 """Readers of how-to texts as JSON and as plain text.
 
-JSON: an object of them by id, a list, JSON lines, or a file each; an item at a time. Covers recipe collections,
-schema.org recipes (also in "@graph") and wikiHow-style articles.
-Text: .txt and .md files, a how-to text each, with numbered lists, headings and paragraphs.
+JSON: an object of them by id, a list, JSON lines, or a file each; an item at a time. Covers recipe
+collections, schema.org recipes (also in "@graph") and wikiHow-style articles. Text: .txt and .md
+files, a how-to text each, with numbered lists, headings and paragraphs.
 """
 
 import codecs
@@ -30,7 +30,8 @@ from stepline.text_base.settings import TextBaseSettings
 
 PIECE = 1 << 16  # characters read at a time
 LONGEST_ITEM = 16 << 20  # characters of one item
-WRAPPERS = ("@graph", "recipes", "articles", "data", "items", "database", "documents")  # a key that holds all items
+# a key that holds all items
+WRAPPERS = ("@graph", "recipes", "articles", "data", "items", "database", "documents")
 FIELDS = {*STEPS, *NESTED, *INGREDIENTS}  # keys of one text, whatever they hold
 _SPACE = re.compile(r"[\s,]*")
 
@@ -39,15 +40,24 @@ class _BrokenError(ValueError):
     """The rest of a file cannot be read as JSON."""
 
 
-def read_json(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[DocumentOrRejected]:
-    """Yield the documents of a JSON or JSON-lines file, and what was left out. Raises DatasetError if unreadable."""
+def read_json(
+    path: Path, settings: TextBaseSettings, licence: str | None
+) -> Iterator[DocumentOrRejected]:
+    """Yield the documents of a JSON or JSON-lines file, and what was left out. Raises DatasetError
+    if unreadable."""
     with open_bytes(path) as file:
         try:
-            items = _lines(file) if file_format(path) in (".jsonl", ".ndjson") else _items(_Window(file))
+            items = (
+                _lines(file)
+                if file_format(path) in (".jsonl", ".ndjson")
+                else _items(_Window(file))
+            )
             for number, (key, item) in enumerate(items):
                 place = ItemLocation(path.name, stem(path), key or str(number), licence)
                 if isinstance(item, _BrokenError):
-                    yield Rejected("document", "broken JSON", location=str(place), value=str(item)[:200])
+                    yield Rejected(
+                        "document", "broken JSON", location=str(place), value=str(item)[:200]
+                    )
                 else:
                     yield from read_item(item, place, settings)
         except UnicodeDecodeError as error:
@@ -95,7 +105,8 @@ def _listed(window: "_Window") -> Iterator[tuple[str, object]]:
 
 
 def _keyed(window: "_Window") -> Iterator[tuple[str, object]]:
-    """Yield the values of an object by key; an object that has steps itself is one item, without a key."""
+    """Yield the values of an object by key; an object that has steps itself is one item, without a
+    key."""
     whole: dict[str, object] = {}
     while window.peek() != "}":
         key = window.value()
@@ -173,17 +184,22 @@ _UNDERLINE = re.compile(r"^(=+|-{3,})$")
 _NUMBERED = re.compile(r"^\s*(?:\(?\d{1,3}\s*[.)]|step\s+\d{1,3}\s*[.:)-]?)\s+(.*)$", re.IGNORECASE)
 _BULLET = re.compile(r"^\s*[-*+•‣]\s+(.*)$")
 _NEEDS = re.compile(
-    r"\b(ingredients?|materials?|supplies|tools|you(?:'ll)? (?:will )?need|parts list)\b", re.IGNORECASE
+    r"\b(ingredients?|materials?|supplies|tools|you(?:'ll)? (?:will )?need|parts list)\b",
+    re.IGNORECASE,
 )
 _FIELD = re.compile(r"^(title|licence|license|source|url|link)\s*:\s*(.+)$", re.IGNORECASE)
 _FENCE = "---"
 
 
-def read_text(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[DocumentOrRejected]:
-    """Yield the document of a text file, or why it was left out. Raises DatasetError when it cannot be opened.
+def read_text(
+    path: Path, settings: TextBaseSettings, licence: str | None
+) -> Iterator[DocumentOrRejected]:
+    """Yield the document of a text file, or why it was left out. Raises DatasetError when it cannot
+    be opened.
 
-    Numbered items are the steps; without any, the bullets outside lists of ingredients and materials; without these,
-    the sentences of the paragraphs. The title is the first heading, else the file's name.
+    Numbered items are the steps; without any, the bullets outside lists of ingredients and
+    materials; without these, the sentences of the paragraphs. The title is the first heading, else
+    the file's name.
     """
     place = ItemLocation(path.name, stem(path), stem(path), licence)
     try:
@@ -193,7 +209,12 @@ def read_text(path: Path, settings: TextBaseSettings, licence: str | None) -> It
         yield Rejected("document", "file cut off", location=path.name, value=str(error)[:200])
         return
     if len(data) > 4 * settings.longest_document:
-        yield Rejected("document", "document too long", location=path.name, value=f"more than {len(data) - 1} bytes")
+        yield Rejected(
+            "document",
+            "document too long",
+            location=path.name,
+            value=f"more than {len(data) - 1} bytes",
+        )
         return
     if b"\0" in data:
         yield Rejected("document", "binary junk", location=path.name)
@@ -226,7 +247,8 @@ def _parsed(text: str) -> dict[str, object]:
 
 
 def _placed(line: str, needs: bool, found: dict[str, list[str]], run: list[str]) -> list[str]:
-    """Put a line where it belongs, or at the end of the item that it continues; return the list that grew."""
+    """Put a line where it belongs, or at the end of the item that it continues; return the list
+    that grew."""
     for kind, pattern in (("numbered", _NUMBERED), ("bullets", _BULLET)):
         if match := pattern.match(line):
             return _started(found["needs" if needs else kind], match[1])
@@ -250,8 +272,14 @@ def _heading(line: str, following: str) -> str | None:
 
 def _front_matter(lines: list[str]) -> tuple[dict[str, object], list[str]]:
     """Return the known fields between two lines of `---` at the top, and the lines after them."""
-    if not lines or lines[0].strip() != _FENCE or _FENCE not in (line.strip() for line in lines[1:]):
+    if (
+        not lines
+        or lines[0].strip() != _FENCE
+        or _FENCE not in (line.strip() for line in lines[1:])
+    ):
         return {}, lines
     end = next(n for n, line in enumerate(lines[1:], 1) if line.strip() == _FENCE)
     matches = (_FIELD.match(line.strip()) for line in lines[1:end])
-    return {match[1].lower(): match[2].strip("\"' ") for match in matches if match}, lines[end + 1 :]
+    return {match[1].lower(): match[2].strip("\"' ") for match in matches if match}, lines[
+        end + 1 :
+    ]

@@ -1,4 +1,5 @@
-"""One how-to text as JSON, csv or Parquet hold it, made a Document: many names for a title and for steps.
+"""One how-to text as JSON, csv or Parquet hold it, made a Document: many names for a title and for
+steps.
 
 Also what all readers open files with: plain or gzip, errors in one line.
 """
@@ -20,11 +21,44 @@ from stepline.text_base.split_steps import single_steps, strip_markup
 
 TITLES = ("title", "name", "task_full_name", "recipe_name", "headline", "task", "heading")
 STEPS = (
-    *("steps", "directions", "instructions", "recipeInstructions", "recipe_instructions", "method", "procedure"),
-    *("simplified_headline_list", "headlines", "headline_list", "step_list", "preparation", "sections", "methods"),
+    *(
+        "steps",
+        "directions",
+        "instructions",
+        "recipeInstructions",
+        "recipe_instructions",
+        "method",
+        "procedure",
+    ),
+    *(
+        "simplified_headline_list",
+        "headlines",
+        "headline_list",
+        "step_list",
+        "preparation",
+        "sections",
+        "methods",
+    ),
 )
-PARTS = ("itemListElement", "steps", "text", "headline", "step", "description", "name", "content", "title")
-INGREDIENTS = ("ingredients", "recipeIngredient", "recipe_ingredients", "materials", "supplies", "tools")
+PARTS = (
+    "itemListElement",
+    "steps",
+    "text",
+    "headline",
+    "step",
+    "description",
+    "name",
+    "content",
+    "title",
+)
+INGREDIENTS = (
+    "ingredients",
+    "recipeIngredient",
+    "recipe_ingredients",
+    "materials",
+    "supplies",
+    "tools",
+)
 IDS = ("id", "slug", "recipe_id", "article_id", "")
 SOURCES = ("url", "link", "source_url", "article_url", "video_url", "source")
 LICENCES = ("licence", "license")
@@ -34,7 +68,8 @@ DEEPEST = 8  # levels of sections within sections
 
 @dataclass(frozen=True)
 class ItemLocation:
-    """Where an item stands: file, name of the file without endings, key or row, licence that the caller stated."""
+    """Where an item stands: file, name of the file without endings, key or row, licence that the
+    caller stated."""
 
     file: str
     stem: str
@@ -45,7 +80,9 @@ class ItemLocation:
         return f"{self.file}, {self.key}"
 
 
-def read_item(item: object, place: ItemLocation, settings: TextBaseSettings) -> Iterator[DocumentOrRejected]:
+def read_item(
+    item: object, place: ItemLocation, settings: TextBaseSettings
+) -> Iterator[DocumentOrRejected]:
     """Yield what was left out of an item, then its Document if one step remains."""
     if not isinstance(item, Mapping):
         yield Rejected("document", "not a document", location=str(place), value=type(item).__name__)
@@ -53,16 +90,25 @@ def read_item(item: object, place: ItemLocation, settings: TextBaseSettings) -> 
     fields = _flat(item)
     texts = list(strings(first(fields, STEPS), 0))
     if (size := sum(map(len, texts))) > settings.longest_document:
-        yield Rejected("document", "document too long", location=str(place), value=f"{size} characters")
+        yield Rejected(
+            "document", "document too long", location=str(place), value=f"{size} characters"
+        )
         return
     steps: list[str] = []
     for step in (step for text in texts for step in single_steps(text)):
         if len(step) <= settings.longest_step:
             steps.append(step)
         else:
-            yield Rejected("step", "step too long", location=str(place), value=f"{len(step)} characters")
+            yield Rejected(
+                "step", "step too long", location=str(place), value=f"{len(step)} characters"
+            )
     if not steps:
-        yield Rejected("document", "no steps", location=str(place), value=f"fields {', '.join(map(str, item))}"[:200])
+        yield Rejected(
+            "document",
+            "no steps",
+            location=str(place),
+            value=f"fields {', '.join(map(str, item))}"[:200],
+        )
         return
     yield _document(fields, steps, place)
 
@@ -72,19 +118,27 @@ def _document(fields: Mapping[str, object], steps: Sequence[str], place: ItemLoc
     source = one_line(first(fields, SOURCES)) or place.file
     licence = one_line(first(fields, LICENCES)) or place.licence
     title = one_line(first(fields, TITLES)) or place.key.replace("-", " ").replace("_", " ")
-    lines = tuple(TextStep(f"{identity}#{n}", step, identity, n, source, licence) for n, step in enumerate(steps))
-    ingredients = tuple(one_line(text) for text in strings(first(fields, INGREDIENTS), 0) if one_line(text))
+    lines = tuple(
+        TextStep(f"{identity}#{n}", step, identity, n, source, licence)
+        for n, step in enumerate(steps)
+    )
+    ingredients = tuple(
+        one_line(text) for text in strings(first(fields, INGREDIENTS), 0) if one_line(text)
+    )
     return Document(identity, title, lines, source, licence, ingredients)
 
 
 def identify(key: str, stem: str) -> str:
-    """Return a document's id: its own key; a bare number gets the file's name before it, as "recipes-12"."""
+    """Return a document's id: its own key; a bare number gets the file's name before it, as
+    "recipes-12"."""
     return f"{stem}-{key}" if key.isdigit() else key
 
 
 def first(fields: Mapping[str, object], names: Sequence[str]) -> object:
     """Return the first field among `names` that holds something, else None."""
-    return next((fields[name] for name in names if fields.get(name) not in (None, "", [], {})), None)
+    return next(
+        (fields[name] for name in names if fields.get(name) not in (None, "", [], {})), None
+    )
 
 
 def strings(value: object, depth: int) -> Iterator[str]:
@@ -121,11 +175,14 @@ ENDINGS = (".gz",)
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file's bytes, unpacked where its name ends in .gz. Raises DatasetError where it cannot be opened."""
+    """Yield a file's bytes, unpacked where its name ends in .gz. Raises DatasetError where it
+    cannot be opened."""
     try:
         raw = path.open("rb")
     except OSError as error:
-        raise DatasetError(f"{path}: cannot be read ({error.strerror}); give a file that can be") from error
+        raise DatasetError(
+            f"{path}: cannot be read ({error.strerror}); give a file that can be"
+        ) from error
     with raw, gzip.GzipFile(fileobj=raw) if path.suffix in ENDINGS else raw as file:
         yield cast(BinaryIO, file)
 

@@ -1,8 +1,9 @@
-"""Readers of how-to texts as tables: csv (RecipeNLG's 2.2 million rows) and Parquet, a row at a time, a text a row.
+"""Readers of how-to texts as tables: csv (RecipeNLG's 2.2 million rows) and Parquet, a row at a
+time, a text a row.
 
-A list cell of csv is a JSON list in a string (RecipeNLG), or plain text with a step a line. A row that breaks the rules
-of csv costs itself only: where a quote never closes, reading goes on at the next line. Parquet has the same column
-names as JSON and csv.
+A list cell of csv is a JSON list in a string (RecipeNLG), or plain text with a step a line. A row
+that breaks the rules of csv costs itself only: where a quote never closes, reading goes on at the
+next line. Parquet has the same column names as JSON and csv.
 """
 
 import csv
@@ -36,7 +37,9 @@ LONGEST_LINE = 4 << 20  # bytes; a longer line is skipped unread
 MOST_LINES = 1_000  # lines that one quoted row may span
 
 
-def read_csv(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[DocumentOrRejected]:
+def read_csv(
+    path: Path, settings: TextBaseSettings, licence: str | None
+) -> Iterator[DocumentOrRejected]:
     """Yield the documents of a csv file with a header, and the rows left out.
 
     Raises DatasetError when the file cannot be read or no column holds steps.
@@ -63,7 +66,9 @@ def _header(path: Path, rows: "_Rows") -> list[str]:
         raise DatasetError(f"{path}: not readable ({error}); download it again") from error
     names = [] if isinstance(header, str) else [name.strip().lstrip("\ufeff") for name in header]
     if not set(names) & set(STEPS):
-        raise DatasetError(f"{path}: no column of steps; the header must name one of {', '.join(STEPS[:4])}")
+        raise DatasetError(
+            f"{path}: no column of steps; the header must name one of {', '.join(STEPS[:4])}"
+        )
     return names
 
 
@@ -72,7 +77,10 @@ def _read_row(
 ) -> Iterator[DocumentOrRejected]:
     if len(row) != len(header):
         yield Rejected(
-            "document", "wrong number of columns", location=str(place), value=f"{len(row)} instead of {len(header)}"
+            "document",
+            "wrong number of columns",
+            location=str(place),
+            value=f"{len(row)} instead of {len(header)}",
         )
         return
     item: dict[str, object] = dict(zip(header, row, strict=True))
@@ -80,10 +88,17 @@ def _read_row(
         try:
             item[name] = _cell(str(item[name]))
         except (ValueError, RecursionError) as error:
-            yield Rejected("document", "broken list cell", location=str(place), value=f"{name}: {str(error)[:150]}")
+            yield Rejected(
+                "document",
+                "broken list cell",
+                location=str(place),
+                value=f"{name}: {str(error)[:150]}",
+            )
             return
     named = next((str(item[name]) for name in TITLES if item.get(name)), "")
-    key = next((str(item[name]) for name in ("id", "") if item.get(name)), "") or place.key.removeprefix("row ")
+    key = next(
+        (str(item[name]) for name in ("id", "") if item.get(name)), ""
+    ) or place.key.removeprefix("row ")
     yield from read_item(item | {"id": key, "title": named}, place, settings)
 
 
@@ -127,7 +142,8 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
             return "broken csv row"
 
     def _closed(self, line: bytes) -> bytes | None:
-        """Return the line and those after it up to where its quotes close; None, and they wait, where they never do."""
+        """Return the line and those after it up to where its quotes close; None, and they wait,
+        where they never do."""
         parts = [line]
         odd, size = line.count(b'"') % 2, len(line)
         while odd:
@@ -141,7 +157,8 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
         return b"".join(parts)
 
     def _line(self) -> bytes | None:
-        """Return the next line, cut at LONGEST_LINE (the rest of it skipped), or None at the end."""
+        """Return the next line, cut at LONGEST_LINE (the rest of it skipped), or None at the
+        end."""
         if self._ahead:
             return self._ahead.popleft()
         line = self._file.readline(LONGEST_LINE)
@@ -154,7 +171,9 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
 BATCH = 1_000  # rows in memory at once
 
 
-def read_parquet(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[DocumentOrRejected]:
+def read_parquet(
+    path: Path, settings: TextBaseSettings, licence: str | None
+) -> Iterator[DocumentOrRejected]:
     """Yield the documents of a Parquet file and the rows left out, a batch at a time.
 
     Raises DatasetError when it is not Parquet or no column holds steps.
@@ -169,6 +188,8 @@ def read_parquet(path: Path, settings: TextBaseSettings, licence: str | None) ->
         raise DatasetError(f"{path}: no column of steps; name one of them {', '.join(STEPS[:4])}")
     try:
         for number, item in enumerate(table.rows(columns, BATCH)):
-            yield from read_item(item, ItemLocation(path.name, stem(path), str(number), licence), settings)
+            yield from read_item(
+                item, ItemLocation(path.name, stem(path), str(number), licence), settings
+            )
     except ParquetError as error:
         yield Rejected("document", "file cut off", location=path.name, value=str(error)[:200])

@@ -1,7 +1,8 @@
-"""Action clauses by dependency grammar: the speaker tells the viewer to do something, or says what they now do.
+"""Action clauses by dependency grammar: the speaker tells the viewer to do something, or says what
+they now do.
 
-A clause is the verb of one action with what the grammar says of it. `off_topic` says which clauses are no step,
-`phrases` words the others.
+A clause is the verb of one action with what the grammar says of it. `off_topic` says which clauses
+are no step, `phrases` words the others.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 Voice: TypeAlias = Literal["order", "you", "we", "i", "title", "passive"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
-CARRIERS = word_set("go start begin continue keep finish proceed want need have like try get love prefer come")
+CARRIERS = word_set(
+    "go start begin continue keep finish proceed want need have like try get love prefer come"
+)
 # Auxiliaries that put an action into the past or into a might-be: nobody is told to do it now.
 NOT_NOW = word_set("have has had 've 'd did was were would could might may")
 # Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
@@ -26,7 +29,8 @@ RELATIVES = word_set("that what which how where who why whatever whether")
 # A passive is an instruction only with one of these: "the potatoes are then mashed".
 PASSIVE_CUES = word_set("then now next should must finally")
 
-LET_US = frozenset(("'s", "s", "us", "me"))  # "let's add", "let me add": we and I, not a thing that is let
+# "let's add", "let me add": we and I, not a thing that is let
+LET_US = frozenset(("'s", "s", "us", "me"))
 
 _SUBJECTS: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
@@ -37,8 +41,8 @@ _LINKS = frozenset(("conj", "dep", "parataxis", "ccomp"))
 class Clause:
     """One action as the grammar gives it.
 
-    may: it is only allowed ("you can"). negated: it is forbidden. narrow: said in plain present or as an order,
-    without "going to" or the like. chain: the verb it is joined to ("peel and slice").
+    may: it is only allowed ("you can"). negated: it is forbidden. narrow: said in plain present or
+    as an order, without "going to" or the like. chain: the verb it is joined to ("peel and slice").
     """
 
     verb: "Token"
@@ -62,22 +66,34 @@ class _Mood:
 def find_clauses(doc: "Doc", *, ordered: bool = False, sequenced: bool = False) -> list[Clause]:
     """Return the action clauses of one parsed segment in the order of their words.
 
-    ordered: the segment's "you" was put there by `segments`, so its clauses are orders. sequenced: a "then" or the
-    like stood before it, which makes a passive an instruction.
+    ordered: the segment's "you" was put there by `segments`, so its clauses are orders. sequenced:
+    a "then" or the like stood before it, which makes a passive an instruction.
     """
     found = [clause for sentence in doc.sents for clause in _walk(sentence.root, None, None)]
     if not sequenced:
-        cued = [any(token.lower_ in PASSIVE_CUES for token in doc[: clause.verb.i]) for clause in found]
-        found = [clause for clause, is_cued in zip(found, cued, strict=True) if clause.voice != "passive" or is_cued]
+        cued = [
+            any(token.lower_ in PASSIVE_CUES for token in doc[: clause.verb.i]) for clause in found
+        ]
+        found = [
+            clause
+            for clause, is_cued in zip(found, cued, strict=True)
+            if clause.voice != "passive" or is_cued
+        ]
     if ordered:
-        found = [replace(clause, voice="order") if clause.voice == "you" else clause for clause in found]
+        found = [
+            replace(clause, voice="order") if clause.voice == "you" else clause for clause in found
+        ]
     # Not the first half of a hyphened verb, the "shift" of "shift-click".
     halves = {token.i for token in doc[:-2] if token.nbor().text == "-" and not token.whitespace_}
-    return sorted((clause for clause in found if clause.verb.i not in halves), key=lambda clause: clause.verb.i)
+    return sorted(
+        (clause for clause in found if clause.verb.i not in halves),
+        key=lambda clause: clause.verb.i,
+    )
 
 
 def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iterator[Clause]:
-    """Yield the clauses at and below a verb; a verb that only carries another one gives way to it."""
+    """Yield the clauses at and below a verb; a verb that only carries another one gives way to
+    it."""
     mood = _mood(verb, inherited)
     carried = _carried(verb) if mood is not None else None
     if mood is not None and carried is not None:
@@ -86,19 +102,37 @@ def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iter
             yield from _walk(carried, lower, chain)
     elif mood is not None:
         yield Clause(verb, mood.voice, mood.may, mood.negated, mood.planned, chain)
-    if mood is not None and carried is None and not mood.negated and verb.lemma_ not in CARRIERS | {"be"}:
+    if (
+        mood is not None
+        and carried is None
+        and not mood.negated
+        and verb.lemma_ not in CARRIERS | {"be"}
+    ):
         for child in verb.children:
             if tells_more(child):
                 yield from _walk(child, mood, None)
     for child in [*verb.children, *_after_taken(verb)]:
-        if child is not carried and child.i > verb.i and child.dep_ in _LINKS and _is_next(verb, child):
-            yield from _walk(child, mood, verb if child.dep_ == "conj" and not _subject(child) else None)
+        if (
+            child is not carried
+            and child.i > verb.i
+            and child.dep_ in _LINKS
+            and _is_next(verb, child)
+        ):
+            yield from _walk(
+                child, mood, verb if child.dep_ == "conj" and not _subject(child) else None
+            )
 
 
 def _after_taken(verb: "Token") -> "list[Token]":
-    """Return orders that the parser joined to a taken clause: "let it dry, then SAND it lightly"."""
+    """Return orders that the parser joined to a taken clause: "let it dry, then SAND it
+    lightly"."""
     taken = [child for child in verb.children if child.dep_ == "ccomp" and verb.lemma_ == "let"]
-    return [deep for child in taken for deep in child.children if deep.dep_ == "conj" and acts_on_something(deep)]
+    return [
+        deep
+        for child in taken
+        for deep in child.children
+        if deep.dep_ == "conj" and acts_on_something(deep)
+    ]
 
 
 def acts_on_something(verb: "Token") -> bool:
@@ -107,7 +141,8 @@ def acts_on_something(verb: "Token") -> bool:
 
 
 def tells_more(child: "Token") -> bool:
-    """Tell whether a participle is an action of its own: "lie back, PINCHING your shoulders"; "using ..." is none."""
+    """Tell whether a participle is an action of its own: "lie back, PINCHING your shoulders";
+    "using ..." is none."""
     return (
         child.dep_ == "advcl"
         and child.tag_ == "VBG"
@@ -120,7 +155,8 @@ def tells_more(child: "Token") -> bool:
 
 
 def _is_next(verb: "Token", child: "Token") -> bool:
-    """Tell whether a linked child is an action beside the verb, and not a clause that the verb takes along."""
+    """Tell whether a linked child is an action beside the verb, and not a clause that the verb
+    takes along."""
     if child.dep_ == "ccomp":
         return (
             child.lemma_ != "know"
@@ -136,7 +172,11 @@ def _is_next(verb: "Token", child: "Token") -> bool:
 def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
     """Return who does the verb and how it is told; None when it tells of no action now."""
     helpers = {child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")}
-    negated = any(child.dep_ == "neg" or child.lower_ == "never" for child in verb.children if child.i < verb.i)
+    negated = any(
+        child.dep_ == "neg" or child.lower_ == "never"
+        for child in verb.children
+        if child.i < verb.i
+    )
     if any(
         child.dep_ in ("mark", "advmod") and child.lower_ in SUBORDINATORS and child.i < verb.i
         for child in verb.children
@@ -153,7 +193,10 @@ def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
     if voice is None or helpers & NOT_NOW or not _is_present(verb, helpers):
         return None
     return _Mood(
-        voice, may="can" in helpers, negated=negated, planned=bool(helpers & {"will", "'ll", "'m", "'re", "am", "are"})
+        voice,
+        may="can" in helpers,
+        negated=negated,
+        planned=bool(helpers & {"will", "'ll", "'m", "'re", "am", "are"}),
     )
 
 
@@ -161,7 +204,9 @@ def _without_subject(verb: "Token", inherited: _Mood | None, negated: bool) -> _
     if inherited is not None:
         fits = _is_base(verb) or verb.tag_ == "VBG"
         own = _Mood(inherited.voice, inherited.may, inherited.negated or negated, inherited.planned)
-        past = any(child.dep_ in ("aux", "auxpass") and child.lower_ in NOT_NOW for child in verb.children)
+        past = any(
+            child.dep_ in ("aux", "auxpass") and child.lower_ in NOT_NOW for child in verb.children
+        )
         return own if fits and not past else None
     if verb.dep_ != "ROOT":
         return None
@@ -177,8 +222,13 @@ def _without_subject(verb: "Token", inherited: _Mood | None, negated: bool) -> _
 
 
 def _passive(subject: "Token", helpers: set[str], negated: bool) -> _Mood | None:
-    """Read "the potatoes are then mashed" and "it should be dried" as instructions, other passives as tales."""
-    if not helpers & {"are", "is", "be", "'re", "'s"} or helpers & NOT_NOW or subject.lower_ in _SUBJECTS:
+    """Read "the potatoes are then mashed" and "it should be dried" as instructions, other passives
+    as tales."""
+    if (
+        not helpers & {"are", "is", "be", "'re", "'s"}
+        or helpers & NOT_NOW
+        or subject.lower_ in _SUBJECTS
+    ):
         return None
     return _Mood("passive", negated=negated)
 
@@ -192,7 +242,11 @@ def _carried(verb: "Token") -> "Token | None":
     for child in verb.children:
         if child.i > verb.i and child.dep_ in ("xcomp", "advcl") and _is_carried(verb, child):
             return child
-        if verb.lemma_ in ("start", "begin", "finish") and child.dep_ == "prep" and child.lower_ in ("by", "with"):
+        if (
+            verb.lemma_ in ("start", "begin", "finish")
+            and child.dep_ == "prep"
+            and child.lower_ in ("by", "with")
+        ):
             for deep in child.children:
                 if deep.dep_ == "pcomp":
                     return deep
@@ -200,13 +254,19 @@ def _carried(verb: "Token") -> "Token | None":
 
 
 def _is_carried(verb: "Token", child: "Token") -> bool:
-    marks = [token for token in child.children if token.dep_ in ("aux", "mark") and token.i < child.i]
+    marks = [
+        token for token in child.children if token.dep_ in ("aux", "mark") and token.i < child.i
+    ]
     if child.dep_ == "advcl" and verb.lemma_ not in ("start", "begin", "go"):
         return False
     if verb.lemma_ == "go" and verb.tag_ != "VBG":
         return False
     direct = any(token.dep_ == "dobj" for token in verb.children)
-    return not direct and child.tag_ in ("VB", "VBG", "VBP") and all(token.lower_ in ("to", "be") for token in marks)
+    return (
+        not direct
+        and child.tag_ in ("VB", "VBG", "VBP")
+        and all(token.lower_ in ("to", "be") for token in marks)
+    )
 
 
 def _after_let(verb: "Token") -> "Token | None":
@@ -220,7 +280,8 @@ def _after_let(verb: "Token") -> "Token | None":
 
 
 def _lowered(verb: "Token", mood: _Mood) -> _Mood | None:
-    """Return the mood of a carried verb; None when the carrier says that it need not or will not be done."""
+    """Return the mood of a carried verb; None when the carrier says that it need not or will not be
+    done."""
     voice: Voice = "we" if verb.lemma_ == "let" else mood.voice
     if mood.negated and (verb.lemma_ in ("need", "have") or voice in ("i", "we")):
         return None
@@ -239,7 +300,8 @@ def _is_base(verb: "Token") -> bool:
 
 
 def _is_present(verb: "Token", helpers: set[str]) -> bool:
-    """Tell whether a verb with the subject you, we or I stands in the present; "I put", tagged past, counts."""
+    """Tell whether a verb with the subject you, we or I stands in the present; "I put", tagged
+    past, counts."""
     if verb.tag_ == "VBG":
         return True
     return _is_base(verb) and not helpers & {"is", "are", "'m", "'re", "am", "be"}

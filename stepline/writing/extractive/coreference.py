@@ -1,4 +1,5 @@
-"""Sentences with the nouns that their pronouns stand for, where that is safe; elsewhere the pronoun stays."""
+"""Sentences with the nouns that their pronouns stand for, where that is safe; elsewhere the pronoun
+stays."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,10 +14,11 @@ if TYPE_CHECKING:
 
 
 def resolve_pronouns(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences of one narration, in order, "chop it" as "chop the onion" where only an onion can be meant.
+    """Return the sentences of one narration, in order, "chop it" as "chop the onion" where only an
+    onion can be meant.
 
-    English; what stands for a thing in clauses that tell no action stays as it is. Raises ModelError without the
-    parser.
+    English; what stands for a thing in clauses that tell no action stays as it is. Raises
+    ModelError without the parser.
     """
     mentions = Mentions()
     return [_resolved(doc, number, mentions) for number, doc in enumerate(parse(sentences))]
@@ -34,4 +36,7 @@ def _resolved(doc: "Doc", sentence: int, mentions: Mentions) -> str:
         mentions.add(sentence, mentions_of(clause.verb, worded.resolved))
     if not clauses and (named := mentions_in(doc)):
         mentions.add(sentence, named)
-    return "".join((f"the {names[token.i]}" if token.i in names else token.text) + token.whitespace_ for token in doc)
+    return "".join(
+        (f"the {names[token.i]}" if token.i in names else token.text) + token.whitespace_
+        for token in doc
+    )

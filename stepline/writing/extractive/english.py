@@ -1,4 +1,5 @@
-"""The English parser (spaCy's en_core_web_sm, loaded on first use, without unused parts) and tests of English words."""
+"""The English parser (spaCy's en_core_web_sm, loaded on first use, without unused parts) and tests
+of English words."""
 
 import importlib
 import logging
@@ -23,7 +24,8 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-UNUSED = ("ner", "senter")  # names of people and places: no step needs them; the parser cuts sentences itself
+# names of people and places: no step needs them; the parser cuts sentences itself
+UNUSED = ("ner", "senter")
 BATCH = 64  # segments a parser call
 
 # The commonest words of spoken English, which no other language shares in such numbers.
@@ -33,16 +35,19 @@ FUNCTION_WORDS = word_set(
     be up
     """
 )
-ENGLISH_SHARE = 0.12  # of a transcript's words; how-to English has 0.35 to 0.5, French or German under 0.05
+# of a transcript's words; how-to English has 0.35 to 0.5, French or German under 0.05
+ENGLISH_SHARE = 0.12
 
 
 COMMANDS = "spacy.cli"  # spaCy's command line
 
 
 def import_spacy() -> Any:
-    """Return spaCy without its command line, nearly half of its import (0.3 of 0.75 CPU s, 18 MiB), unused here.
+    """Return spaCy without its command line, nearly half of its import (0.3 of 0.75 CPU s, 18 MiB),
+    unused here.
 
-    What asks for the command line later finds it: the module that stands for it is there during the import alone.
+    What asks for the command line later finds it: the module that stands for it is there during the
+    import alone.
     """
     if "spacy" not in sys.modules:
         stand_in, info = ModuleType(COMMANDS), ModuleType(f"{COMMANDS}.info")
@@ -61,12 +66,15 @@ def import_spacy() -> Any:
 def _imported_when_called(module: str, name: str) -> Callable[..., Any]:
     if name.startswith("__"):
         raise AttributeError(name)
-    return lambda *given, **options: getattr(importlib.import_module(module), name)(*given, **options)
+    return lambda *given, **options: getattr(importlib.import_module(module), name)(
+        *given, **options
+    )
 
 
 @cache
 def parser() -> "Language":
-    """Return the parser, loaded once a process (about 0.35 s, after an import of spaCy of about 0.45 s)."""
+    """Return the parser, loaded once a process (about 0.35 s, after an import of spaCy of about
+    0.45 s)."""
     start = time.perf_counter()
     folder, spacy = find_weights("en-core-web-sm"), import_spacy()
     language: Language = spacy.load(folder, exclude=list(UNUSED))
@@ -82,12 +90,14 @@ def parse(texts: Sequence[str]) -> "Iterator[Doc]":
 
 @cache
 def verbs() -> frozenset[str]:
-    """Return the base forms of English verbs (WordNet's list, which the parser's lemmatizer carries)."""
+    """Return the base forms of English verbs (WordNet's list, which the parser's lemmatizer
+    carries)."""
     lemmatizer = parser().get_pipe("lemmatizer")
     return frozenset(lemmatizer.lookups.get_table("lemma_index")["verb"])
 
 
 def looks_english(words: Sequence[str]) -> bool:
-    """Tell whether enough of the (lower-case) words are English function words; an empty text is not refused."""
+    """Tell whether enough of the (lower-case) words are English function words; an empty text is
+    not refused."""
     known = sum(word in FUNCTION_WORDS for word in words)
     return known >= ENGLISH_SHARE * len(words)

@@ -1,7 +1,9 @@
-"""Rules for clauses that look like an instruction and are none: talk to the audience, plans, opinions, habits, options.
+"""Rules for clauses that look like an instruction and are none: talk to the audience, plans,
+opinions, habits, options.
 
-Each rule is a row of a table; `off_topic_reason` returns the first that holds, as the reason for dropping the clause.
-`small_talk_reasons` asks the same rules of the steps that a language model wrote ("subscribe to the channel").
+Each rule is a row of a table; `off_topic_reason` returns the first that holds, as the reason for
+dropping the clause. `small_talk_reasons` asks the same rules of the steps that a language model
+wrote ("subscribe to the channel").
 """
 
 import re
@@ -23,7 +25,9 @@ TELLING = word_set(
     """
 )
 # What the audience of a channel is asked to do.
-AUDIENCE = word_set("subscribe comment follow like watch rewatch tune stay support donate join smash enjoy")
+AUDIENCE = word_set(
+    "subscribe comment follow like watch rewatch tune stay support donate join smash enjoy"
+)
 SETTING_OUT = word_set("get dive jump go move head hop")  # "let's dive right into it"
 # States of mind and being: they order nothing, in whatever mood.
 STATES = word_set(
@@ -33,7 +37,8 @@ STATES = word_set(
     hear find end suppose figure worry agree trust swear get come become learn recommend deserve decide forgot
     """
 )
-# States that are actions after all when they are ordered outright: "look into the mirror", "get a bowl", "remember".
+# States that are actions after all when they are ordered outright: "look into the mirror", "get a
+# bowl", "remember".
 ORDERED = word_set("look find get come feel decide wait listen")
 # The places and things of a channel.
 CHANNEL = word_set(
@@ -44,20 +49,38 @@ CHANNEL = word_set(
     """
 )
 MOTION = word_set("up down in out off on into onto over back under through around")
-HABITS = word_set("usually always often normally sometimes typically generally personally mostly never rarely already")
+HABITS = word_set(
+    "usually always often normally sometimes typically generally personally mostly never rarely already"
+)
 TODAY = word_set("today tutorial video episode")  # with I or we: what the video will be about
 PAST = word_set("yesterday ago earlier")
 # Choices left to the viewer.
 FREE = (
-    "as you want", "as you like", "as you would like", "as you'd like", "as you need", "if you want", "if you like",
-    "if you'd like", "if you prefer", "if you wish", "feel free", "up to you", "whatever you", "however you",
-    "it depends", "if you don't have", "if you do not have", "if you're not",
-)  # fmt: skip
+    "as you want",
+    "as you like",
+    "as you would like",
+    "as you'd like",
+    "as you need",
+    "if you want",
+    "if you like",
+    "if you'd like",
+    "if you prefer",
+    "if you wish",
+    "feel free",
+    "up to you",
+    "whatever you",
+    "however you",
+    "it depends",
+    "if you don't have",
+    "if you do not have",
+    "if you're not",
+)
 CHOICES = word_set("also instead either always even too later")  # with "can": one may as well not
 VAGUE = word_set("it this that these those thing things something anything everything work so job")
 
 STATE, NO_ACTION = "a state or an opinion, not an action", "names no action"
-QUIET = frozenset((STATE, NO_ACTION))  # reasons of clauses that nobody would take for a step: not worth a record
+# reasons of clauses that nobody would take for a step: not worth a record
+QUIET = frozenset((STATE, NO_ACTION))
 
 
 def off_topic_reason(clause: Clause, *, question: bool = False) -> str | None:
@@ -81,9 +104,15 @@ def _talks_to_audience(clause: Clause) -> bool:
         "support",
     ):
         return True
-    if clause.verb.lemma_ in AUDIENCE and (words & CHANNEL or not _objects(clause) or _objects(clause) & {"me", "us"}):
+    if clause.verb.lemma_ in AUDIENCE and (
+        words & CHANNEL or not _objects(clause) or _objects(clause) & {"me", "us"}
+    ):
         return True
-    if clause.verb.lemma_ in ("stop", "visit", "come", "join") and words & {"our", "my"} and clause.voice == "order":
+    if (
+        clause.verb.lemma_ in ("stop", "visit", "come", "join")
+        and words & {"our", "my"}
+        and clause.voice == "order"
+    ):
         return True
     if clause.verb.lemma_ == "try" and words & {"recipe", "tutorial", "project"}:
         return True
@@ -91,12 +120,16 @@ def _talks_to_audience(clause: Clause) -> bool:
     if clause.verb.lemma_ == "visit" and any(token.like_url for token in clause.verb.subtree):
         return True
     below = where and bool(words & {"link", "links", "description", "below"})
-    return bool(words & CHANNEL) or below or {"thumbs", "up"} <= words or {"like", "button"} <= words
+    return (
+        bool(words & CHANNEL) or below or {"thumbs", "up"} <= words or {"like", "button"} <= words
+    )
 
 
 def _is_about_me(clause: Clause) -> bool:
     """ "Trust me", "follow us", "bear with me": asked of the audience, not of the hands."""
-    return bool(_objects(clause) & {"me", "us"}) or (clause.verb.lemma_ == "let" and "me" in _words(clause))
+    return bool(_objects(clause) & {"me", "us"}) or (
+        clause.verb.lemma_ == "let" and "me" in _words(clause)
+    )
 
 
 def _tells(clause: Clause) -> bool:
@@ -105,7 +138,10 @@ def _tells(clause: Clause) -> bool:
         return not _asks_someone(clause)
     words = _words(clause)
     return (
-        bool(lemma in ("follow", "use", "try", "learn") and _objects(clause) & {"step", "steps", "tip", "tips"})
+        bool(
+            lemma in ("follow", "use", "try", "learn")
+            and _objects(clause) & {"step", "steps", "tip", "tips"}
+        )
         or (lemma == "check" and "out" in words and bool(words & TODAY))
         or (lemma == "walk" and "you" in words)
         or (lemma == "take" and "look" in words)
@@ -122,11 +158,17 @@ def _tells(clause: Clause) -> bool:
 
 
 def _asks_someone(clause: Clause) -> bool:
-    """Tell whether somebody who stands by is to be asked to do something: "ask someone to call for help"."""
+    """Tell whether somebody who stands by is to be asked to do something: "ask someone to call for
+    help"."""
     asked = {
-        child.lower_ for child in clause.verb.children if child.dep_ in ("dobj", "dative") and child.i > clause.verb.i
+        child.lower_
+        for child in clause.verb.children
+        if child.dep_ in ("dobj", "dative") and child.i > clause.verb.i
     }
-    does = any(child.dep_ in ("xcomp", "ccomp", "advcl") and child.i > clause.verb.i for child in clause.verb.children)
+    does = any(
+        child.dep_ in ("xcomp", "ccomp", "advcl") and child.i > clause.verb.i
+        for child in clause.verb.children
+    )
     return clause.verb.lemma_ in ("ask", "tell") and does and not asked & {"me", "us", "you"}
 
 
@@ -141,25 +183,34 @@ def _is_state(clause: Clause) -> bool:
     if lemma == "be":
         return not (clause.voice == "order" and "careful" in _words(clause))
     if lemma == "imagine" and clause.voice == "order":
-        return not any(child.dep_ == "ccomp" for child in clause.verb.children)  # "imagine that you push it away"
+        # "imagine that you push it away"
+        return not any(child.dep_ == "ccomp" for child in clause.verb.children)
     if lemma not in STATES:
         return False
     if lemma == "get" and not _is_gotten(clause.verb):
         return True  # "get off your seat", "get going": a person moves, no thing is got
-    moved = lemma in ("get", "come") and (_is_moved(clause.verb) or (clause.planned and clause.voice in ("i", "we")))
+    moved = lemma in ("get", "come") and (
+        _is_moved(clause.verb) or (clause.planned and clause.voice in ("i", "we"))
+    )
     return not (lemma in ORDERED and (clause.voice == "order" or moved) and _concrete(clause))
 
 
 def _is_gotten(verb: "Token") -> bool:
     """Tell whether a thing is named right after "get", before any preposition."""
     until = next(
-        (token.i for token in verb.doc[verb.i + 1 :] if token.pos_ in ("ADP", "ADV", "VERB", "AUX")), len(verb.doc)
+        (
+            token.i
+            for token in verb.doc[verb.i + 1 :]
+            if token.pos_ in ("ADP", "ADV", "VERB", "AUX")
+        ),
+        len(verb.doc),
     )
     return any(token.pos_ in ("NOUN", "PROPN", "PRON") for token in verb.doc[verb.i + 1 : until])
 
 
 def _is_moved(verb: "Token") -> bool:
-    """Tell whether something is brought somewhere: "get your bike UP IN a stand"; "get a better result" is not."""
+    """Tell whether something is brought somewhere: "get your bike UP IN a stand"; "get a better
+    result" is not."""
     after = [child for child in verb.children if child.i > verb.i]
     return _is_gotten(verb) and any(
         child.dep_ in ("prt", "prep", "advmod") and child.lower_ in MOTION for child in after
@@ -168,7 +219,9 @@ def _is_moved(verb: "Token") -> bool:
 
 def _announces(clause: Clause) -> bool:
     """ "Today we're making lemonade": what the video is about, and not yet an action."""
-    return clause.voice in ("i", "we", "you") and bool({token.lower_ for token in clause.verb.doc} & TODAY)
+    return clause.voice in ("i", "we", "you") and bool(
+        {token.lower_ for token in clause.verb.doc} & TODAY
+    )
 
 
 def _is_habit(clause: Clause) -> bool:
@@ -185,7 +238,11 @@ def _invites(clause: Clause) -> bool:
     """ "If you're trying to ..., try doing it like this": what the video is for."""
     tried = any(token.lemma_ == "try" and token is not clause.verb for token in _spine(clause.verb))
     opening = " ".join(token.lower_ for token in clause.verb.doc[:5])
-    return tried and re.match(r"if you (?:want|need|like|(?:'re|are) (?:trying|looking))\b", opening) is not None
+    return (
+        tried
+        and re.match(r"if you (?:want|need|like|(?:'re|are) (?:trying|looking))\b", opening)
+        is not None
+    )
 
 
 def _is_past(clause: Clause) -> bool:
@@ -216,7 +273,9 @@ def _says_nothing(clause: Clause) -> bool:
     if clause.verb.tag_ == "MD":
         return True  # the parser missed the verb
     if lemma in ("do", "try", "make"):
-        return (bool(_objects(clause)) and _objects(clause) <= VAGUE) or (lemma == "do" and not _objects(clause))
+        return (bool(_objects(clause)) and _objects(clause) <= VAGUE) or (
+            lemma == "do" and not _objects(clause)
+        )
     bare = not any(
         child.i > clause.verb.i and not child.is_punct and child.dep_ not in ("cc", "conj")
         for child in clause.verb.children
@@ -246,20 +305,28 @@ _RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
 
 
 def _words(clause: Clause) -> set[str]:
-    """Return the lower-case words of the clause to the right of its verb, without the clauses joined to it."""
+    """Return the lower-case words of the clause to the right of its verb, without the clauses
+    joined to it."""
     joined = {
         token.i
         for child in clause.verb.children
         if child.dep_ == "conj" and child.pos_ == "VERB"
         for token in child.subtree
     }
-    return {token.lower_ for token in clause.verb.subtree if token.i > clause.verb.i and token.i not in joined}
+    return {
+        token.lower_
+        for token in clause.verb.subtree
+        if token.i > clause.verb.i and token.i not in joined
+    }
 
 
 def _objects(clause: Clause) -> set[str]:
-    """Return the heads of what the verb acts on, and of what its prepositions name when it has no object."""
+    """Return the heads of what the verb acts on, and of what its prepositions name when it has no
+    object."""
     direct = {
-        child.lower_ for child in clause.verb.children if child.dep_ in ("dobj", "dative") and child.i > clause.verb.i
+        child.lower_
+        for child in clause.verb.children
+        if child.dep_ in ("dobj", "dative") and child.i > clause.verb.i
     }
     if direct:
         return direct
@@ -297,13 +364,18 @@ TALK = ("chat", "talk about the video", "an announcement")
 
 
 def small_talk_reasons(texts: Sequence[str]) -> list[str | None]:
-    """Return for each step why it is talk to the audience, None for one that is work (or that no rule knows)."""
+    """Return for each step why it is talk to the audience, None for one that is work (or that no
+    rule knows)."""
     pieces = [(k, piece) for k, text in enumerate(texts) for piece in split_into_segments(text, 1)]
     reasons: list[list[str | None]] = [[] for _ in texts]
     for (k, piece), doc in zip(pieces, parse([piece.text for _, piece in pieces]), strict=True):
-        reasons[k] += [off_topic_reason(clause) for clause in find_clauses(doc, ordered=piece.ordered)]
+        reasons[k] += [
+            off_topic_reason(clause) for clause in find_clauses(doc, ordered=piece.ordered)
+        ]
     # A step is talk when every one of its clauses is.
     return [
-        found[0] if found and all(reason is not None and reason.startswith(TALK) for reason in found) else None
+        found[0]
+        if found and all(reason is not None and reason.startswith(TALK) for reason in found)
+        else None
         for found in reasons
     ]

@@ -1,6 +1,7 @@
 """The words of a step: one imperative phrase, short and whole, from the clause that tells it.
 
-What belongs to a step besides its verb: objects, places, means and conditions; no asides, joined clauses or fillers.
+What belongs to a step besides its verb: objects, places, means and conditions; no asides, joined
+clauses or fillers.
 """
 
 import re
@@ -8,7 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from stepline.writing.extractive.clauses import CLAUSE_TAKERS, RELATIVES, Clause, acts_on_something, tells_more
+from stepline.writing.extractive.clauses import (
+    CLAUSE_TAKERS,
+    RELATIVES,
+    Clause,
+    acts_on_something,
+    tells_more,
+)
 from stepline.writing.extractive.english import verbs, word_set
 from stepline.writing.extractive.pronouns import INDEFINITE, PRONOUNS
 
@@ -16,7 +23,8 @@ if TYPE_CHECKING:
     from spacy.tokens import Token
 
 LONGEST = 20  # words a step; a longer one loses its last qualifiers
-# Qualifying clauses that belong to the step: until when, under which condition, by what means, for what.
+# Qualifying clauses that belong to the step: until when, under which condition, by what means, for
+# what.
 KEPT_MARKS = word_set("until till if so before without by unless to that while when")
 # Adverbs that order the tale or warm the talk and say nothing of the action.
 HOLLOW_ADVERBS = word_set(
@@ -33,10 +41,15 @@ _BESIDE = word_set("conj cc preconj punct nsubj nsubjpass aux auxpass neg mark i
 
 
 def parts_of(clause: Clause) -> "list[list[Token]]":
-    """Return what follows the verb in a step, one list of tokens a complement, the condition last."""
+    """Return what follows the verb in a step, one list of tokens a complement, the condition
+    last."""
     own = [child for child in clause.verb.children if _belongs(clause.verb, child)]
     after = [child for child in own if child.i > clause.verb.i]
-    before = [child for child in own if child.i < clause.verb.i and (_is_condition(child) or _is_occasion(child))]
+    before = [
+        child
+        for child in own
+        if child.i < clause.verb.i and (_is_condition(child) or _is_occasion(child))
+    ]
     before += _carriers_qualifiers(clause.verb)
     parts = [tokens_of(child) for child in [*after, *before]]
     if not _has_object(clause.verb) and (shared := _shared_object(clause)) is not None:
@@ -58,16 +71,23 @@ def _belongs(verb: "Token", child: "Token") -> bool:
     if child.dep_ == "advcl":
         return _keeps(child) and not tells_more(child)
     if child.dep_ == "ccomp":
-        return verb.lemma_ in CLAUSE_TAKERS or any(deep.lower_ in RELATIVES for deep in child.subtree)
+        return verb.lemma_ in CLAUSE_TAKERS or any(
+            deep.lower_ in RELATIVES for deep in child.subtree
+        )
     return True
 
 
 def _keeps(clause: "Token") -> bool:
-    """Tell whether a qualifying clause belongs to the step: "until it dissolves", "using a ruler", "to lock it"."""
-    if clause.tag_ == "VBG" and not any(child.dep_ in ("aux", "nsubj") for child in clause.children):
+    """Tell whether a qualifying clause belongs to the step: "until it dissolves", "using a ruler",
+    "to lock it"."""
+    if clause.tag_ == "VBG" and not any(
+        child.dep_ in ("aux", "nsubj") for child in clause.children
+    ):
         return True
     marks = {
-        child.lower_ for child in clause.children if child.dep_ in ("mark", "aux", "advmod") and child.i < clause.i
+        child.lower_
+        for child in clause.children
+        if child.dep_ in ("mark", "aux", "advmod") and child.i < clause.i
     }
     return bool(marks & KEPT_MARKS)
 
@@ -77,28 +97,38 @@ def _is_condition(child: "Token") -> bool:
 
 
 def _is_occasion(child: "Token") -> bool:
-    """Tell whether a phrase before the verb says when or for what: "FOR A SERIOUS BURN, call the doctor"."""
-    named = [deep for deep in child.children if deep.dep_ == "pobj" and deep.pos_ in ("NOUN", "PROPN")]
+    """Tell whether a phrase before the verb says when or for what: "FOR A SERIOUS BURN, call the
+    doctor"."""
+    named = [
+        deep for deep in child.children if deep.dep_ == "pobj" and deep.pos_ in ("NOUN", "PROPN")
+    ]
     if child.dep_ != "prep" or not named:
         return False
     if child.lower_ == "for":
-        return any(deep.dep_ in ("det", "amod", "compound") for deep in named[0].children)  # not "for example"
-    return child.lower_ in ("after", "before", "during") or (child.lower_ == "in" and named[0].lower_ == "case")
+        # not "for example"
+        return any(deep.dep_ in ("det", "amod", "compound") for deep in named[0].children)
+    return child.lower_ in ("after", "before", "during") or (
+        child.lower_ == "in" and named[0].lower_ == "case"
+    )
 
 
 def _carriers_qualifiers(verb: "Token") -> "list[Token]":
-    """Return the qualifying clauses of the verbs that carry this one: "if it is dry, you want to ADD water"."""
+    """Return the qualifying clauses of the verbs that carry this one: "if it is dry, you want to
+    ADD water"."""
     found: list[Token] = []
     while verb.dep_ == "xcomp":
         end, verb = verb.i, verb.head
         clauses = [child for child in verb.children if child.dep_ == "advcl"]
-        found.extend(child for child in clauses if _is_condition(child) or (child.i > end and _keeps(child)))
+        found.extend(
+            child for child in clauses if _is_condition(child) or (child.i > end and _keeps(child))
+        )
     return found
 
 
 def _has_object(verb: "Token") -> bool:
     return any(
-        child.dep_ in ("dobj", "prep", "prt", "xcomp", "ccomp", "oprd", "acomp") and child.i > verb.i
+        child.dep_ in ("dobj", "prep", "prt", "xcomp", "ccomp", "oprd", "acomp")
+        and child.i > verb.i
         for child in verb.children
     )
 
@@ -124,7 +154,8 @@ def _shared_object(clause: Clause) -> "Token | None":
 
 
 def _stray_object(verb: "Token") -> "list[Token]":
-    """Return the object that the parser hung elsewhere, right after a particle: "pinch off | the bottom leaves"."""
+    """Return the object that the parser hung elsewhere, right after a particle: "pinch off | the
+    bottom leaves"."""
     particles = [child for child in verb.children if child.dep_ == "prt" and child.i == verb.i + 1]
     if not particles or any(child.dep_ in ("dobj", "prep") for child in verb.children):
         return []
@@ -133,7 +164,8 @@ def _stray_object(verb: "Token") -> "list[Token]":
 
 
 def tokens_of(head: "Token") -> "list[Token]":
-    """Return the tokens of a complement in order, without asides, relative clauses and hollow adverbs."""
+    """Return the tokens of a complement in order, without asides, relative clauses and hollow
+    adverbs."""
     tokens = sorted(head.subtree, key=lambda token: token.i)
     dropped = {deep.i for token in tokens if _is_aside(token, head) for deep in token.subtree}
     kept = [token for token in tokens if token.i not in dropped]
@@ -151,26 +183,37 @@ def _is_aside(token: "Token", head: "Token") -> bool:
         return True
     if token.lower_ == "so" and any(child.dep_ == "nsubj" for child in token.head.children):
         return False  # "so your knees line up"
-    if token.dep_ == "advmod" and token.lower_ in HOLLOW_ADVERBS and token.head.pos_ in ("VERB", "AUX", "ADP"):
+    if (
+        token.dep_ == "advmod"
+        and token.lower_ in HOLLOW_ADVERBS
+        and token.head.pos_ in ("VERB", "AUX", "ADP")
+    ):
         return token.head.pos_ != "ADP" or token.lower_ not in ("here", "there")
     if token.dep_ == "appos":
         return True
     if token.dep_ == "conj" and token.pos_ == "VERB" and token.head.pos_ in ("NOUN", "PROPN"):
         return True  # an action that the parser hung on a noun: a step of its own, or talk
-    if token.dep_ == "conj" and token.head.dep_ == "ccomp" and token.pos_ == "VERB" and acts_on_something(token):
+    if (
+        token.dep_ == "conj"
+        and token.head.dep_ == "ccomp"
+        and token.pos_ == "VERB"
+        and acts_on_something(token)
+    ):
         return True  # "let it dry, then sand it": the sanding is a step of its own
     return token.dep_ == "advcl" and not _keeps(token)
 
 
 def shortened(parts: "list[list[Token]]") -> "list[list[Token]]":
-    """Leave out qualifiers from the end until the step has at most LONGEST words; what the verb acts on stays."""
+    """Leave out qualifiers from the end until the step has at most LONGEST words; what the verb
+    acts on stays."""
     while sum(map(len, parts)) + 1 > LONGEST and len(parts) > 1:
         parts = parts[:-1]
     return [part[: LONGEST - 1] for part in parts]
 
 
 def is_rest(clause: Clause) -> bool:
-    """Tell whether a clause only lets a thing that was set aside be: "set that to the side, LET IT COOL"."""
+    """Tell whether a clause only lets a thing that was set aside be: "set that to the side, LET IT
+    COOL"."""
     before = clause.verb.head
     if clause.verb.lemma_ != "let" or before is clause.verb or before.lemma_ not in SETTING:
         return False
@@ -186,7 +229,8 @@ def _let(verb: "Token") -> "list[Token]":
 
 
 def rests_of(verb: "Token") -> "list[Token]":
-    """Return how a thing that is set aside is left: "cool for an hour" of "set it aside, let it cool for an hour"."""
+    """Return how a thing that is set aside is left: "cool for an hour" of "set it aside, let it
+    cool for an hour"."""
     for child in verb.children:
         if child.i > verb.i and child.lemma_ == "let" and is_rest(Clause(child, "order")):
             return [token for token in _let(child) if token.dep_ != "nsubj"]
@@ -195,7 +239,8 @@ def rests_of(verb: "Token") -> "list[Token]":
 
 Resolver: TypeAlias = Callable[[str], str | None]
 
-OURS = word_set("my our this that these those")  # one speaker's own things are "the" things of a step
+# one speaker's own things are "the" things of a step
+OURS = word_set("my our this that these those")
 # "Give it a good whisk" is whisking: nouns that name an action when something is given them.
 GIVEN = word_set(
     """
@@ -203,7 +248,8 @@ GIVEN = word_set(
     wash dusting click dust spray knead swirl polish sand coat trim drizzle sprinkle soak turn
     """
 )
-_TAIL = word_set("and or but then so with to of for in on into that if until the a")  # never the last word
+# never the last word
+_TAIL = word_set("and or but then so with to of for in on into that if until the a")
 
 
 @dataclass(frozen=True)
@@ -222,24 +268,39 @@ def imperative_phrase(clause: Clause, resolve: Resolver) -> Phrase:
     light = _given(clause.verb, resolved)
     if light is not None:
         name, thing, end = light
-        kept = [part for part in parts if part[0].dep_ in ("prep", "prt", "advcl") and part[0].i > end]
+        kept = [
+            part for part in parts if part[0].dep_ in ("prep", "prt", "advcl") and part[0].i > end
+        ]
         text = " ".join([name, thing, *(_text(part, resolved) for part in kept)])
     else:
         text = " ".join([_imperative(clause.verb), *(_text(part, resolved) for part in parts)])
     if clause.voice == "passive":
         # What it is done to: "THE POTATOES are then mashed".
-        done_to = [t for child in clause.verb.children if child.dep_ == "nsubjpass" for t in tokens_of(child)]
+        done_to = [
+            t
+            for child in clause.verb.children
+            if child.dep_ == "nsubjpass"
+            for t in tokens_of(child)
+        ]
         text = " ".join([_imperative(clause.verb), _text(done_to, resolved), *text.split(" ")[1:]])
     if rest := rests_of(clause.verb):
         text = f"{_tidy(text)} to {_text(rest, resolved)}"
     # A manner that was said before the verb: "GENTLY pry".
-    before = [child.lower_ for child in clause.verb.children if child.dep_ == "advmod" and child.i < clause.verb.i]
-    manners = [word for word in before if word.endswith("ly") and word not in HOLLOW_ADVERBS | _NO_MANNERS]
+    before = [
+        child.lower_
+        for child in clause.verb.children
+        if child.dep_ == "advmod" and child.i < clause.verb.i
+    ]
+    manners = [
+        word for word in before if word.endswith("ly") and word not in HOLLOW_ADVERBS | _NO_MANNERS
+    ]
     text = " ".join([*manners[:1], _tidy(text)])
     if clause.negated:
         never = any(child.lower_ == "never" for child in clause.verb.children)
         text = f"never {text}" if never else f"don't {text}"
-    tokens = sorted({clause.verb, *(token for part in parts for token in part)}, key=lambda token: token.i)
+    tokens = sorted(
+        {clause.verb, *(token for part in parts for token in part)}, key=lambda token: token.i
+    )
     return Phrase(text, tuple(tokens), resolved)
 
 
@@ -248,14 +309,23 @@ def _resolved(verb: "Token", parts: "list[list[Token]]", resolve: Resolver) -> d
     names: dict[int, str] = {}
     for part in parts:
         for token in part:
-            direct = token.head == verb and token.dep_ in ("dobj", "dative", "nsubjpass", "npadvmod")
+            direct = token.head == verb and token.dep_ in (
+                "dobj",
+                "dative",
+                "nsubjpass",
+                "npadvmod",
+            )
             placed = (
                 token.dep_ == "pobj"
                 and token.head.head == verb
                 and token.head.lower_ not in ("like", "for", "at", "of")
             )
             taken = token.dep_ == "nsubj" and token.head.head == verb and token.head.dep_ == "ccomp"
-            if token.lower_ in PRONOUNS and token.pos_ in ("PRON", "DET") and (direct or placed or taken):
+            if (
+                token.lower_ in PRONOUNS
+                and token.pos_ in ("PRON", "DET")
+                and (direct or placed or taken)
+            ):
                 name = resolve(token.lower_)
                 if name is not None and name not in names.values():
                     names[token.i] = name
@@ -263,7 +333,8 @@ def _resolved(verb: "Token", parts: "list[list[Token]]", resolve: Resolver) -> d
 
 
 def _given(verb: "Token", resolved: dict[int, str]) -> tuple[str, str, int] | None:
-    """Read "give it a whisk" as (whisk, it, the index where the rest begins); None for any other clause."""
+    """Read "give it a whisk" as (whisk, it, the index where the rest begins); None for any other
+    clause."""
     if verb.lemma_ != "give":
         return None
     receivers = [child for child in verb.children if child.dep_ == "dative" and child.i > verb.i]
@@ -289,7 +360,11 @@ def _imperative(verb: "Token") -> str:
 def _button(verb: "Token") -> str | None:
     """Return how a click is done: "right", "double"."""
     before = [token.lower_ for token in verb.doc[max(0, verb.i - 2) : verb.i] if token.text != "-"]
-    return before[-1] if before and before[-1] in ("right", "double", "left", "shift", "alt", "triple") else None
+    return (
+        before[-1]
+        if before and before[-1] in ("right", "double", "left", "shift", "alt", "triple")
+        else None
+    )
 
 
 def _text(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
@@ -313,8 +388,11 @@ def _word(token: "Token", resolved: dict[int, str]) -> str:
 
 
 def _tidy(text: str) -> str:
-    """Take off what hangs at the end, and put "make sure" back where `segments` had put "ensure that"."""
+    """Take off what hangs at the end, and put "make sure" back where `segments` had put "ensure
+    that"."""
     words = text.replace("ensure that ", "make sure ").split()
-    while len(words) > 1 and (words[-1].strip(",.") in _TAIL - {"on", "in"} or not words[-1].strip(",.-")):
+    while len(words) > 1 and (
+        words[-1].strip(",.") in _TAIL - {"on", "in"} or not words[-1].strip(",.-")
+    ):
         words.pop()
     return " ".join(words).rstrip(",.!?;:- ")

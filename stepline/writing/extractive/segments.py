@@ -1,8 +1,9 @@
-"""Spoken sentences made plain for the parser: fillers out, instructions unwrapped, run-on speech cut into segments.
+"""Spoken sentences made plain for the parser: fillers out, instructions unwrapped, run-on speech
+cut into segments.
 
-Each word keeps its index in the sentence, so that a clause can be traced back to what was said and when. The ways of
-speaking that wrap an instruction are tables of patterns, matched against lower-case words joined by one space; a comma
-may stand before any space.
+Each word keeps its index in the sentence, so that a clause can be traced back to what was said and
+when. The ways of speaking that wrap an instruction are tables of patterns, matched against
+lower-case words joined by one space; a comma may stand before any space.
 """
 
 import re
@@ -14,7 +15,8 @@ from stepline.writing.extractive.english import verbs, word_set
 
 NUMBER = r"one|two|three|four|five|six|seven|eight|nine|ten|\d+"
 
-# Patterns and the words put in their place. Order matters: the earlier row wins, longer frames come first.
+# Patterns and the words put in their place. Order matters: the earlier row wins, longer frames come
+# first.
 REWRITES: tuple[tuple[str, str], ...] = (
     # contractions of speech
     (r"(?:gonna|gunna)", "going to"),
@@ -23,15 +25,22 @@ REWRITES: tuple[tuple[str, str], ...] = (
     (r"'em", "them"),
     # noises and fillers
     (r"(?:um+|uh+|erm?|hmm+|mm+|ah|oh)", ""),
-    (r"(?:just|actually|basically|literally|simply|obviously|honestly|definitely|really|kinda|sorta|please)", ""),
+    (
+        r"(?:just|actually|basically|literally|simply|obviously|honestly|definitely|really|kinda|sorta|please)",
+        "",
+    ),
     (r"(?:kind|sort) of", ""),
     (r"for one thing", ""),
-    (r"(?:i mean(?=,)|you know(?=,)|if you will|like i said|as i said|as you can see|you guys(?=,)|pretty much)", ""),
+    (
+        r"(?:i mean(?=,)|you know(?=,)|if you will|like i said|as i said|as you can see|you guys(?=,)|pretty much)",
+        "",
+    ),
     (r"like (?:this|that|so)(?=,|$)", ""),
     (r"(?:over|right|up|down) (?:here|there)", ""),
     (r"go(?:ing)? ahead and", ""),
     (r"(?:come|go) (?:on )?(?:in|over|up|down|back) (?:here )?and", ""),
-    # "what you want to do is", "all you need to do here is to", "the first thing we're going to do is we're going to"
+    # "what you want to do is", "all you need to do here is to", "the first thing we're going to do
+    # is we're going to"
     (
         r"(?:all|what|(?:and |so )?the (?:\w+ )?(?:thing|step|part))(?: that)? (?:you|we|i|he|she|they)"
         r"(?:'ll|'re|'m|'ve|'d| will| are| am| have| would)?"
@@ -89,7 +98,8 @@ INTRODUCERS = SUBORDINATORS | word_set("with using for from in on at to starting
 SUBJECTS = word_set("you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've")
 JOINTS = word_set("and but then now next okay alright so or")
 
-# What may follow a verb that opens a clause: then it is an order and not a noun ("water the plant", not "water boils").
+# What may follow a verb that opens a clause: then it is an order and not a noun ("water the plant",
+# not "water boils").
 AFTER_ORDER = word_set(
     """
     the a an your my our his her its some any this that these those it them him all both each every another one
@@ -99,9 +109,13 @@ AFTER_ORDER = word_set(
     straight slowly gently carefully gradually lightly until about
     """
 )
-# What opens a noun phrase: a verb form before one of these is a verb and no noun ("and mark the holes").
-NAMERS = word_set("the a an your my our his her its some any it them all both each every this that these those")
-# Verbs of hands, tools and screens that are orders whatever follows them ("press control J", "and choose Transform").
+# What opens a noun phrase: a verb form before one of these is a verb and no noun ("and mark the
+# holes").
+NAMERS = word_set(
+    "the a an your my our his her its some any it them all both each every this that these those"
+)
+# Verbs of hands, tools and screens that are orders whatever follows them ("press control J", "and
+# choose Transform").
 ORDER_VERBS = word_set(
     """
     press click select choose type drag drop open close copy paste delete insert attach remove place pull push
@@ -135,7 +149,8 @@ BINDERS = (
     """
     )
 )
-# What is said with these holds no further order: "don't lift and turn the ...", "in the next video ..., save it".
+# What is said with these holds no further order: "don't lift and turn the ...", "in the next video
+# ..., save it".
 NOT_FOR_ALL = word_set("not never video tutorial episode")
 
 
@@ -165,8 +180,10 @@ class SpokenWord:
 class Segment:
     """A stretch of one sentence that the parser reads on its own.
 
-    sentence: index in the transcript. ordered: a "you" was put before a bare verb. question: it ends with "?".
-    sequenced: words of order ("then", "next") stood before it. otherwise: an "or" did, so it says what goes wrong.
+    sentence: index in the transcript. ordered: a "you" was put before a bare verb. question: it
+    ends with "?".
+    sequenced: words of order ("then", "next") stood before it. otherwise: an "or" did, so it says
+    what goes wrong.
     spoken: all words of the sentence, as they were said.
     """
 
@@ -184,7 +201,8 @@ class Segment:
         return " ".join(word.text for word in self.words)
 
     def word_index(self, offset: int) -> int:
-        """Return the index in the sentence of the word with the character at `offset` of the text."""
+        """Return the index in the sentence of the word with the character at `offset` of the
+        text."""
         end = 0
         for word in self.words:
             end += len(word.text) + 1
@@ -225,12 +243,15 @@ def _tells_order(words: Sequence[SpokenWord], opened: Sequence[SpokenWord]) -> b
 
 
 def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
-    """Cut after a full stop, question mark or semicolon inside the sentence, and after LONGEST words."""
+    """Cut after a full stop, question mark or semicolon inside the sentence, and after LONGEST
+    words."""
     part: list[SpokenWord] = []
     for word, after in zip(words, [*words[1:], None], strict=True):
         part.append(word)
         goes_on = word.text.endswith("...") and after is not None and after.text[:1].islower()
-        if (re.search(r"[a-z\d][.!?;:]+[\"”)]?$", word.text.lower()) and not goes_on) or len(part) >= LONGEST:
+        if (re.search(r"[a-z\d][.!?;:]+[\"”)]?$", word.text.lower()) and not goes_on) or len(
+            part
+        ) >= LONGEST:
             yield part
             part = []
     if part:
@@ -240,7 +261,10 @@ def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
 @cache
 def _rewrites() -> tuple[tuple[re.Pattern[str], str], ...]:
     """Compile the table; VERB stands for any verb's base form, checked after the match."""
-    bodies = [pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))").replace(" ", ",? ") for pattern, _ in REWRITES]
+    bodies = [
+        pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))").replace(" ", ",? ")
+        for pattern, _ in REWRITES
+    ]
     return tuple(
         (re.compile(rf"(?:(?<= )|^)(?:{body})(?=,? |,?$)"), new)
         for body, (_, new) in zip(bodies, REWRITES, strict=True)
@@ -271,7 +295,8 @@ def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
 
 
 def _joined_orders(words: Sequence[SpokenWord]) -> list[SpokenWord]:
-    """Put "slice, then juice, our lemons" as "slice and juice our lemons", which the parser reads rightly."""
+    """Put "slice, then juice, our lemons" as "slice and juice our lemons", which the parser reads
+    rightly."""
     result = list(words)
     for i in range(1, len(result) - 1):
         if result[i].bare != "then" or not _chained(result[i + 1 : i + 3]):
@@ -279,21 +304,33 @@ def _joined_orders(words: Sequence[SpokenWord]) -> list[SpokenWord]:
         if result[i - 1].bare != "and":
             result[i] = replace(result[i], text="and")
         result[i - 1] = replace(result[i - 1], text=result[i - 1].text.rstrip(","))
-        if i + 2 < len(result) and result[i + 1].text.endswith(",") and result[i + 2].bare in AFTER_ORDER:
+        if (
+            i + 2 < len(result)
+            and result[i + 1].text.endswith(",")
+            and result[i + 2].bare in AFTER_ORDER
+        ):
             result[i + 1] = replace(result[i + 1], text=result[i + 1].text.rstrip(","))
-    return [word for i, word in enumerate(result) if not (word.bare == "then" and i and result[i - 1].bare == "and")]
+    return [
+        word
+        for i, word in enumerate(result)
+        if not (word.bare == "then" and i and result[i - 1].bare == "and")
+    ]
 
 
 def _chained(after: Sequence[SpokenWord]) -> bool:
-    """Tell whether the words after a "then" go on with a further order, in front of the object they share."""
+    """Tell whether the words after a "then" go on with a further order, in front of the object they
+    share."""
     verb = after[0]
     if verb.bare in NEVER_ORDERS:
         return False
-    return verb.bare in verbs() or (verb.text.endswith(",") and len(after) > 1 and after[1].bare in AFTER_ORDER)
+    return verb.bare in verbs() or (
+        verb.text.endswith(",") and len(after) > 1 and after[1].bare in AFTER_ORDER
+    )
 
 
 def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
-    """Cut where a new main clause with its own subject begins: "..., and you", "then we're", "now I'm"."""
+    """Cut where a new main clause with its own subject begins: "..., and you", "then we're", "now
+    I'm"."""
     part: list[SpokenWord] = []
     for i, word in enumerate(words):
         if part and (_begins_clause(part, word) or _goes_on(part, words[i : i + 3])):
@@ -305,7 +342,8 @@ def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
 
 
 def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
-    """Tell whether a further order follows an "and", a comma or ", so": "go up to Edit and | choose Transform"."""
+    """Tell whether a further order follows an "and", a comma or ", so": "go up to Edit and | choose
+    Transform"."""
     if after[0].bare.endswith("ly"):
         after = after[1:]  # "gently tap your fingers"
     if not after or not _orders(after[0]) or after[0].bare in ("let", "and"):
@@ -326,30 +364,46 @@ def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
 
 
 def _tells_nothing(part: Sequence[SpokenWord], joined: bool) -> bool:
-    """Tell whether no verb, or before a comma only what a thing is, precedes an order: "last is tapping, | tap"."""
+    """Tell whether no verb, or before a comma only what a thing is, precedes an order: "last is
+    tapping, | tap"."""
     words = [word.bare for word in part if word.bare not in JOINTS | TELLERS]
     if not words or words[0] in INTRODUCERS or any(word in SUBJECTS for word in words):
         return False
     be = {"is", "are"} & set(words) if words[0] not in QUESTIONS else set()
     return (bool(be) and not joined) or not (
-        be or any(word in verbs() or word.endswith(("s", "ed", "n't")) for word in (words[1:] or words))
+        be
+        or any(
+            word in verbs() or word.endswith(("s", "ed", "n't")) for word in (words[1:] or words)
+        )
     )
 
 
 def _waits_for_object(part: Sequence[SpokenWord]) -> bool:
-    """Tell whether the part ends in a verb that shares the next one's object: "you peel | and slice the potatoes"."""
+    """Tell whether the part ends in a verb that shares the next one's object: "you peel | and slice
+    the potatoes"."""
     before = part[-2].bare if len(part) > 1 else ""
-    return part[-1].bare in verbs() and (before in SUBJECTS | {"to", "and"} or part[-1].bare in ORDER_VERBS)
+    return part[-1].bare in verbs() and (
+        before in SUBJECTS | {"to", "and"} or part[-1].bare in ORDER_VERBS
+    )
 
 
 def _tells_to_do(part: Sequence[SpokenWord]) -> bool:
-    """Tell whether the part is an order or says what the speaker does, without a no that would reach further."""
+    """Tell whether the part is an order or says what the speaker does, without a no that would
+    reach further."""
     words = [word.bare for word in part if word.bare not in JOINTS | TELLERS]
-    if not words or words[0] == "to" or any(word in NOT_FOR_ALL or word.endswith("n't") for word in words):
+    if (
+        not words
+        or words[0] == "to"
+        or any(word in NOT_FOR_ALL or word.endswith("n't") for word in words)
+    ):
         return False
     if words[0] in INTRODUCERS:
         return any(word.text.endswith(",") for word in part[:-1])
-    return words[0] in SUBJECTS or (words[0] in verbs() and words[0] not in NEVER_ORDERS) or words[0].endswith("ly")
+    return (
+        words[0] in SUBJECTS
+        or (words[0] in verbs() and words[0] not in NEVER_ORDERS)
+        or words[0].endswith("ly")
+    )
 
 
 def _begins_clause(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
@@ -357,7 +411,9 @@ def _begins_clause(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
     if word.bare not in SUBJECTS or len(part) < 3:
         return False
     if part[-1].text.endswith(",") and part[-1].bare not in JOINTS:  # "..., and soon enough, | you"
-        return bool({"and", "but"} & {w.bare for w in part[-4:-1]}) and part[0].bare not in INTRODUCERS
+        return (
+            bool({"and", "but"} & {w.bare for w in part[-4:-1]}) and part[0].bare not in INTRODUCERS
+        )
     if part[-1].bare not in JOINTS:
         return False
     paused = part[-2].bare in JOINTS or part[-2].text.endswith(",")
@@ -375,7 +431,8 @@ def _openers() -> re.Pattern[str]:
 
 
 def _opened(words: Sequence[SpokenWord]) -> list[SpokenWord]:
-    """Take off the words that open a spoken clause ("so now", "okay, first") and joints left hanging at its end."""
+    """Take off the words that open a spoken clause ("so now", "okay, first") and joints left
+    hanging at its end."""
     current = list(words)
     while current:
         line = " ".join(word.plain for word in current)
@@ -389,7 +446,8 @@ def _opened(words: Sequence[SpokenWord]) -> list[SpokenWord]:
 
 
 def _ordered(segment: Segment) -> Segment:
-    """Put "you" before a verb that opens the segment as an order: the parser knows "you whisk", not "whisk"."""
+    """Put "you" before a verb that opens the segment as an order: the parser knows "you whisk", not
+    "whisk"."""
     first = segment.words[0]
     if first.bare in INTRODUCERS:
         return _ordered_later(segment)
@@ -405,19 +463,30 @@ def _ordered(segment: Segment) -> Segment:
 
 
 def _ordered_later(segment: Segment) -> Segment:
-    """Put "you" before an order that follows a phrase and its comma: "with the brush selected, paint over it"."""
-    for i, (word, verb, after) in enumerate(zip(segment.words, segment.words[1:], segment.words[2:], strict=False)):
-        if word.bare in SUBJECTS and any(earlier.text.endswith(",") for earlier in segment.words[:i]):
+    """Put "you" before an order that follows a phrase and its comma: "with the brush selected,
+    paint over it"."""
+    for i, (word, verb, after) in enumerate(
+        zip(segment.words, segment.words[1:], segment.words[2:], strict=False)
+    ):
+        if word.bare in SUBJECTS and any(
+            earlier.text.endswith(",") for earlier in segment.words[:i]
+        ):
             return segment  # the main clause has a subject of its own
         if _orders(verb) and _free(word, verb, after, i):
             before = replace(word, text=word.text.rstrip(",") + ",")
-            words = (*segment.words[:i], before, SpokenWord("you", verb.index), *segment.words[i + 1 :])
+            words = (
+                *segment.words[:i],
+                before,
+                SpokenWord("you", verb.index),
+                *segment.words[i + 1 :],
+            )
             return replace(segment, words=words, ordered=True)
     return segment
 
 
 def _free(before: SpokenWord, verb: SpokenWord, after: SpokenWord, i: int) -> bool:
-    """Tell whether an order can begin after the word: after a comma, or without one where the verb is plainly one."""
+    """Tell whether an order can begin after the word: after a comma, or without one where the verb
+    is plainly one."""
     if before.text.endswith(","):
         return after.bare in AFTER_ORDER or verb.bare in ORDER_VERBS
     plainly = verb.bare in ORDER_VERBS and (after.bare in NAMERS or verb.bare == "go")

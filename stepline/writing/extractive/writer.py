@@ -1,7 +1,8 @@
-"""The extractive writer: steps from the speaker's own words, by grammar; no network, no language model.
+"""The extractive writer: steps from the speaker's own words, by grammar; no network, no language
+model.
 
-`merge_repeats` and `number_steps` join the steps that say the same thing twice and number what is left; the
-language-model writer ends with them too.
+`merge_repeats` and `number_steps` join the steps that say the same thing twice and number what is
+left; the language-model writer ends with them too.
 """
 
 import re
@@ -29,14 +30,20 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 LONGEST_STEP = 22  # words of a step that two actions make; a recipe's line is hardly longer
-FAR_APART = 6  # words between two actions that may still be one step: "push it up and then you want to carry it out"
+# words between two actions that may still be one step: "push it up and then you want to carry it
+# out"
+FAR_APART = 6
 BROKEN_OFF = 5.0  # s of silence in the middle of a sentence, while it is shown
 LONGEST_RUN = 60  # words read as one sentence
 STOPS = (".", "!", "?", ";", ":", "…")
-PROCEEDING = word_set("proceed move continue start begin go")  # a next step, not more of the one before
-PERSONS = ("them",)  # where "their" is somebody's: "stand behind them and put your arms around their waist"
+# a next step, not more of the one before
+PROCEEDING = word_set("proceed move continue start begin go")
+# where "their" is somebody's: "stand behind them and put your arms around their waist"
+PERSONS = ("them",)
 CONTINUING = frozenset(PRONOUNS) | INDEFINITE | word_set("yourself yourselves itself themselves")
-NEAR = 6  # sentences between two tellings of one action; further apart it is done again (about half a minute of speech)
+# sentences between two tellings of one action; further apart it is done again (about half a minute
+# of speech)
+NEAR = 6
 
 # Words that change how an action is told but not which action it is.
 _HOLLOW = word_set(
@@ -49,16 +56,19 @@ _HOLLOW = word_set(
 def merge_repeats(steps: Iterable[Step], *, near: int = NEAR) -> tuple[Step, ...]:
     """Return the steps in their order, the later of two equal ones folded into the first.
 
-    Equal means the same words but for articles, possessives and fillers, told at most `near` sentences apart.
-    A step without sources is folded into an equal one wherever it stands.
+    Equal means the same words but for articles, possessives and fillers, told at most `near`
+    sentences apart. A step without sources is folded into an equal one wherever it stands.
     """
     kept: list[Step] = []
-    # The first of `kept` that tells an action (None), tells it in a sentence (its number), tells it in none (-1).
+    # The first of `kept` that tells an action (None), tells it in a sentence (its number), tells it
+    # in none (-1).
     places: dict[tuple[tuple[str, ...], int | None], int] = {}
     for step in steps:
         key = _key(step.text)
         where = [source + d for source in step.sources for d in range(-near, near + 1)]
-        twins = [places[key, at] for at in ((-1, *where) if where else (None,)) if (key, at) in places]
+        twins = [
+            places[key, at] for at in ((-1, *where) if where else (None,)) if (key, at) in places
+        ]
         place = min(twins, default=len(kept))
         if place == len(kept):
             kept.append(step)
@@ -75,7 +85,8 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR) -> tuple[Step, ...
 
 
 def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps with the ids "1", "2", ... in their order, each of its kind: to do or to avoid."""
+    """Return the steps with the ids "1", "2", ... in their order, each of its kind: to do or to
+    avoid."""
     return tuple(
         step.model_copy(update={"id": str(i), "kind": instruction_kind(step.text)})
         for i, step in enumerate(steps, start=1)
@@ -109,13 +120,18 @@ def write_extractive(transcript: Transcript) -> WrittenSteps:
                 found.append(item)
             else:
                 found[-1] = joined
-    steps = merge_repeats(_step(item, by_first[item.sentence]) for item in found if isinstance(item, _Action))
-    return WrittenSteps(number_steps(steps), tuple(item for item in found if isinstance(item, Rejected)))
+    steps = merge_repeats(
+        _step(item, by_first[item.sentence]) for item in found if isinstance(item, _Action)
+    )
+    return WrittenSteps(
+        number_steps(steps), tuple(item for item in found if isinstance(item, Rejected))
+    )
 
 
 @dataclass(frozen=True)
 class _Run:
-    """Sentences that are read as one, for a pause cut them: the number of the first, and all of them."""
+    """Sentences that are read as one, for a pause cut them: the number of the first, and all of
+    them."""
 
     first: int
     sentences: tuple[Sentence, ...]
@@ -126,7 +142,8 @@ class _Run:
 
 
 def _runs(sentences: Sequence[Sentence]) -> list[_Run]:
-    """Return the sentences, one after the other, those joined that go on in a small letter without a full stop.
+    """Return the sentences, one after the other, those joined that go on in a small letter without
+    a full stop.
 
     Only where sentences end with full stops, which captions without punctuation do not.
     """
@@ -152,8 +169,10 @@ def _runs(sentences: Sequence[Sentence]) -> list[_Run]:
 class _Action:
     """One action as it will be a step: its text, the sentence, the places of its words there.
 
-    again: the text with the pronouns that were spoken, as it stands behind another action. names: what they stand for.
-    acted_on: what it acts on. continues: that is nothing of its own, so that it may belong to the action before it.
+    again: the text with the pronouns that were spoken, as it stands behind another action. names:
+    what they stand for.
+    acted_on: what it acts on. continues: that is nothing of its own, so that it may belong to the
+    action before it.
     """
 
     text: str
@@ -168,14 +187,23 @@ class _Action:
 
 
 def _joined(before: "_Action | Rejected", action: _Action) -> _Action | None:
-    """Return both as one step where the later continues the earlier: "push the bar up and carry it out".
+    """Return both as one step where the later continues the earlier: "push the bar up and carry it
+    out".
 
-    Of the actions that follow each other in YouCook2's captions, annotators put into one step 82 % of those that act on
-    a pronoun and 79 % of those without an object, 9 % of those with a new object (`benchmarks/writing.py --halves`).
+    Of the actions that follow each other in YouCook2's captions, annotators put into one step 82 %
+    of those that act on a pronoun and 79 % of those without an object, 9 % of those with a new
+    object (`benchmarks/writing.py --halves`).
     """
-    if not isinstance(before, _Action) or before.sentence != action.sentence or not action.continues:
+    if (
+        not isinstance(before, _Action)
+        or before.sentence != action.sentence
+        or not action.continues
+    ):
         return None
-    between = [re.sub(r"[^\w']", "", word.lower()) for word in before.words[max(before.places) + 1 : action.places[0]]]
+    between = [
+        re.sub(r"[^\w']", "", word.lower())
+        for word in before.words[max(before.places) + 1 : action.places[0]]
+    ]
     same = all(name in before.acted_on for name in action.names)
     text = f"{before.text} and {action.again if same else action.text}"
     if (
@@ -192,7 +220,8 @@ def _joined(before: "_Action | Rejected", action: _Action) -> _Action | None:
 
 
 def _foreign(transcript: Transcript) -> str | None:
-    """Return a note when the transcript is not English, by its own word or, where it says none, by its words."""
+    """Return a note when the transcript is not English, by its own word or, where it says none, by
+    its words."""
     language = transcript.language
     if language is not None:
         if language.lower().split("-")[0] in ("en", "english"):
@@ -200,7 +229,11 @@ def _foreign(transcript: Transcript) -> str | None:
         heard = f"the extractive writer reads English only, the transcript is {language!r}"
         recognised = transcript.recogniser not in (None, "captions")
         return f"{heard}; {'translate it with --translate, or ' if recognised else ''}use the llm writer"
-    words = [word for sentence in transcript.sentences for word in re.findall(r"\w+", sentence.text.lower())]
+    words = [
+        word
+        for sentence in transcript.sentences
+        for word in re.findall(r"\w+", sentence.text.lower())
+    ]
     if looks_english(words):
         return None
     return "the extractive writer reads English only, and this transcript does not look like it; use the llm writer"
@@ -209,16 +242,25 @@ def _foreign(transcript: Transcript) -> str | None:
 def _read(piece: Segment, doc: "Doc", mentions: Mentions) -> Iterator[_Action | Rejected]:
     """Yield the actions of one segment and what was refused in it, and remember what it names."""
     clauses = [
-        clause for clause in find_clauses(doc, ordered=piece.ordered, sequenced=piece.sequenced) if not is_rest(clause)
+        clause
+        for clause in find_clauses(doc, ordered=piece.ordered, sequenced=piece.sequenced)
+        if not is_rest(clause)
     ]
-    persons = PERSONS if {"their", "they"} & {word.lower().strip(",.") for word in piece.spoken} else ()
+    persons = (
+        PERSONS if {"their", "they"} & {word.lower().strip(",.") for word in piece.spoken} else ()
+    )
     for clause in clauses:
         if before := mentions_before(clause.verb):
             mentions.add(piece.sentence, before)
         worded = imperative_phrase(
-            clause, lambda pronoun: None if pronoun in persons else mentions.resolve(pronoun, piece.sentence)
+            clause,
+            lambda pronoun: (
+                None if pronoun in persons else mentions.resolve(pronoun, piece.sentence)
+            ),
         )
-        reason = off_topic_reason(clause, question=piece.question) or _beside_the_point(clause, worded, piece)
+        reason = off_topic_reason(clause, question=piece.question) or _beside_the_point(
+            clause, worded, piece
+        )
         if reason is None:
             yield _action(clause, worded, piece)
         elif reason == NO_ACTION and worded.resolved and clause.verb.lemma_ == "do":
@@ -227,13 +269,20 @@ def _read(piece: Segment, doc: "Doc", mentions: Mentions) -> Iterator[_Action | 
             yield Rejected(what="step", text=worded.text, reason=reason)
         if reason is None or not reason.startswith("chat"):
             mentions.add(piece.sentence, mentions_of(clause.verb, worded.resolved))
-    if all(clause.verb.lemma_ == "be" for clause in clauses) and (named := mentions_in(doc, announced=piece.sequenced)):
+    if all(clause.verb.lemma_ == "be" for clause in clauses) and (
+        named := mentions_in(doc, announced=piece.sequenced)
+    ):
         mentions.add(piece.sentence, named)
 
 
 def _beside_the_point(clause: Clause, worded: Phrase, piece: Segment) -> str | None:
-    """Refuse a gerund that opens the transcript (it names the whole video) and what an "or" threatens with."""
-    if clause.voice in ("you", "we", "i") and " " not in worded.text and clause.verb.lemma_ not in COMPLETE:
+    """Refuse a gerund that opens the transcript (it names the whole video) and what an "or"
+    threatens with."""
+    if (
+        clause.voice in ("you", "we", "i")
+        and " " not in worded.text
+        and clause.verb.lemma_ not in COMPLETE
+    ):
         return NO_ACTION  # "you rest"
     if clause.voice in ("we", "i") and not any(
         token.pos_ in ("NOUN", "PROPN", "PRON", "NUM") for token in worded.tokens
@@ -245,8 +294,15 @@ def _beside_the_point(clause: Clause, worded: Phrase, piece: Segment) -> str | N
 
 
 def _action(clause: Clause, worded: Phrase, piece: Segment) -> _Action:
-    acted_on = [child for child in clause.verb.children if child.dep_ in ("dobj", "dative") and child.i > clause.verb.i]
-    own = any(token.dep_ == "ccomp" for token in clause.verb.children) or clause.verb.lemma_ in PROCEEDING
+    acted_on = [
+        child
+        for child in clause.verb.children
+        if child.dep_ in ("dobj", "dative") and child.i > clause.verb.i
+    ]
+    own = (
+        any(token.dep_ == "ccomp" for token in clause.verb.children)
+        or clause.verb.lemma_ in PROCEEDING
+    )
     named = mentions_of(clause.verb, worded.resolved)
     own |= not acted_on and any(mention.role == "object" for mention in named)
     return _Action(
@@ -263,17 +319,23 @@ def _action(clause: Clause, worded: Phrase, piece: Segment) -> _Action:
 
 
 def _step(action: _Action, run: _Run) -> Step:
-    words = [(run.first + k, place) for k, s in enumerate(run.sentences) for place in range(len(s.text.split()))]
+    words = [
+        (run.first + k, place)
+        for k, s in enumerate(run.sentences)
+        for place in range(len(s.text.split()))
+    ]
     told = words[min(action.places) : max(action.places) + 1]
     sources = tuple(dict.fromkeys(number for number, _ in told))
     said = covering_span(
-        _said(run.sentences[number - run.first], [place for own, place in told if own == number]) for number in sources
+        _said(run.sentences[number - run.first], [place for own, place in told if own == number])
+        for number in sources
     )
     return Step(id="0", text=action.text, said=said, sources=sources)
 
 
 def _said(sentence: Sentence, places: Sequence[int]) -> Span:
-    """Return when the words from first to last place are spoken; the whole sentence when words carry no times."""
+    """Return when the words from first to last place are spoken; the whole sentence when words
+    carry no times."""
     if len(sentence.words) != len(sentence.text.split()):
         return sentence.span
     spoken = sentence.words[min(places) : max(places) + 1]

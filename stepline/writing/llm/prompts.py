@@ -1,11 +1,13 @@
 """Prompts and replies of the language-model writer: chunks of a transcript in, step texts out.
 
-A transcript is cut into chunks of about ten sentences, without the sentences that talk to the model itself; a chunk is
-quoted in the prompt as data that cannot end its own quotation. A reply is a numbered list of steps, anything else is
-refused with its reason. A reply is untrusted: it never sets a time, and nothing in it is taken that a hidden order in
-the speech could have planted (links, markup, code). Any text at all gives a ParsedReply; nothing raises.
+A transcript is cut into chunks of about ten sentences, without the sentences that talk to the model
+itself; a chunk is quoted in the prompt as data that cannot end its own quotation. A reply is a
+numbered list of steps, anything else is refused with its reason. A reply is untrusted: it never
+sets a time, and nothing in it is taken that a hidden order in the speech could have planted (links,
+markup, code). Any text at all gives a ParsedReply; nothing raises.
 
-Source: NaSVA, section 3.1. Differs: the chunks are of equal size, where the paper's last one may be a lone sentence.
+Source: NaSVA, section 3.1. Differs: the chunks are of equal size, where the paper's last one may be
+a lone sentence.
 """
 
 import math
@@ -22,7 +24,8 @@ from stepline.chat import orders_a_model, quoted
 from stepline.errors import SettingsError
 from stepline.records import Rejected, Sentence, Transcript
 
-LONGEST = 6000  # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
+# characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
+LONGEST = 6000
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,18 @@ class Chunk:
         return "\n".join(sentence.text for sentence in self.sentences)
 
 
-def split_into_chunks(transcript: Transcript, size: int, withheld: Sequence[int] = ()) -> tuple[Chunk, ...]:
-    """Return chunks of about `size` sentences and at most LONGEST characters, without the `withheld` sentences.
+def split_into_chunks(
+    transcript: Transcript, size: int, withheld: Sequence[int] = ()
+) -> tuple[Chunk, ...]:
+    """Return chunks of about `size` sentences and at most LONGEST characters, without the
+    `withheld` sentences.
 
     A single sentence longer than that is a chunk of its own.
     """
     indices = [i for i in range(len(transcript.sentences)) if i not in set(withheld)]
-    groups = [part for group in _even(indices, size) for part in _short(group, transcript.sentences)]
+    groups = [
+        part for group in _even(indices, size) for part in _short(group, transcript.sentences)
+    ]
     return tuple(
         Chunk(number, tuple(group), tuple(transcript.sentences[i] for i in group))
         for number, group in enumerate(groups, start=1)
@@ -53,8 +61,11 @@ def split_into_chunks(transcript: Transcript, size: int, withheld: Sequence[int]
 
 
 def find_model_orders(transcript: Transcript) -> tuple[int, ...]:
-    """Return the indices of the sentences that try to instruct a language model; they are withheld from it."""
-    return tuple(i for i, sentence in enumerate(transcript.sentences) if orders_a_model(sentence.text))
+    """Return the indices of the sentences that try to instruct a language model; they are withheld
+    from it."""
+    return tuple(
+        i for i, sentence in enumerate(transcript.sentences) if orders_a_model(sentence.text)
+    )
 
 
 def _even(indices: Sequence[int], size: int) -> list[list[int]]:
@@ -82,7 +93,8 @@ REMINDER = "\nAnswer with a numbered list of short steps, or the word none. No p
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt's name and text; `times_in`: sentences carry their seconds; `times_out`: the model writes times."""
+    """A prompt's name and text; `times_in`: sentences carry their seconds; `times_out`: the model
+    writes times."""
 
     name: str
     text: str
@@ -92,7 +104,8 @@ class Prompt:
 
 @cache
 def main_prompt() -> Prompt:
-    """Return the prompt of the main job: no times in, none out (NaSVA Table 6, third row, in our own words)."""
+    """Return the prompt of the main job: no times in, none out (NaSVA Table 6, third row, in our
+    own words)."""
     return Prompt("steps", _read("steps"))
 
 
@@ -110,26 +123,33 @@ _CITED = re.compile(r"\s*[\[(]((?:pictures?\s+)?[A-T](?:\s*(?:,|and|&)\s*[A-T])*
 
 
 def split_citation(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a step's text and the letters of the pictures that it names at its end: "Press it [A, B]"."""
+    """Return a step's text and the letters of the pictures that it names at its end: "Press it [A,
+    B]"."""
     found = _CITED.search(text)
     if found is None:
         return text, ()
     return text[: found.start()], tuple(dict.fromkeys(re.findall(r"\b[A-T]\b", found[1])))
 
 
-SPEECH, TIMED_SPEECH = "{transcript}", "{timed_transcript}"  # where a chunk's sentences stand; with their seconds
+# where a chunk's sentences stand; with their seconds
+SPEECH, TIMED_SPEECH = "{transcript}", "{timed_transcript}"
 LONGEST_PROMPT = 20_000  # characters; the main one has 1,300
 
 
 def chosen_prompt(path: Path | None, *, pictures: bool = False) -> Prompt:
-    """Return the user's own prompt from a file (`writing.llm.prompt_file`), or that of the main job where path is None.
+    """Return the user's own prompt from a file (`writing.llm.prompt_file`), or that of the main job
+    where path is None.
 
     pictures: whether some stand beside the speech.
-    Raises SettingsError where the file cannot be read, is empty or too long, or has no place for the speech.
+    Raises SettingsError where the file cannot be read, is empty or too long, or has no place for
+    the speech.
     """
     if path is None:
         return picture_prompt() if pictures else main_prompt()
-    place, cure = f"writing.llm.prompt_file {path}", f"write {SPEECH} where the sentences are to stand"
+    place, cure = (
+        f"writing.llm.prompt_file {path}",
+        f"write {SPEECH} where the sentences are to stand",
+    )
     try:
         text = path.expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -141,28 +161,40 @@ def chosen_prompt(path: Path | None, *, pictures: bool = False) -> Prompt:
         raise SettingsError(f"{place}: {len(text)} characters; a prompt may have {LONGEST_PROMPT}")
     timed = TIMED_SPEECH in text
     if not timed and SPEECH not in text:
-        raise SettingsError(f"{place}: has no place for the speech; {cure}, or {TIMED_SPEECH} for them with times")
-    return Prompt("own", text.replace(TIMED_SPEECH, SPEECH) + (PICTURES if pictures else ""), times_in=timed)
+        raise SettingsError(
+            f"{place}: has no place for the speech; {cure}, or {TIMED_SPEECH} for them with times"
+        )
+    return Prompt(
+        "own", text.replace(TIMED_SPEECH, SPEECH) + (PICTURES if pictures else ""), times_in=timed
+    )
 
 
 @cache
 def experiment_prompts() -> dict[str, Prompt]:
-    """Return the two prompts that lost in NaSVA Table 6, for experiments alone: the main job never takes them.
+    """Return the two prompts that lost in NaSVA Table 6, for experiments alone: the main job never
+    takes them.
 
-    steps_with_times (first row): times go in and the model writes times. steps_from_timed (second row): times go in.
+    steps_with_times (first row): times go in and the model writes times. steps_from_timed (second
+    row): times go in.
     """
     return {
-        "steps_with_times": Prompt("steps_with_times", _read("steps_with_times"), times_in=True, times_out=True),
+        "steps_with_times": Prompt(
+            "steps_with_times", _read("steps_with_times"), times_in=True, times_out=True
+        ),
         "steps_from_timed": Prompt("steps_from_timed", _read("steps_from_timed"), times_in=True),
     }
 
 
 def build_prompt(prompt: Prompt, chunk: Chunk, *, again: bool = False) -> str:
-    """Return the prompt with the chunk quoted in it; `again` adds a reminder after a reply that was refused."""
+    """Return the prompt with the chunk quoted in it; `again` adds a reminder after a reply that was
+    refused."""
     lines = [quoted(sentence.text) for sentence in chunk.sentences]
     if prompt.times_in:
         spans = [sentence.span for sentence in chunk.sentences]
-        lines = [f"({span.start:.1f}-{span.end:.1f}) {line}" for span, line in zip(spans, lines, strict=True)]
+        lines = [
+            f"({span.start:.1f}-{span.end:.1f}) {line}"
+            for span, line in zip(spans, lines, strict=True)
+        ]
     return prompt.text.replace(SPEECH, "\n".join(lines)) + (REMINDER if again else "")
 
 
@@ -171,18 +203,30 @@ def _read(name: str) -> str:
 
 
 LONGEST_REPLY = 20_000  # characters; ten sentences give some 600
-LONGEST_STEP = 200  # characters; HowToStep's steps average 8 words, the longest sensible ones have some 30
+# characters; HowToStep's steps average 8 words, the longest sensible ones have some 30
+LONGEST_STEP = 200
 STEPS_A_SENTENCE = 4  # more than this many steps a spoken sentence is a model that loops
 REPEATS = 3  # the same line more often than this is a model that loops
-PROSE = 0.5  # share of a reply's characters that may stand outside the list (an opening line, a closing remark)
+# share of a reply's characters that may stand outside the list (an opening line, a closing remark)
+PROSE = 0.5
 
 _ITEM = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
 _NOTHING = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _TAKEN_OVER = (
-    ("a link", re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://|\bwww\.|\b(?:javascript:|data:\w+/)|\]\(|\S@\S+\.\w", re.I)),
+    (
+        "a link",
+        re.compile(
+            r"\b[a-z][a-z0-9+.-]{1,20}://|\bwww\.|\b(?:javascript:|data:\w+/)|\]\(|\S@\S+\.\w", re.I
+        ),
+    ),
     ("markup", re.compile(r"<\s*[/!?a-z|]|&(?:#\d+|#x[0-9a-f]+|lt|gt|amp|quot);|\[/?INST\]", re.I)),
-    ("code", re.compile(r"```|~~~|\{\{|\{%|\$\(|\brm\s+-|\bimport\s+os\b|\bdef\s+\w+\(|\bDROP\s+TABLE\b")),
+    (
+        "code",
+        re.compile(
+            r"```|~~~|\{\{|\{%|\$\(|\brm\s+-|\bimport\s+os\b|\bdef\s+\w+\(|\bDROP\s+TABLE\b"
+        ),
+    ),
     (
         "talk about its orders",
         re.compile(
@@ -205,13 +249,23 @@ _SECOND = r"\d+(?:\.\d+)?\s*(?:s|secs?|seconds?)"
 _POINT = rf"(?:{_CLOCK}|{_SECOND}|\d+\.\d+)"
 _RANGE = rf"{_POINT}(?:\s*(?:-|–|—|to|until)\s*{_POINT})?"
 _TIMES = (
-    re.compile(rf"[\[(]\s*(?:at|from|time|timestamp|t)?\s*[:=]?\s*(?:{_RANGE}|\d+\s*[-–—]\s*{_POINT})\s*[\])]", re.I),
+    re.compile(
+        rf"[\[(]\s*(?:at|from|time|timestamp|t)?\s*[:=]?\s*(?:{_RANGE}|\d+\s*[-–—]\s*{_POINT})\s*[\])]",
+        re.I,
+    ),
     re.compile(r"\[\s*\d+(?:\s*(?:-|–|—)\s*\d+)?\s*\]"),
     re.compile(rf"^\s*{_RANGE}\s*(?:[-–—:|]|$)", re.I),
     re.compile(rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?{_RANGE}(?!\w|\s*[\w%°])", re.I),
-    re.compile(rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?(?:\d+\s*(?:-|to|and)\s*)?{_SECOND}(?!\w)", re.I),
-    re.compile(r"\b(?:at|from)\s+(?:the\s+)?(?:second|minute)s?\s+\d+(?:\s*(?:-|–|to)\s*\d+)?", re.I),
-    re.compile(r"\b(?:at|from)\s+(?:the\s+)?\d+(?:\.\d+)?[- ](?:second|minute)\s+(?:mark|point)\b", re.I),
+    re.compile(
+        rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?(?:\d+\s*(?:-|to|and)\s*)?{_SECOND}(?!\w)",
+        re.I,
+    ),
+    re.compile(
+        r"\b(?:at|from)\s+(?:the\s+)?(?:second|minute)s?\s+\d+(?:\s*(?:-|–|to)\s*\d+)?", re.I
+    ),
+    re.compile(
+        r"\b(?:at|from)\s+(?:the\s+)?\d+(?:\.\d+)?[- ](?:second|minute)\s+(?:mark|point)\b", re.I
+    ),
     re.compile(rf"\b{_CLOCK}\b"),
     re.compile(r"\btime\s?(?:stamp|code)s?\b[:\s]*[\d.:]*", re.I),
 )
@@ -230,10 +284,14 @@ class ParsedReply:
     refusal: str | None = None
 
 
-def read_reply(reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True) -> ParsedReply:
-    """Return the steps of a numbered list, free of markup and times; the word "none" is an empty list.
+def read_reply(
+    reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True
+) -> ParsedReply:
+    """Return the steps of a numbered list, free of markup and times; the word "none" is an empty
+    list.
 
-    spoken: what the model was given; a time that the speaker said himself stays. sentences: how many those were.
+    spoken: what the model was given; a time that the speaker said himself stays. sentences: how
+    many those were.
     complete: False when the model was cut off; then its last line is dropped.
     """
     text = _readable(reply)
@@ -244,13 +302,20 @@ def read_reply(reply: str, *, spoken: str = "", sentences: int = 10, complete: b
         return ParsedReply()
     items = [match.group(2) for line in text.splitlines() if (match := _ITEM.match(line))]
     refusal = _not_a_list(text, items, sentences)
-    return ParsedReply(refusal=refusal) if refusal is not None else _read_items(items, spoken, complete)
+    return (
+        ParsedReply(refusal=refusal)
+        if refusal is not None
+        else _read_items(items, spoken, complete)
+    )
 
 
 def _readable(reply: str) -> str:
-    """Return the reply without a model's thoughts and without characters that cannot be seen or stored."""
+    """Return the reply without a model's thoughts and without characters that cannot be seen or
+    stored."""
     text = _THOUGHT.sub("", reply[: 2 * LONGEST_REPLY])
-    return "".join(c if c in "\n\t" or unicodedata.category(c)[0] != "C" else " " for c in text).strip()
+    return "".join(
+        c if c in "\n\t" or unicodedata.category(c)[0] != "C" else " " for c in text
+    ).strip()
 
 
 def _refusal(text: str) -> str | None:
@@ -272,7 +337,8 @@ def _not_a_list(text: str, items: list[str], sentences: int) -> str | None:
     often = Counter(_plain(item).lower() for item in items).most_common(1)[0][1]
     if often > REPEATS:
         return f"the reply says one step {often} times over"
-    if sum(map(len, items)) < (1 - PROSE) * len(re.sub(r"\s+", " ", text)) - 40:  # 40: one short opening line
+    # 40: one short opening line
+    if sum(map(len, items)) < (1 - PROSE) * len(re.sub(r"\s+", " ", text)) - 40:
         return "the reply is more prose than numbered list"
     return None
 
@@ -282,9 +348,15 @@ def _read_items(items: list[str], spoken: str, complete: bool) -> ParsedReply:
     dropped: list[Rejected] = []
     times: list[str] = []
     if not complete and items:
-        dropped.append(_step(items.pop(), "the reply was cut off inside this step; a larger max_tokens lets it end"))
+        dropped.append(
+            _step(
+                items.pop(),
+                "the reply was cut off inside this step; a larger max_tokens lets it end",
+            )
+        )
     for item in items:
-        text, found = _without_times(_plain(item)[: 2 * LONGEST_STEP], spoken)  # longer ones are dropped all the same
+        # longer ones are dropped all the same
+        text, found = _without_times(_plain(item)[: 2 * LONGEST_STEP], spoken)
         times += found
         reason = _unfit(text)
         if reason is None:
@@ -297,13 +369,15 @@ def _read_items(items: list[str], spoken: str, complete: bool) -> ParsedReply:
 
 
 def _plain(item: str) -> str:
-    """Return an item without markdown and without "Step 3:", "The third step is to" or "You need to" before it."""
+    """Return an item without markdown and without "Step 3:", "The third step is to" or "You need
+    to" before it."""
     text = re.sub(r"(\*{1,3}|_{2,3}|`+)", "", item)
     return _LABELS.sub("", " ".join(text.split()))
 
 
 def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
-    """Return the text without positions in the video, and those; times that the speaker said are no positions."""
+    """Return the text without positions in the video, and those; times that the speaker said are no
+    positions."""
     heard = " ".join(spoken.lower().split())
     found: list[str] = []
 
@@ -329,4 +403,6 @@ def _unfit(text: str) -> str | None:
 
 
 def _step(text: str, reason: str) -> Rejected:
-    return Rejected(what="step", text=" ".join(text.split())[:LONGEST_STEP] or "(blank)", reason=reason)
+    return Rejected(
+        what="step", text=" ".join(text.split())[:LONGEST_STEP] or "(blank)", reason=reason
+    )

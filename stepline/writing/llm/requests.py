@@ -1,4 +1,5 @@
-"""What the model is asked about a chunk: its reply is taken from the cache, else asked for and checked for a list."""
+"""What the model is asked about a chunk: its reply is taken from the cache, else asked for and
+checked for a list."""
 
 import hashlib
 import logging
@@ -19,7 +20,8 @@ logger = logging.getLogger(__name__)
 class ChunkReply:
     """What the model gave for a chunk.
 
-    reading: None when it gave nothing usable; then `reason` says why. rejected: the server would not take the question.
+    reading: None when it gave nothing usable; then `reason` says why. rejected: the server would
+    not take the question.
     notes: what happened on the way (a reply refused, times cut out).
     """
 
@@ -31,7 +33,8 @@ class ChunkReply:
 
 @dataclass(frozen=True)
 class RequestRunner:
-    """Serves chunks one by one; several threads may share it. pictures: second -> JPEG, in order, by chunk number."""
+    """Serves chunks one by one; several threads may share it. pictures: second -> JPEG, in order,
+    by chunk number."""
 
     server: Server
     settings: LlmSettings
@@ -44,7 +47,8 @@ class RequestRunner:
     def serve(self, chunk: Chunk) -> ChunkReply:
         """Return the chunk's steps as the model wrote them, or why there are none.
 
-        A reply that is refused is asked for once more. Raises WriterError when the server is of no use at all.
+        A reply that is refused is asked for once more. Raises WriterError when the server is of no
+        use at all.
         """
         key = self._key(chunk)
         kept = self.cache.get(key)
@@ -73,7 +77,9 @@ class RequestRunner:
             if reading.refusal is None:
                 if answer.complete:
                     self.cache.put(key, answer.text)
-                notes = tuple(f"a reply was refused ({reason}) and asked for again" for reason in refusals)
+                notes = tuple(
+                    f"a reply was refused ({reason}) and asked for again" for reason in refusals
+                )
                 return ChunkReply(reading, notes=notes + _times(reading))
             logger.info("chunk %d: %s", chunk.number, reading.refusal)
             refusals.append(reading.refusal)
@@ -81,16 +87,27 @@ class RequestRunner:
 
     def _question(self, chunk: Chunk, *, again: bool) -> Content:
         text, shown = build_prompt(self.prompt, chunk, again=again), self.pictures.get(chunk.number)
-        return with_pictures(text, list(shown.values()), together=self.settings.together) if shown else text
+        return (
+            with_pictures(text, list(shown.values()), together=self.settings.together)
+            if shown
+            else text
+        )
 
     def _read(self, answer: Answer, chunk: Chunk) -> ParsedReply:
-        return read_reply(answer.text, spoken=chunk.text, sentences=len(chunk.sentences), complete=answer.complete)
+        return read_reply(
+            answer.text, spoken=chunk.text, sentences=len(chunk.sentences), complete=answer.complete
+        )
 
     def _key(self, chunk: Chunk) -> str:
         shown: dict[str, str | bool] = {}
         if chunk.number in self.pictures:
-            each = b"".join(hashlib.sha256(one).digest() for one in self.pictures[chunk.number].values())
-            shown = {"pictures": hashlib.sha256(each).hexdigest(), "together": self.settings.together}
+            each = b"".join(
+                hashlib.sha256(one).digest() for one in self.pictures[chunk.number].values()
+            )
+            shown = {
+                "pictures": hashlib.sha256(each).hexdigest(),
+                "together": self.settings.together,
+            }
         return cache_key(
             **shown,
             server=self.server.name,
@@ -103,4 +120,8 @@ class RequestRunner:
 
 
 def _times(reading: ParsedReply) -> tuple[str, ...]:
-    return (f"times that the model wrote were cut out: {', '.join(reading.times)}",) if reading.times else ()
+    return (
+        (f"times that the model wrote were cut out: {', '.join(reading.times)}",)
+        if reading.times
+        else ()
+    )

@@ -1,8 +1,11 @@
-"""The language-model writer: steps from chunks of about ten sentences, each citing the sentences that support it.
+"""The language-model writer: steps from chunks of about ten sentences, each citing the sentences
+that support it.
 
-A step's sources are the sentences that share its content words and are near in meaning, in the order of the speech.
-Source: NaSVA, section 3.1. Differs: every step must cite sentences of its chunk, times in a reply are cut out, and
-what the model does not serve in time the extractive writer serves, which a note says.
+A step's sources are the sentences that share its content words and are near in meaning, in the
+order of the speech.
+Source: NaSVA, section 3.1. Differs: every step must cite sentences of its chunk, times in a reply
+are cut out, and what the model does not serve in time the extractive writer serves, which a note
+says.
 
 Letters: K steps of one reply, S sentences of its chunk.
 """
@@ -44,21 +47,30 @@ Embed = Callable[[Sequence[str]], Matrix]  # texts -> (N, D) unit rows
 
 WORDS = 0.5  # weight of the shared share of a step's content words, beside a cosine
 BACK = (
-    0.1  # cost of citing an earlier sentence than the step before: models keep the order of the speech, but for slips
+    # cost of citing an earlier sentence than the step before: models keep the order of the speech,
+    # but for slips
+    0.1
 )
-SHARED = 0.6  # with this share of a step's content words said, WORD_FLOOR x floor is enough; one common verb is not
+# with this share of a step's content words said, WORD_FLOOR x floor is enough; one common verb is
+# not
+SHARED = 0.6
 WORD_FLOOR = 0.5
 BESIDE = 0.85  # a neighbour that scores this share of the best sentence is cited too
-CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})  # spaCy's coarse tags of the words that carry a step
+# spaCy's coarse tags of the words that carry a step
+CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})
 SEEN = "seen, not said: a picture at {:.1f} s, by the writer"
 BESIDE_SPEECH = "for: the writer names what a picture at {:.1f} s shows"
 _NAMED = re.compile(r"\ba picture at (\d+\.\d) s\b")  # in both of them
-LIGHT = frozenset({"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step"})  # no sign
+# no sign
+LIGHT = frozenset(
+    {"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step"}
+)
 
 
 @dataclass(frozen=True)
 class Support:
-    """How well each sentence supports each step: cosine and shared share of content words, both (K, S)."""
+    """How well each sentence supports each step: cosine and shared share of content words, both (K,
+    S)."""
 
     cosine: Matrix
     shared: Matrix
@@ -78,11 +90,13 @@ def cite_sources(
     seconds: Sequence[Sequence[float]] = (),
     start: float = 0.0,
 ) -> tuple[list[Step], list[Rejected]]:
-    """Return the texts as steps that cite sentences of the chunk, and those that no sentence supports.
+    """Return the texts as steps that cite sentences of the chunk, and those that no sentence
+    supports.
 
-    A sentence supports a step when their cosine is at least `floor`, or half of that where it says most of the step's
-    content words. seconds: of the pictures that each text names, if any: half the floor is enough beside one, and a
-    text that no sentence supports rests on the first alone. start: of the part of the video, for what is told of them.
+    A sentence supports a step when their cosine is at least `floor`, or half of that where it says
+    most of the step's content words. seconds: of the pictures that each text names, if any: half
+    the floor is enough beside one, and a text that no sentence supports rests on the first alone.
+    start: of the part of the video, for what is told of them.
     """
     support = measure_support(texts, [sentence.text for sentence in chunk.sentences], embed)
     chosen = choose_in_order(support.score) if texts else []
@@ -105,14 +119,17 @@ def cite_sources(
 
 
 def named_seconds(step: Step) -> list[float]:
-    """Return the seconds, of the whole video, of the pictures that the writer says a step rests on."""
+    """Return the seconds, of the whole video, of the pictures that the writer says a step rests
+    on."""
     return [float(second) for words in step.seen for second in _NAMED.findall(words)]
 
 
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> Support:
     """Return how well each of the S sentences supports each of the K texts."""
     if not texts:
-        return Support(np.zeros((0, len(sentences)), np.float32), np.zeros((0, len(sentences)), np.float32))
+        return Support(
+            np.zeros((0, len(sentences)), np.float32), np.zeros((0, len(sentences)), np.float32)
+        )
     rows = embed([*texts, *sentences])
     cosine = np.asarray(rows[: len(texts)] @ rows[len(texts) :].T, dtype=np.float32)  # (K, S)
     words = content_words([*texts, *sentences])
@@ -129,7 +146,8 @@ def choose_in_order(score: Matrix) -> list[int]:
     best = score[0].astype(np.float64)  # (S,)
     came = np.zeros(score.shape, dtype=np.int64)  # (K, S): the sentence of the step before
     for k in range(1, len(score)):
-        moves = best[:, None] - BACK * np.tri(len(best), k=-1)  # (S, S): from row to column; below = backwards
+        # (S, S): from row to column; below = backwards
+        moves = best[:, None] - BACK * np.tri(len(best), k=-1)
         came[k] = moves.argmax(axis=0)
         best = moves.max(axis=0) + score[k]
     path = [int(best.argmax())]
@@ -142,14 +160,17 @@ def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
     """Return the lemmas of each text's content words, in lower case."""
     return [
         frozenset(
-            word.lemma_.lower() for word in doc if word.pos_ in CONTENT and word.lemma_.lower() not in LIGHT | {"-"}
+            word.lemma_.lower()
+            for word in doc
+            if word.pos_ in CONTENT and word.lemma_.lower() not in LIGHT | {"-"}
         )
         for doc in parse(list(texts))
     ]
 
 
 def _sources(support: Support, k: int, chosen: int, floor: float) -> list[int]:
-    """Return the chosen sentence, if it supports step k, and the neighbours that support it nearly as well."""
+    """Return the chosen sentence, if it supports step k, and the neighbours that support it nearly
+    as well."""
     score = support.score[k]
     cosine, shared = support.cosine[k], support.shared[k]
     supported = (cosine >= floor) | ((cosine >= WORD_FLOOR * floor) & (shared >= SHARED))
@@ -159,7 +180,9 @@ def _sources(support: Support, k: int, chosen: int, floor: float) -> list[int]:
             return []
         chosen = int(others[score[others].argmax()])
     beside = [s for s in (chosen - 1, chosen + 1) if 0 <= s < len(score)]
-    return sorted([chosen, *(s for s in beside if supported[s] and score[s] >= BESIDE * score[chosen])])
+    return sorted(
+        [chosen, *(s for s in beside if supported[s] and score[s] >= BESIDE * score[chosen])]
+    )
 
 
 Fallback = Callable[[Transcript], WrittenSteps]
@@ -167,7 +190,8 @@ Fallback = Callable[[Transcript], WrittenSteps]
 
 @dataclass(frozen=True)
 class ChunkSteps:
-    """What the model made of one chunk; `reason` says why the fallback serves it, "" where the model did."""
+    """What the model made of one chunk; `reason` says why the fallback serves it, "" where the
+    model did."""
 
     chunk: Chunk
     steps: tuple[Step, ...]
@@ -185,18 +209,23 @@ def write_llm(
     embed: Embed | None = None,
     pictures: VideoPictures | None = None,
 ) -> WrittenSteps:
-    """Return the steps that the model finds in the transcript, each with the sentences or pictures it rests on.
+    """Return the steps that the model finds in the transcript, each with the sentences or pictures
+    it rests on.
 
-    prompt: for experiments; else that of the settings' file, else the main job's. fallback: writes the whole transcript
-    where the model fails (the extractive writer by default). embed: texts to unit rows (MiniLM by default). pictures:
-    of the video, for a model that sees; as many as the settings say are shown beside each chunk.
-    Raises WriterError when the named server is not there or refuses access, ModelError when a library or model is
-    missing.
+    prompt: for experiments; else that of the settings' file, else the main job's. fallback: writes
+    the whole transcript where the model fails (the extractive writer by default). embed: texts to
+    unit rows (MiniLM by default). pictures: of the video, for a model that sees; as many as the
+    settings say are shown beside each chunk.
+    Raises WriterError when the named server is not there or refuses access, ModelError when a
+    library or model is missing.
     """
     withheld = find_model_orders(transcript)
     chunks = split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
     reason = "addresses a language model, not the viewer; withheld from it"
-    hidden = [Rejected(what="sentence", text=transcript.sentences[i].text, reason=reason) for i in withheld]
+    hidden = [
+        Rejected(what="sentence", text=transcript.sentences[i].text, reason=reason)
+        for i in withheld
+    ]
     if not chunks:
         return WrittenSteps(dropped=tuple(hidden))
     seeing = pictures if settings.pictures else None
@@ -210,33 +239,61 @@ def write_llm(
     server = open_server(settings)
     try:
         start = time.monotonic()
-        runner = RequestRunner(server, settings, prompt, cache, until=start + settings.deadline, pictures=shown)
+        runner = RequestRunner(
+            server, settings, prompt, cache, until=start + settings.deadline, pictures=shown
+        )
         results = run_in_threads(runner.serve, chunks, workers=server.workers, until=runner.until)
         logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
     finally:
         server.close()
     replies = [results.get(i, ChunkReply(reason=LATE)) for i in range(len(chunks))]
-    if all(reply.rejected for reply in replies):  # every question: then the settings are wrong, not the speech
-        raise WriterError(f"{settings.base_url}: {replies[0].reason}; correct the settings under writing.llm")
+    # every question: then the settings are wrong, not the speech
+    if all(reply.rejected for reply in replies):
+        raise WriterError(
+            f"{settings.base_url}: {replies[0].reason}; correct the settings under writing.llm"
+        )
     embed = embed or _minilm
     parts = [
-        _part(chunk, reply, embed, settings.floor, tuple(shown.get(chunk.number, ())), seeing.start if seeing else 0.0)
+        _part(
+            chunk,
+            reply,
+            embed,
+            settings.floor,
+            tuple(shown.get(chunk.number, ())),
+            seeing.start if seeing else 0.0,
+        )
         for chunk, reply in zip(chunks, replies, strict=True)
     ]
     whole = _fallback(transcript, parts, fallback or _extractive)
-    steps = [step for part in parts for step in (_steps_within(part.chunk, whole) if part.reason else part.steps)]
+    steps = [
+        step
+        for part in parts
+        for step in (_steps_within(part.chunk, whole) if part.reason else part.steps)
+    ]
     steps = [step for step in steps if not set(step.sources) & set(withheld)]
     dropped = [*hidden, *whole.dropped, *(one for part in parts for one in part.dropped)]
-    seconds = [f"{seeing.start + second:.1f}" for each in shown.values() for second in each] if seeing else []
+    seconds = (
+        [f"{seeing.start + second:.1f}" for each in shown.values() for second in each]
+        if seeing
+        else []
+    )
     told = [f"pictures went to {server.name}: those at {', '.join(seconds)} s"] if seconds else []
-    notes = [*told, *whole.notes, *(note for part in parts for note in part.notes), *filter(None, [cache.broken])]
+    notes = [
+        *told,
+        *whole.notes,
+        *(note for part in parts for note in part.notes),
+        *filter(None, [cache.broken]),
+    ]
     return WrittenSteps(number_steps(merge_repeats(steps)), tuple(dropped), tuple(notes))
 
 
-def _read_pictures(chunks: Sequence[Chunk], pictures: VideoPictures, count: int) -> dict[int, dict[float, bytes]]:
+def _read_pictures(
+    chunks: Sequence[Chunk], pictures: VideoPictures, count: int
+) -> dict[int, dict[float, bytes]]:
     """Return the pictures beside each chunk, second -> JPEG, by its number.
 
-    They are spread evenly from where it begins to be said, or the video, to where the next one does, or the video ends.
+    They are spread evenly from where it begins to be said, or the video, to where the next one
+    does, or the video ends.
     """
     starts = [0.0, *(chunk.sentences[0].span.start for chunk in chunks[1:])]
     ends = [*starts[1:], pictures.duration]
@@ -253,9 +310,13 @@ def _read_pictures(chunks: Sequence[Chunk], pictures: VideoPictures, count: int)
     return {number: each for number, each in shown.items() if each}
 
 
-def _dry_run(chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, *, pictures: bool) -> str:
+def _dry_run(
+    chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, *, pictures: bool
+) -> str:
     """Return what the model would be asked at most, without second tries."""
-    pixels = [(settings.picture_size, 2 * settings.picture_size)] * (settings.pictures if pictures else 0)
+    pixels = [(settings.picture_size, 2 * settings.picture_size)] * (
+        settings.pictures if pictures else 0
+    )
     questions = sum(question_tokens(len(build_prompt(prompt, chunk)), pixels) for chunk in chunks)
     most = f"{len(chunks)} requests, {questions + len(chunks) * settings.max_tokens} tokens and {settings.deadline:g} s"
     beside = f", {len(chunks) * len(pixels)} pictures beside them" if pixels else ""
@@ -263,7 +324,12 @@ def _dry_run(chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, *, 
 
 
 def _part(
-    chunk: Chunk, reply: ChunkReply, embed: Embed, floor: float, seconds: Sequence[float] = (), start: float = 0.0
+    chunk: Chunk,
+    reply: ChunkReply,
+    embed: Embed,
+    floor: float,
+    seconds: Sequence[float] = (),
+    start: float = 0.0,
 ) -> ChunkSteps:
     """Return the model's steps for a chunk, cited, or why there are none that can be used.
 
@@ -274,8 +340,14 @@ def _part(
     reason, reading = reply.reason, reply.reading or ParsedReply()
     cited = [split_citation(text) if seconds else (text, ()) for text in reading.texts]
     judged = list(zip(cited, small_talk_reasons([text for text, _ in cited]), strict=True))
-    talk = [Rejected(what="step", text=text, reason=why) for (text, _), why in judged if why is not None]
-    kept = [(text, [LETTERS.index(letter) for letter in letters]) for (text, letters), why in judged if why is None]
+    talk = [
+        Rejected(what="step", text=text, reason=why) for (text, _), why in judged if why is not None
+    ]
+    kept = [
+        (text, [LETTERS.index(letter) for letter in letters])
+        for (text, letters), why in judged
+        if why is None
+    ]
     seen = [[seconds[n] for n in numbers if n < len(seconds)] for _, numbers in kept]
     steps, unsupported = cite_sources(
         [text for text, _ in kept], chunk, floor=floor, embed=embed, seconds=seen, start=start
@@ -287,15 +359,21 @@ def _part(
     return ChunkSteps(chunk, tuple(steps), (*reading.dropped, *talk, *unsupported), notes, reason)
 
 
-def _fallback(transcript: Transcript, parts: Sequence[ChunkSteps], fallback: Fallback) -> WrittenSteps:
-    """Return what the fallback writes of the whole transcript, nothing where the model served every chunk.
+def _fallback(
+    transcript: Transcript, parts: Sequence[ChunkSteps], fallback: Fallback
+) -> WrittenSteps:
+    """Return what the fallback writes of the whole transcript, nothing where the model served every
+    chunk.
 
-    What it leaves out is reported only where it served everything: it does not say in which chunk that lay.
+    What it leaves out is reported only where it served everything: it does not say in which chunk
+    that lay.
     """
     if not any(part.reason for part in parts):
         return WrittenSteps()
     whole = fallback(transcript)
-    return whole if all(part.reason for part in parts) else WrittenSteps(whole.steps, (), whole.notes)
+    return (
+        whole if all(part.reason for part in parts) else WrittenSteps(whole.steps, (), whole.notes)
+    )
 
 
 def _steps_within(chunk: Chunk, whole: WrittenSteps) -> list[Step]:

@@ -9,7 +9,12 @@ Features are exchangeable, which is how WYS2 (section 4.4) measures what its own
 
 from stepline.wys2.settings import SummarizerSettings
 from stepline.wys2.summarizer.dataset import SegmentedVideo, segment_video
-from stepline.wys2.summarizer.model import LoadedSummarizer, Summarizer, read_summarizer, write_summarizer
+from stepline.wys2.summarizer.model import (
+    LoadedSummarizer,
+    Summarizer,
+    read_summarizer,
+    write_summarizer,
+)
 from stepline.wys2.summarizer.train import predict_importance, train_summarizer
 
 __all__ = [

@@ -1,4 +1,5 @@
-"""A video as segments of a few seconds: what is seen and said in each, and how much of it belongs in a summary.
+"""A video as segments of a few seconds: what is seen and said in each, and how much of it belongs
+in a summary.
 
 Letters: S segments, C width of a feature row, E width of a sentence vector.
 """
@@ -33,7 +34,9 @@ class SegmentedVideo:
         if not len(self.seen):
             raise ShapeError(f"{self.id}: no segment; the video has no feature row")
         if len(self.said) != len(self.seen) or self.matters.shape != (len(self.seen),):
-            raise ShapeError(f"{self.id}: {len(self.seen)} segments need as much speech and as many labels")
+            raise ShapeError(
+                f"{self.id}: {len(self.seen)} segments need as much speech and as many labels"
+            )
         if not all(np.isfinite(values).all() for values in (self.seen, self.said, self.matters)):
             raise ShapeError(f"{self.id}: features hold NaN or infinity; extract them again")
 
@@ -41,7 +44,8 @@ class SegmentedVideo:
 def segment_video(
     record: Record, features: FeatureSequence, vectors: Matrix | None, settings: SummarizerSettings
 ) -> SegmentedVideo:
-    """Return a video's segments; what matters is what its reference steps show, half a segment is .5.
+    """Return a video's segments; what matters is what its reference steps show, half a segment is
+    .5.
 
     vectors: (sentences, E) of the transcript, needed where the settings use speech.
     """
@@ -53,12 +57,15 @@ def segment_video(
     said = _said(record, spans, vectors, settings.text_width)
     # the fraction of a segment's tenths of a second that some step shows
     tenths = [span.start + (np.arange(round(span.duration * 10)) + 0.5) / 10 for span in spans]
-    matters = np.array([float(_inside(ticks, record.reference).mean()) for ticks in tenths], dtype=np.float32)
+    matters = np.array(
+        [float(_inside(ticks, record.reference).mean()) for ticks in tenths], dtype=np.float32
+    )
     return SegmentedVideo(record.id, seen.astype(np.float32), said, matters)
 
 
 def shown_seconds(record: Record, duration: float) -> Mask:
-    """Return which seconds of a video some reference step shows at their middle, (ceil(duration),)."""
+    """Return which seconds of a video some reference step shows at their middle,
+    (ceil(duration),)."""
     middles = np.arange(math.ceil(duration - 1e-9), dtype=np.float64) + 0.5
     return _inside(middles, record.reference)
 
@@ -70,9 +77,13 @@ def _said(record: Record, spans: Sequence[Span], vectors: Matrix | None, width: 
         return said
     if vectors is None or vectors.shape != (len(record.sentences), width):
         shape = None if vectors is None else vectors.shape
-        raise ShapeError(f"{record.id}: sentence vectors must be {(len(record.sentences), width)}, not {shape}")
+        raise ShapeError(
+            f"{record.id}: sentence vectors must be {(len(record.sentences), width)}, not {shape}"
+        )
     for k, span in enumerate(spans):
-        rows = [row for row, sentence in enumerate(record.sentences) if sentence.span.overlap(span) > 0]
+        rows = [
+            row for row, sentence in enumerate(record.sentences) if sentence.span.overlap(span) > 0
+        ]
         if rows:
             said[k] = vectors[rows].mean(axis=0)
     return said

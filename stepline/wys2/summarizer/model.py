@@ -1,6 +1,8 @@
-"""The summarizer's network: segments see each other through a transformer, and each says how much it matters.
+"""The summarizer's network: segments see each other through a transformer, and each says how much
+it matters.
 
-Also its file, and the reader of WikiHow Summaries, IV-Sum's annotations of which frames belong in a video's summary.
+Also its file, and the reader of WikiHow Summaries, IV-Sum's annotations of which frames belong in a
+video's summary.
 Source: Narasimhan et al. 2022 (IV-Sum), section 3.
 Letters: B videos, S segments, C and E widths of what is seen and said, D width between layers.
 """
@@ -34,7 +36,13 @@ FILE = NetworkFile(
 
 RATE = 8.0  # frames a second; IV-Sum takes 32 a segment
 
-__all__ = ["LoadedSummarizer", "Summarizer", "SummarizerSettings", "read_summarizer", "write_summarizer"]
+__all__ = [
+    "LoadedSummarizer",
+    "Summarizer",
+    "SummarizerSettings",
+    "read_summarizer",
+    "write_summarizer",
+]
 
 
 class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -45,25 +53,36 @@ class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy 
         self.settings = settings
         self.project = nn.Linear(settings.video_width + settings.text_width, settings.width)
         layer = nn.TransformerEncoderLayer(
-            settings.width, settings.heads, 4 * settings.width, settings.dropout, batch_first=True, norm_first=True
+            settings.width,
+            settings.heads,
+            4 * settings.width,
+            settings.dropout,
+            batch_first=True,
+            norm_first=True,
         )
         self.encoder = nn.TransformerEncoder(layer, settings.layers, enable_nested_tensor=False)
         self.score = nn.Sequential(nn.LayerNorm(settings.width), nn.Linear(settings.width, 1))
 
     def forward(self, seen: Tensor, said: Tensor, pad: Tensor) -> Tensor:
-        """Return logits (B, S) of how much each segment matters. seen (B, S, C), said (B, S, E), pad (B, S)."""
+        """Return logits (B, S) of how much each segment matters. seen (B, S, C), said (B, S, E),
+        pad (B, S)."""
         wanted = (self.settings.video_width, self.settings.text_width)
         if (seen.shape[-1], said.shape[-1]) != wanted:
             given = (seen.shape[-1], said.shape[-1])
-            raise ShapeError(f"segments are {given} wide (seen, said), not {wanted}; use the same backbone")
+            raise ShapeError(
+                f"segments are {given} wide (seen, said), not {wanted}; use the same backbone"
+            )
         inputs = torch.cat([_standardise(seen), _standardise(said)], dim=-1)  # (B, S, C + E)
-        hidden = self.project(inputs) + _sinusoidal_encoding(seen.shape[1], self.settings.width, seen.device)
+        hidden = self.project(inputs) + _sinusoidal_encoding(
+            seen.shape[1], self.settings.width, seen.device
+        )
         hidden = self.encoder(hidden, src_key_padding_mask=pad)  # (B, S, D)
         return cast(Tensor, self.score(hidden)[..., 0])  # (B, S)
 
 
 def _standardise(rows: Tensor) -> Tensor:
-    """Return rows of mean 0 and spread 1: rows of length 1 would drown in their positions. Zero rows stay zero."""
+    """Return rows of mean 0 and spread 1: rows of length 1 would drown in their positions. Zero
+    rows stay zero."""
     return F.layer_norm(rows, rows.shape[-1:]) if rows.shape[-1] else rows
 
 
@@ -76,7 +95,8 @@ def _sinusoidal_encoding(count: int, width: int, device: torch.device) -> Tensor
 
 @dataclass(frozen=True)
 class LoadedSummarizer:
-    """A network at rest, the backbones whose features and texts it takes ("": unknown or none), and its file."""
+    """A network at rest, the backbones whose features and texts it takes ("": unknown or none), and
+    its file."""
 
     network: Summarizer
     video: str
@@ -85,13 +105,15 @@ class LoadedSummarizer:
 
 
 def write_summarizer(model: Summarizer, path: Path, *, video: str = "", text: str = "") -> None:
-    """Write a network with its settings and the names of what gave its features and sentence vectors."""
+    """Write a network with its settings and the names of what gave its features and sentence
+    vectors."""
     header = {"video": video, "text": text, "settings": model.settings.model_dump(mode="json")}
     FILE.write(path, model.state_dict(), header)
 
 
 def read_summarizer(path: Path) -> LoadedSummarizer:
-    """Return the network that a file or a run's folder holds. Raises ModelError, naming what does not fit."""
+    """Return the network that a file or a run's folder holds. Raises ModelError, naming what does
+    not fit."""
 
     def parse(header: Header) -> tuple[SummarizerSettings, str, str]:
         settings = SummarizerSettings.model_validate_json(json.dumps(header["settings"]))
@@ -113,8 +135,11 @@ def read_frame_labels(path: Path, rate: float = RATE) -> Iterator[Record]:
         except (TypeError, ValueError):
             frames = np.full(1, np.nan)
         if frames.ndim != 1 or not np.isin(frames, (0.0, 1.0)).all():
-            raise DatasetError(f"{path}: {id}: not a list of 0 and 1, one a frame; give IV-Sum's annotation file")
-        edges = np.flatnonzero(np.diff(frames, prepend=0.0, append=0.0)).reshape(-1, 2) / rate  # (runs, 2) seconds
+            raise DatasetError(
+                f"{path}: {id}: not a list of 0 and 1, one a frame; give IV-Sum's annotation file"
+            )
+        # (runs, 2) seconds
+        edges = np.flatnonzero(np.diff(frames, prepend=0.0, append=0.0)).reshape(-1, 2) / rate
         steps = tuple(
             Step(id=str(number), text=f"part {number}", spans=(Span(float(start), float(end)),))
             for number, (start, end) in enumerate(edges, start=1)

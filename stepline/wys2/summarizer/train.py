@@ -1,4 +1,5 @@
-"""Training the summarizer on each segment's own importance, as one folder, and its scores in IV-Sum's measures.
+"""Training the summarizer on each segment's own importance, as one folder, and its scores in
+IV-Sum's measures.
 
 settings.json            a folder holds one run
 training/                checkpoint and log, from which a killed run goes on
@@ -33,7 +34,12 @@ from stepline.training.run_folder import RUN, claim_run_folder
 from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import split_videos
 from stepline.wys2.dataset import TextEncoder
-from stepline.wys2.settings import SETTINGS_FILE, SUMMARIZER_TRAINING, SummarizerRunSettings, SummarizerSettings
+from stepline.wys2.settings import (
+    SETTINGS_FILE,
+    SUMMARIZER_TRAINING,
+    SummarizerRunSettings,
+    SummarizerSettings,
+)
 from stepline.wys2.summarizer.dataset import SegmentedVideo, segment_video, shown_seconds
 from stepline.wys2.summarizer.model import SUMMARIZER, Summarizer, write_summarizer
 from stepline.wys2.summary import Importance
@@ -49,13 +55,17 @@ def train_summarizer(
     settings: TrainSettings = SUMMARIZER_TRAINING,
     report: Callable[[Progress], None] | None = None,
 ) -> Summarizer:
-    """Return a summarizer trained on the samples, at rest. A run in `folder` that was killed is taken up.
+    """Return a summarizer trained on the samples, at rest. A run in `folder` that was killed is
+    taken up.
 
-    Raises ShapeError when there is no sample, or when nothing or everything matters, which teaches nothing.
+    Raises ShapeError when there is no sample, or when nothing or everything matters, which teaches
+    nothing.
     """
     mean = float(np.mean([sample.matters.mean() for sample in samples])) if samples else 0.0
     if not 0.0 < mean < 1.0:
-        raise ShapeError(f"{len(samples)} videos of which {mean:.0%} matters teach nothing; give reference steps")
+        raise ShapeError(
+            f"{len(samples)} videos of which {mean:.0%} matters teach nothing; give reference steps"
+        )
     torch.manual_seed(settings.seed)  # of fresh weights
     network = Summarizer(summarizer)
     network.to(start_processes(settings.device))
@@ -72,26 +82,35 @@ def _losses(network: nn.Module, batch: Sequence[SegmentedVideo]) -> list[Loss]:
     matters, _ = pad([sample.matters[:, None] for sample in batch])  # (B, S, 1)
     logits = network(seen.to(device), said.to(device), missing.to(device))  # (B, S)
     real = (~missing).to(device)
-    losses = F.binary_cross_entropy_with_logits(logits, matters[..., 0].to(device), reduction="none")  # (B, S)
+    # (B, S)
+    losses = F.binary_cross_entropy_with_logits(
+        logits, matters[..., 0].to(device), reduction="none"
+    )
     return [Loss((losses * real).sum(), real.sum().float())]
 
 
 def predict_importance(network: Summarizer, sample: SegmentedVideo) -> Importance:
-    """Return how much each second of a video matters, in [0, 1], (ceil(S x seconds of a segment),)."""
+    """Return how much each second of a video matters, in [0, 1], (ceil(S x seconds of a
+    segment),)."""
     device = device_of(network)
     network.eval()
     with torch.inference_mode(), current_device().autocast():
-        inputs = (torch.from_numpy(values)[None].to(device) for values in (sample.seen, sample.said))
+        inputs = (
+            torch.from_numpy(values)[None].to(device) for values in (sample.seen, sample.said)
+        )
         pad_mask = torch.zeros(1, len(sample.seen), dtype=torch.bool, device=device)
         scores = network(*inputs, pad_mask)[0].float().sigmoid().cpu().numpy()  # (S,)
     length = network.settings.seconds
     seconds = np.arange(int(np.ceil(len(scores) * length - 1e-9))) + 0.5
-    return np.asarray(scores[np.minimum((seconds / length).astype(int), len(scores) - 1)], dtype=np.float32)
+    return np.asarray(
+        scores[np.minimum((seconds / length).astype(int), len(scores) - 1)], dtype=np.float32
+    )
 
 
 @dataclass(frozen=True)
 class SummaryScores:
-    """Means over the videos in which each is defined, None where it is in none; videos: how many were scored."""
+    """Means over the videos in which each is defined, None where it is in none; videos: how many
+    were scored."""
 
     f: float | None
     tau: float | None
@@ -100,13 +119,19 @@ class SummaryScores:
 
 
 def score_summaries(given: Sequence[Importance], shown: Sequence[Mask]) -> SummaryScores:
-    """Return the scores of seconds (T,) of each video against those that belong in its summary, (T,) bool.
+    """Return the scores of seconds (T,) of each video against those that belong in its summary,
+    (T,) bool.
 
-    A second is in the summary from .5. Numbers past the end of a reference count for nothing. Equal scores rank
-    nothing: tau and rho are 0 then; both are undefined where all seconds of a reference are alike.
+    A second is in the summary from .5. Numbers past the end of a reference count for nothing. Equal
+    scores rank nothing: tau and rho are 0 then; both are undefined where all seconds of a reference
+    are alike.
     """
-    rows = [_scores(scores[: len(truth)], truth) for scores, truth in zip(given, shown, strict=True)]
-    columns = [[value for value in column if value is not None] for column in zip(*rows, strict=True)] or [[], [], []]
+    rows = [
+        _scores(scores[: len(truth)], truth) for scores, truth in zip(given, shown, strict=True)
+    ]
+    columns = [
+        [value for value in column if value is not None] for column in zip(*rows, strict=True)
+    ] or [[], [], []]
     f, tau, rho = (float(np.mean(column)) if column else None for column in columns)
     return SummaryScores(f, tau, rho, len(rows))
 
@@ -123,7 +148,8 @@ def _scores(scores: Importance, truth: Mask) -> tuple[float | None, float | None
 
 @dataclass
 class SummarizerDataset:
-    """Videos as segments, the seconds that belong in a summary of each, (T,) bool, and why videos were left out."""
+    """Videos as segments, the seconds that belong in a summary of each, (T,) bool, and why videos
+    were left out."""
 
     samples: list[SegmentedVideo] = field(default_factory=list)
     shown: list[Mask] = field(default_factory=list)
@@ -132,7 +158,9 @@ class SummarizerDataset:
     def of_videos(self, videos: frozenset[str]) -> "SummarizerDataset":
         """Return some of the videos."""
         rows = [row for row, sample in enumerate(self.samples) if sample.id in videos]
-        return SummarizerDataset([self.samples[row] for row in rows], [self.shown[row] for row in rows])
+        return SummarizerDataset(
+            [self.samples[row] for row in rows], [self.shown[row] for row in rows]
+        )
 
 
 @dataclass(frozen=True)
@@ -151,9 +179,11 @@ def gather_summaries(
     settings: SummarizerSettings,
     transcripts: Mapping[str, Transcript] | None = None,
 ) -> SummarizerDataset:
-    """Return the videos of records with reference steps. encode: sentences to vectors, None: speech is not used.
+    """Return the videos of records with reference steps. encode: sentences to vectors, None: speech
+    is not used.
 
-    A video without features, without the time of any step, or without the speech that is used is left out and counted.
+    A video without features, without the time of any step, or without the speech that is used is
+    left out and counted.
     """
     join = FeatureJoin(features)
     dataset = SummarizerDataset(omitted=join.omitted)
@@ -164,17 +194,28 @@ def gather_summaries(
         flaw = join.flaw(video)
         if flaw is None and not any(step.spans for step in record.reference):
             flaw = NO_TIME, ""
-        if flaw is None and encode is not None and (record.transcript is None or not record.transcript.sentences):
+        if (
+            flaw is None
+            and encode is not None
+            and (record.transcript is None or not record.transcript.sentences)
+        ):
             flaw = NO_NARRATION, ""
         if flaw is not None:
             join.omit("video", video, flaw)
             continue
         found = features.read(video)
-        said = [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
+        said = (
+            [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
+        )
         vectors = None if encode is None else encode(said)
-        widths = {"video_width": found.values.shape[1], "text_width": 0 if vectors is None else vectors.shape[1]}
+        widths = {
+            "video_width": found.values.shape[1],
+            "text_width": 0 if vectors is None else vectors.shape[1],
+        }
         named = record.model_copy(update={"id": video})
-        dataset.samples.append(segment_video(named, found, vectors, settings.model_copy(update=widths)))
+        dataset.samples.append(
+            segment_video(named, found, vectors, settings.model_copy(update=widths))
+        )
         dataset.shown.append(shown_seconds(record, found.duration))
     return dataset
 
@@ -190,12 +231,14 @@ def train_summarizer_run(
 ) -> TrainedSummarizer:
     """Train on four fifths of the videos, score the rest, and write the folder.
 
-    video, text: what gave features and sentence vectors, kept in the file. Raises DatasetError when fewer than three
-    videos are left, SettingsError when the folder holds a run with other settings.
+    video, text: what gave features and sentence vectors, kept in the file. Raises DatasetError when
+    fewer than three videos are left, SettingsError when the folder holds a run with other settings.
     """
     if len(dataset.samples) < 3:
         count = len(dataset.samples)
-        raise DatasetError(f"{count} videos to train on, 3 are needed; left out: {reasons_in_words(dataset.omitted)}")
+        raise DatasetError(
+            f"{count} videos to train on, 3 are needed; left out: {reasons_in_words(dataset.omitted)}"
+        )
     one_process("train summarizer")
     claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS_FILE)
     parts = split_videos([sample.id for sample in dataset.samples], settings.train.seed)
@@ -203,10 +246,15 @@ def train_summarizer_run(
     first = training.samples[0]
     widths = {"video_width": first.seen.shape[1], "text_width": first.said.shape[1]}
     network = train_summarizer(
-        training.samples, folder / "training", summarizer=settings.summarizer.model_copy(update=widths),
-        settings=settings.train, report=report,
-    )  # fmt: skip
-    scores = score_summaries([predict_importance(network, sample) for sample in held_out.samples], held_out.shown)
+        training.samples,
+        folder / "training",
+        summarizer=settings.summarizer.model_copy(update=widths),
+        settings=settings.train,
+        report=report,
+    )
+    scores = score_summaries(
+        [predict_importance(network, sample) for sample in held_out.samples], held_out.shown
+    )
     write_summarizer(network, folder / SUMMARIZER, video=video, text=text)
     tree = {"settings": settings.model_dump(mode="json"), "videos": len(training.samples)}
     tree |= {"omitted": count_reasons(dataset.omitted), "withheld": asdict(scores)}

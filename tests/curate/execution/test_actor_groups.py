@@ -23,7 +23,13 @@ class Call:
     """A call of an actor's method; `outcome` is what it returns, or raises."""
 
     def __init__(self, actor, method, given, **options):
-        self.actor, self.method, self.given, self.options, self.outcome = actor, method, given, options, None
+        self.actor, self.method, self.given, self.options, self.outcome = (
+            actor,
+            method,
+            given,
+            options,
+            None,
+        )
 
 
 class Handle:
@@ -47,7 +53,9 @@ class Handle:
 
 
 class FakeRay:
-    exceptions = SimpleNamespace(RayActorError=LostError, RayTaskError=TaskError, RayError=Exception)
+    exceptions = SimpleNamespace(
+        RayActorError=LostError, RayTaskError=TaskError, RayError=Exception
+    )
 
     def __init__(self):
         self.handles = []
@@ -144,7 +152,8 @@ def test_idle_actors_take_copies_at_the_end_and_the_first_to_finish_wins(ray):
     group.hand_out(None, more=False)
     assert second.held() == ["v1", "v2"]
     (told,) = first.asked("withdraw")
-    assert (told.given, told.options) == (("v2",), {"begun": False})  # given back where it has not begun
+    # given back where it has not begun
+    assert (told.given, told.options) == (("v2",), {"begun": False})
     assert answer(group, second, number=1).item.id == "v2"
     assert first.asked("withdraw")[1].options == {"begun": True}
     assert answer(group, first, number=1) is None  # the copy was first
@@ -174,7 +183,8 @@ def test_a_video_that_was_given_back_waits_again_only_where_nobody_else_has_it(r
 def test_actors_that_never_start_end_the_run_in_one_line(ray):
     group = group_of(ray, 1, most=1)
     with pytest.raises(
-        SteplineError, match=f"^{MOST_FAILED_STARTS} actors in a row did not start, the last so: no disk"
+        SteplineError,
+        match=f"^{MOST_FAILED_STARTS} actors in a row did not start, the last so: no disk",
     ):
         for _ in range(MOST_FAILED_STARTS):
             answer(group, ray.handles[-1], "ready", outcome=LostError("trace\nno disk\n"))

@@ -52,7 +52,8 @@ def wrapped(text):
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError(SHORT), RuntimeError(CTRANSLATE2), RuntimeError(LOST), wrapped(CTRANSLATE2)]
+    "error",
+    [RuntimeError(SHORT), RuntimeError(CTRANSLATE2), RuntimeError(LOST), wrapped(CTRANSLATE2)],
 )
 def test_a_gpu_short_of_memory_or_lost_leaves_the_video_to_the_cpu(on_gpu, error):
     seen = []
@@ -64,7 +65,8 @@ def test_a_gpu_short_of_memory_or_lost_leaves_the_video_to_the_cpu(on_gpu, error
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (RuntimeError("CUDA error: device-side assert triggered"), "error"),  # a fault of the network
+        # a fault of the network
+        (RuntimeError("CUDA error: device-side assert triggered"), "error"),
         (RuntimeError("Library libcublas.so.12 is not found or cannot be loaded"), "error"),
         (RuntimeError("the codebook is out of memory slots"), "error"),
         (ValueError(SHORT), "error"),
@@ -79,7 +81,8 @@ def test_no_other_error_is_taken_for_it(on_gpu, error, kind):
 
 
 def too_long_for_the_gpu(work):
-    """Return where a video is done; one that is called long is too much for a GPU, as are several together."""
+    """Return where a video is done; one that is called long is too much for a GPU, as are several
+    together."""
     if current_device().kind == "cuda" and work.item.id == "long":
         raise RuntimeError(SHORT)
     return current_device().name.encode()
@@ -87,14 +90,33 @@ def too_long_for_the_gpu(work):
 
 @pytest.mark.parametrize("together", [False, True])
 def test_the_next_video_is_tried_on_the_gpu_again(on_gpu, tmp_path, together):
-    stage = Stage("see", 1, "video", too_long_for_the_gpu, run_many=lambda works: [*map(too_long_for_the_gpu, works)])
+    stage = Stage(
+        "see",
+        1,
+        "video",
+        too_long_for_the_gpu,
+        run_many=lambda works: [*map(too_long_for_the_gpu, works)],
+    )
     runner = TaskRunner(WorkerSetup(recipe(), {"see": stage}, str(tmp_path), device="cuda:0"))
     keys = {"long": "ab" * 32, "short": "cd" * 32}
-    requests = [TaskRequest(StageTask(VideoItem(name), "see", key, {}), gpu=True) for name, key in keys.items()]
-    replies = runner.run(requests) if together else [reply for each in requests for reply in runner.run([each])]
-    assert [(reply.kind, reply.notes.get("gpu_fallbacks")) for reply in replies] == [("done", 1.0), ("done", None)]
+    requests = [
+        TaskRequest(StageTask(VideoItem(name), "see", key, {}), gpu=True)
+        for name, key in keys.items()
+    ]
+    replies = (
+        runner.run(requests)
+        if together
+        else [reply for each in requests for reply in runner.run([each])]
+    )
+    assert [(reply.kind, reply.notes.get("gpu_fallbacks")) for reply in replies] == [
+        ("done", 1.0),
+        ("done", None),
+    ]
     store = ResultStore(RemotePath(str(tmp_path)))
-    assert {name: store.read(stage, key) for name, key in keys.items()} == {"long": b"cpu", "short": b"cuda:0"}
+    assert {name: store.read(stage, key) for name, key in keys.items()} == {
+        "long": b"cpu",
+        "short": b"cuda:0",
+    }
 
 
 def test_on_the_cpu_there_is_nothing_to_fall_back_to(on_gpu):
@@ -111,7 +133,9 @@ def test_on_the_cpu_there_is_nothing_to_fall_back_to(on_gpu):
 
 def test_a_network_is_kept_for_each_device_it_was_loaded_on(on_gpu):
     loaded = []
-    load = per_video._kept(lambda settings: loaded.append((settings, current_device().name)) or len(loaded))
+    load = per_video._kept(
+        lambda settings: loaded.append((settings, current_device().name)) or len(loaded)
+    )
     assert [load("a"), load("a")] == [1, 1]
     set_device("cpu")
     assert load("a") == 2
@@ -123,7 +147,9 @@ def test_a_network_is_kept_for_each_device_it_was_loaded_on(on_gpu):
 def test_status_counts_the_units_that_fell_back(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     out = RemotePath(str(tmp_path / "out"))
-    run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), videos(tmp_path / "in", {"a": "one"}))
+    run_recipe(
+        RunRequest(recipe(), str(tmp_path / "out"), STAGES), videos(tmp_path / "in", {"a": "one"})
+    )
     assert run_status(out, STAGES).gpu_fallbacks == 0
     assert "on the CPU" not in _table(run_status(out, STAGES))
     with closing(RunLog(out)) as log:

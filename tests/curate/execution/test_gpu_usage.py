@@ -68,7 +68,9 @@ def test_a_task_on_the_gpu_tells_it_and_the_log_adds_it_up(driver, tmp_path, mon
     driver("echo 50")
     monkeypatch.setattr(module, "set_device", lambda name: None)  # no GPU is here
     runner = TaskRunner(WorkerSetup(recipe(), STAGES, str(tmp_path), device="cuda:0"))
-    request = TaskRequest(StageTask(VideoItem("a", path=str(tmp_path)), "read", "ab" * 32, {}), gpu=True)
+    request = TaskRequest(
+        StageTask(VideoItem("a", path=str(tmp_path)), "read", "ab" * 32, {}), gpu=True
+    )
     totals, until = LogTotals(), time.monotonic() + 60
     while not totals.gpu_looks and time.monotonic() < until:
         totals.add({"event": "end", "stage": "read", **runner.run([request])[0].notes})

@@ -20,7 +20,10 @@ from stepline.curate.store.run_log import to_json_line
 from stepline.errors import SettingsError
 from stepline.remote import RemotePath
 
-TEXTS = {f"v{number:02d}": f"slow 0.1 {'x' * number}" for number in range(10)} | {"bad": "corrupt", "crash": "segfault"}
+TEXTS = {f"v{number:02d}": f"slow 0.1 {'x' * number}" for number in range(10)} | {
+    "bad": "corrupt",
+    "crash": "segfault",
+}
 LIBRARY_STAGES = ["probe", "transcribe", "write", "encode", "coarse", "ground", "judge", "gather"]
 THINGS = ("lemons", "carrots", "onions", "apples", "leeks", "plums", "limes", "beans")
 KILLS = 20
@@ -41,7 +44,8 @@ run_recipe(RunRequest(recipe, {out!r}, STAGES), items)
 def code_of(folder, out, workers=2):
     """A driver's code: all fake stages over the videos of a folder."""
     return (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # a background one ignores it
+        # a background one ignores it
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from fake_stages import *; from stepline.curate.driver import RunRequest, run_recipe; "
         "from pathlib import Path; "
         f"names = {sorted(TEXTS)!r}; folder = Path({str(folder)!r}); "
@@ -55,7 +59,9 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(tmp_path)
     videos(tmp_path / "in", TEXTS)
     finish(code_of(tmp_path / "in", tmp_path / "whole"), tmp_path / "cache")
     code = code_of(tmp_path / "in", tmp_path / "killed")
-    killed = run_with_kills(code, tmp_path / "killed", tmp_path / "cache", 5, between=(1.5, 3.5), seed=3)
+    killed = run_with_kills(
+        code, tmp_path / "killed", tmp_path / "cache", 5, between=(1.5, 3.5), seed=3
+    )
     assert killed
     assert tree(tmp_path / "killed") == tree(tmp_path / "whole")
     times = begun(tmp_path / "killed")
@@ -79,7 +85,9 @@ def test_the_status_of_a_killed_run_is_what_its_files_say(tmp_path):
         driver.communicate()
         for worker in workers:
             wait_for_end(worker)
-        copy = shutil.copytree(out, tmp_path / f"copy-{count}", ignore=shutil.ignore_patterns(MANIFESTS, ".*"))
+        copy = shutil.copytree(
+            out, tmp_path / f"copy-{count}", ignore=shutil.ignore_patterns(MANIFESTS, ".*")
+        )
         found, anew = (run_status(RemotePath(str(folder)), STAGES) for folder in (out, copy))
         assert found == anew
         done.append(sum(stage.done for stage in found.stages))
@@ -106,7 +114,15 @@ def test_workers_end_with_a_driver_that_is_killed_and_its_lock_too(tmp_path, mon
     assert workers
     for worker in workers:
         wait_for_end(worker)
-    places = ("", "cells/read/00", "failures/read", "stages/total", "dataset", "dataset/data", "features")
+    places = (
+        "",
+        "cells/read/00",
+        "failures/read",
+        "stages/total",
+        "dataset",
+        "dataset/data",
+        "features",
+    )
     halves = [tmp_path / "out" / place / f".key.{workers[0]}-1.partial.json" for place in places]
     for half in halves:  # what a worker, or the driver itself, was writing
         half.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +156,9 @@ def twelve_items(folder):
     folder.mkdir()
     for number, thing in enumerate(THINGS):
         draw_video(folder / f"{thing}.mp4", seconds=14 + number)
-        text = CAPTIONS.replace("lemons", thing).replace("the juice", f"the {thing} and {number} cups of milk")
+        text = CAPTIONS.replace("lemons", thing).replace(
+            "the juice", f"the {thing} and {number} cups of milk"
+        )
         (folder / f"{thing}.srt").write_text(text)
     whole = (folder / "lemons.mp4").read_bytes()
     (folder / "corrupt.mp4").write_bytes(os.urandom(2000) + whole[2000:])
@@ -151,7 +169,9 @@ def twelve_items(folder):
     os.mkfifo(folder / "hanging.srt")  # as a file of a network drive that never answers
     names = [*THINGS, "corrupt", "empty", "hanging", "huge"]
     captions = {name: str(folder / f"{name}.srt") for name in (*THINGS, "hanging")}
-    return [VideoItem(name, str(folder / f"{name}.mp4"), "1", captions.get(name), "1") for name in names]
+    return [
+        VideoItem(name, str(folder / f"{name}.mp4"), "1", captions.get(name), "1") for name in names
+    ]
 
 
 @pytest.mark.slow
@@ -164,7 +184,9 @@ def test_twenty_kills_cost_no_byte_and_no_unit_but_those_under_way(tmp_path):
         for name in ("whole", "killed")
     }
     finish(codes["whole"], tmp_path / "cache")
-    killed = run_with_kills(codes["killed"], tmp_path / "killed", tmp_path / "cache", KILLS, between=(2.0, 9.0), seed=8)
+    killed = run_with_kills(
+        codes["killed"], tmp_path / "killed", tmp_path / "cache", KILLS, between=(2.0, 9.0), seed=8
+    )
     assert tree(tmp_path / "killed", ["hanging"]) == tree(tmp_path / "whole", ["hanging"])
     times = begun(tmp_path / "killed")
     again = sum(times.values()) - len(times)

@@ -24,7 +24,11 @@ def dataset(out):
 def computed(out, *, stage=None):
     """The tasks that were begun: (stage, id), one for each time."""
     lines = [line for line in read_timings(RemotePath(str(out))) if line["event"] == "start"]
-    return sorted((line["stage"], line["id"]) for line in lines if line["id"] and stage in (None, line["stage"]))
+    return sorted(
+        (line["stage"], line["id"])
+        for line in lines
+        if line["id"] and stage in (None, line["stage"])
+    )
 
 
 def test_videos_go_through_all_stages(tmp_path):
@@ -42,7 +46,10 @@ def test_a_rerun_computes_nothing(tmp_path):
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items)
     before = (tmp_path / "out/dataset/dataset.json").read_bytes(), computed(tmp_path / "out")
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items)
-    assert ((tmp_path / "out/dataset/dataset.json").read_bytes(), computed(tmp_path / "out")) == before
+    assert (
+        (tmp_path / "out/dataset/dataset.json").read_bytes(),
+        computed(tmp_path / "out"),
+    ) == before
 
 
 def test_a_changed_setting_recomputes_only_what_it_decides(tmp_path):
@@ -50,7 +57,11 @@ def test_a_changed_setting_recomputes_only_what_it_decides(tmp_path):
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items)
     changed = recipe(steps={"asr": {"model": "whisper-base"}})
     run_recipe(RunRequest(changed, str(tmp_path / "out"), STAGES), items)
-    assert len(computed(tmp_path / "out", stage="read")) == len(computed(tmp_path / "out", stage="count")) == 3
+    assert (
+        len(computed(tmp_path / "out", stage="read"))
+        == len(computed(tmp_path / "out", stage="count"))
+        == 3
+    )
     assert len(computed(tmp_path / "out", stage="double")) == 6
 
 
@@ -59,7 +70,12 @@ def test_a_changed_video_recomputes_only_its_own_units_and_what_is_over_all(tmp_
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items)
     (b,) = videos(tmp_path / "in", {"b": "another text"})
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), [a, b, c])
-    assert [identity for _, identity in computed(tmp_path / "out", stage="double")] == ["a", "b", "b", "c"]
+    assert [identity for _, identity in computed(tmp_path / "out", stage="double")] == [
+        "a",
+        "b",
+        "b",
+        "c",
+    ]
 
 
 BROKEN = {
@@ -85,7 +101,9 @@ LOST = {
 }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory a process has")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells how much memory a process has"
+)
 def test_videos_that_break_a_process_are_isolated_and_listed(tmp_path):
     items = videos(tmp_path / "in", BROKEN)
     limited = recipe(seconds=6.0, memory=400, workers=2)
@@ -104,14 +122,17 @@ def test_failures_are_retried_when_asked_and_only_so_often(tmp_path):
     for _ in range(4):
         run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES, retry_failed=True), items)
     tried = [identity for _, identity in computed(tmp_path / "out", stage="read")]
-    assert tried == ["a", "a", "a", "b", "c"]  # limits.attempts = 3; what the recipe leaves out is not retried
+    # limits.attempts = 3; what the recipe leaves out is not retried
+    assert tried == ["a", "a", "a", "b", "c"]
 
 
 def test_a_retry_that_goes_well_brings_the_video_in(tmp_path):
     items = videos(tmp_path / "in", {"a": "odd", "b": "fine"})
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items)
     (tmp_path / "in" / "a.txt").write_text("now it works")
-    outcome = run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES, retry_failed=True), items)
+    outcome = run_recipe(
+        RunRequest(recipe(), str(tmp_path / "out"), STAGES, retry_failed=True), items
+    )
     assert outcome.failures == ()
     assert set(dataset(tmp_path / "out")["videos"]) == {"a", "b"}
 
@@ -123,7 +144,9 @@ def test_a_worker_killed_from_outside_costs_no_video(tmp_path):
     assert computed(tmp_path / "out", stage="read") == [("read", "a"), ("read", "a"), ("read", "b")]
 
 
-@pytest.mark.parametrize(("word", "said"), [("model", "no weights; install some"), ("full", "free some space")])
+@pytest.mark.parametrize(
+    ("word", "said"), [("model", "no weights; install some"), ("full", "free some space")]
+)
 def test_what_is_no_fault_of_a_video_ends_the_run(tmp_path, word, said):
     items = videos(tmp_path / "in", {"a": word})
     with pytest.raises(SteplineError, match=said):
@@ -148,7 +171,9 @@ def test_a_full_disk_ends_the_run_and_leaves_nothing_half_written(tmp_path, monk
 
 def test_the_limit_takes_the_first_videos_by_id(tmp_path):
     items = videos(tmp_path / "in", TEXTS)
-    outcome = run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES, limit=2), reversed(items))
+    outcome = run_recipe(
+        RunRequest(recipe(), str(tmp_path / "out"), STAGES, limit=2), reversed(items)
+    )
     assert outcome.videos == 2
     assert set(dataset(tmp_path / "out")["videos"]) == {"a", "b"}
 
@@ -156,14 +181,21 @@ def test_the_limit_takes_the_first_videos_by_id(tmp_path):
 def test_a_stage_that_fails_for_video_after_video_ends_the_run(tmp_path):
     items = videos(tmp_path / "in", dict.fromkeys("abcde", "odd") | {"f": "silent"})
     limits = {"limits": {"in_a_row": 3}}
-    with pytest.raises(SteplineError, match="read failed for 3 videos in a row, the last with: ZeroDivisionError"):
+    with pytest.raises(
+        SteplineError, match="read failed for 3 videos in a row, the last with: ZeroDivisionError"
+    ):
         run_recipe(RunRequest(recipe(**limits), str(tmp_path / "out"), STAGES), items)
-    outcome = run_recipe(RunRequest(recipe(limits={"in_a_row": 4}), str(tmp_path / "out"), STAGES), items)
+    outcome = run_recipe(
+        RunRequest(recipe(limits={"in_a_row": 4}), str(tmp_path / "out"), STAGES), items
+    )
     assert [failure.id for failure in outcome.failures] == list("abcdef")
 
 
 def test_what_comes_last_is_done_while_no_other_driver_may_begin(tmp_path):
-    items, job = videos(tmp_path / "in", {"a": "one"}), RunRequest(recipe(), str(tmp_path / "out"), STAGES)
+    items, job = (
+        videos(tmp_path / "in", {"a": "one"}),
+        RunRequest(recipe(), str(tmp_path / "out"), STAGES),
+    )
 
     def last(outcome):
         assert outcome.videos == 1

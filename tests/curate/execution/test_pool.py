@@ -1,7 +1,13 @@
 import pytest
 from fake_stages import STAGES, recipe
 
-from stepline.curate.execution.messages import LONGEST_REASON, TaskReply, TaskRequest, WorkerSetup, portable_reason
+from stepline.curate.execution.messages import (
+    LONGEST_REASON,
+    TaskReply,
+    TaskRequest,
+    WorkerSetup,
+    portable_reason,
+)
 from stepline.curate.execution.pool import OUTSIDE_KILLS, WorkerDeath, WorkerPool, WorkerProcess
 from stepline.curate.execution.worker import TaskRunner
 from stepline.curate.plan import StageTask
@@ -32,7 +38,9 @@ class FakeWorker:
 @pytest.fixture
 def pool(tmp_path):
     """A pool whose processes are not started."""
-    made = WorkerPool(WorkerSetup(recipe(), STAGES, str(tmp_path)), 1, RunLog(RemotePath(str(tmp_path))), tmp_path)
+    made = WorkerPool(
+        WorkerSetup(recipe(), STAGES, str(tmp_path)), 1, RunLog(RemotePath(str(tmp_path))), tmp_path
+    )
     yield made
     made._run_log.close()
 
@@ -93,7 +101,10 @@ def test_of_several_together_each_has_its_own_reply(pool):
     together = FakeWorker(request_count=3, requests=(REQUEST, OTHER))
     done, failed = pool._outcomes_of(together, [TaskReply("done"), TaskReply("error", "no sound")])
     assert (done.request, done.failure) == (REQUEST, None)
-    assert (failed.request, failed.failure) == (OTHER, StageFailure("b", "read", "error", "no sound"))
+    assert (failed.request, failed.failure) == (
+        OTHER,
+        StageFailure("b", "read", "error", "no sound"),
+    )
     assert not together.requests
 
 
@@ -101,9 +112,15 @@ def test_of_several_together_each_has_its_own_reply(pool):
     ("reason", "told"),
     [
         ("/data/in/a.mp4: no sound", "a: no sound"),
-        ("[Errno 2] No such file: '/tmp/stepline-x1/audio.wav'", "[Errno 2] No such file: '(a path)'"),
+        (
+            "[Errno 2] No such file: '/tmp/stepline-x1/audio.wav'",
+            "[Errno 2] No such file: '(a path)'",
+        ),
         ("cannot use <Frame at 0x7f3a09bc1d90>\nat all", "cannot use <Frame at 0x...> at all"),
-        ("see https://host/path/page, 3/4 of it and/or /this", "see https://host/path/page, 3/4 of it and/or /this"),
+        (
+            "see https://host/path/page, 3/4 of it and/or /this",
+            "see https://host/path/page, 3/4 of it and/or /this",
+        ),
         ("(/home/ann/models/base) and /data/in/a.mp4.part", "((a path)) and a.part"),
     ],
 )
@@ -119,7 +136,9 @@ def test_a_machine_with_another_version_than_the_drivers_computes_nothing(tmp_pa
     (tmp_path / "a.txt").write_text("one")
     request = TaskRequest(REQUEST.task, {"captions": tmp_path / "a.txt"})
     replies = [
-        TaskRunner(WorkerSetup(recipe(), STAGES, str(tmp_path), versions={"psutil": version})).run([request])[0]
+        TaskRunner(WorkerSetup(recipe(), STAGES, str(tmp_path), versions={"psutil": version})).run(
+            [request]
+        )[0]
         for version in (minor_version("psutil"), "4.0")
     ]
     assert [reply.kind for reply in replies] == ["done", "run"]

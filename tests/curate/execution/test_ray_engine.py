@@ -20,12 +20,23 @@ from stepline.remote import RemotePath
 
 OF_RAY = ("DeprecationWarning", "ResourceWarning", "FutureWarning")
 pytestmark = pytest.mark.filterwarnings(*(f"ignore::{name}" for name in OF_RAY))
-TEXTS = {"a": "one two", "b": "three", "bad": "corrupt", "c": "four five six", "crash": "exit", "quiet": "silent"}
+TEXTS = {
+    "a": "one two",
+    "b": "three",
+    "bad": "corrupt",
+    "c": "four five six",
+    "crash": "exit",
+    "quiet": "silent",
+}
 
 
 def tree(folder):
     """Every file of a run that its dataset rests on: name -> bytes."""
-    files = (path for part in ("cells", "failures", "stages", "dataset") for path in (folder / part).rglob("*"))
+    files = (
+        path
+        for part in ("cells", "failures", "stages", "dataset")
+        for path in (folder / part).rglob("*")
+    )
     return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
 
 
@@ -46,8 +57,12 @@ def ray_here(tmp_path_factory):
 
     with contextlib.ExitStack() as held:
         try:
-            ray, why = held.enter_context(cluster(Plan(recipe(engine="ray", workers=2), {}, {}))), ""
-        except SteplineError as error:  # Ray gives its processes 30 s, which a machine with much else to do exceeds
+            ray, why = (
+                held.enter_context(cluster(Plan(recipe(engine="ray", workers=2), {}, {}))),
+                "",
+            )
+        # Ray gives its processes 30 s, which a machine with much else to do exceeds
+        except SteplineError as error:
             ray, why = None, str(error)
         with warnings.catch_warnings():  # of processes that Ray has left behind
             warnings.simplefilter("ignore")
@@ -58,19 +73,27 @@ def ray_here(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "stages", [STAGES.keys() - {"share"}, pytest.param(STAGES.keys(), marks=pytest.mark.slow)], ids=["short", "all"]
+    "stages",
+    [STAGES.keys() - {"share"}, pytest.param(STAGES.keys(), marks=pytest.mark.slow)],
+    ids=["short", "all"],
 )
 def test_both_engines_give_the_same_bytes(tmp_path, ray_here, monkeypatch, stages):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     items = videos(tmp_path / "in", TEXTS)
     named = [name for name in STAGES if name in stages]
     for engine in ("local", "ray"):
-        outcome = run_recipe(RunRequest(recipe(engine=engine, stages=named), str(tmp_path / engine), STAGES), items)
+        outcome = run_recipe(
+            RunRequest(recipe(engine=engine, stages=named), str(tmp_path / engine), STAGES), items
+        )
         found = [(failure.id, failure.kind) for failure in outcome.failures]
         assert found == [("bad", "error"), ("crash", "crash"), ("quiet", "left out")]
     assert stored_bytes(ray_here) < 100  # Ray's own three objects, of eight bytes each
     assert tree(tmp_path / "local") == tree(tmp_path / "ray")
-    assert json.loads((tmp_path / "ray/dataset/dataset.json").read_text())["videos"].keys() == {"a", "b", "c"}
+    assert json.loads((tmp_path / "ray/dataset/dataset.json").read_text())["videos"].keys() == {
+        "a",
+        "b",
+        "c",
+    }
 
 
 def test_a_video_that_hangs_on_one_actor_is_done_by_another(tmp_path, ray_here, monkeypatch):
@@ -78,11 +101,14 @@ def test_a_video_that_hangs_on_one_actor_is_done_by_another(tmp_path, ray_here, 
     texts = dict.fromkeys("bcdefgh", "one two") | {"a": f"stall {tmp_path / 'begun'}"}
     items = videos(tmp_path / "in", texts)
     outcome = run_recipe(
-        RunRequest(recipe(engine="ray", workers=2, seconds=500.0), str(tmp_path / "out"), STAGES), items
+        RunRequest(recipe(engine="ray", workers=2, seconds=500.0), str(tmp_path / "out"), STAGES),
+        items,
     )
     assert outcome.failures == ()
     lines = list(read_timings(RemotePath(str(tmp_path / "out"))))
-    begun = Counter(line["id"] for line in lines if line["event"] == "start" and line["stage"] == "read")
+    begun = Counter(
+        line["id"] for line in lines if line["event"] == "start" and line["stage"] == "read"
+    )
     assert begun == Counter([*texts, "a"])
     assert not any(path.name.startswith(".") for path in (tmp_path / "out" / "cells").rglob("*"))
 
@@ -98,7 +124,11 @@ def test_stages_that_can_use_a_gpu_have_actors_of_their_own():
     stages = [STAGES[name] for name in ("read", "count", "double", "share")]
     assert stages_by_actor(stages, recipe()) == [(("read", "count", "double", "share"), 0.0)]
     shared = recipe().model_copy(update={"engine": EngineSettings(gpus=0.5)})
-    assert stages_by_actor(stages, shared) == [(("read", "count"), 0.0), (("double",), 0.5), (("share",), 0.0)]
+    assert stages_by_actor(stages, shared) == [
+        (("read", "count"), 0.0),
+        (("double",), 0.5),
+        (("share",), 0.0),
+    ]
 
 
 def test_videos_that_are_finished_need_no_actor(tmp_path, monkeypatch):
@@ -108,7 +138,10 @@ def test_videos_that_are_finished_need_no_actor(tmp_path, monkeypatch):
     plan, told = Plan.of(recipe(), resolve_stages(recipe(), STAGES)), []
     run_on_ray(
         Phase(
-            plan, ResultStore(RemotePath(str(tmp_path / "out"))), ("read", "count", "double"), on_finished=told.append
+            plan,
+            ResultStore(RemotePath(str(tmp_path / "out"))),
+            ("read", "count", "double"),
+            on_finished=told.append,
         ),
         items,
     )

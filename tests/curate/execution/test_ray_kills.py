@@ -1,4 +1,5 @@
-"""Ray runs whose driver, actors, workers and nodes are killed -9, and buckets that are cut off; they take minutes."""
+"""Ray runs whose driver, actors, workers and nodes are killed -9, and buckets that are cut off;
+they take minutes."""
 
 import contextlib
 import json
@@ -60,15 +61,20 @@ def test_twenty_kills_of_drivers_actors_and_workers_cost_no_byte(tmp_path, whole
     again = sum(count - 1 for unit, count in times.items() if unit[1] != "crash")
     print(f"killed {dict(killed)}, {len(times)} units, {again} begun again")
     assert sum(killed.values()) == KILLS
-    # A driver, or an actor, takes the unit of each of two workers with it; copies at the end are one more.
-    assert again <= 2 * killed["driver"] + killed["actor"] + killed["worker"] + 2 * (killed["driver"] + 1)
+    # A driver, or an actor, takes the unit of each of two workers with it; copies at the end are
+    # one more.
+    assert again <= 2 * killed["driver"] + killed["actor"] + killed["worker"] + 2 * (
+        killed["driver"] + 1
+    )
 
 
 def test_nodes_of_a_cluster_that_are_killed_cost_no_byte(tmp_path, whole, monkeypatch):
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     try:
         monkeypatch.setenv("RAY_ADDRESS", cluster.address)
         code = code_of(whole, tmp_path / "killed", engine="ray", workers=2)
@@ -97,13 +103,16 @@ def test_nodes_of_a_cluster_that_are_killed_cost_no_byte(tmp_path, whole, monkey
 
 
 @pytest.mark.parametrize("engine", ["local", "ray"])
-def test_a_bucket_that_is_cut_off_for_a_minute_costs_no_byte_and_no_second_run(tmp_path, whole, bucket, engine):
+def test_a_bucket_that_is_cut_off_for_a_minute_costs_no_byte_and_no_second_run(
+    tmp_path, whole, bucket, engine
+):
     there = []
     for item in whole:
         RemotePath(f"s3://bucket/in/{item.id}.txt").put(tmp_path / "in" / f"{item.id}.txt")
         there.append(VideoItem(item.id, f"s3://bucket/in/{item.id}.txt", "1"))
     driver = start_driver(
-        code_of(there, "s3://bucket/out", engine=engine, workers=2, seconds=600.0), tmp_path / "cache"
+        code_of(there, "s3://bucket/out", engine=engine, workers=2, seconds=600.0),
+        tmp_path / "cache",
     )
     out, ends = RemotePath("s3://bucket/out"), time.monotonic() + 300
     while len(list((out / "cells/read").list())) < 5:
@@ -123,7 +132,8 @@ def test_a_bucket_that_is_cut_off_for_a_minute_costs_no_byte_and_no_second_run(t
 
 
 def test_a_notice_of_the_end_costs_what_is_in_flight_alone(tmp_path, whole):
-    """SIGTERM to every process of a run at once, as a machine that goes down sends it; then the run goes on."""
+    """SIGTERM to every process of a run at once, as a machine that goes down sends it; then the run
+    goes on."""
     code = code_of(whole, tmp_path / "killed", engine="ray", workers=2)
     driver = start_driver(code, tmp_path / "cache")
     while len(begun(tmp_path / "killed")) < 12:
@@ -136,7 +146,9 @@ def test_a_notice_of_the_end_costs_what_is_in_flight_alone(tmp_path, whole):
     driver.communicate(timeout=120)
     for worker in workers:
         wait_for_end(worker)
-    blamed = {json.loads(path.read_text())["id"] for path in (tmp_path / "killed").glob("failures/*/*")}
+    blamed = {
+        json.loads(path.read_text())["id"] for path in (tmp_path / "killed").glob("failures/*/*")
+    }
     assert blamed <= {"bad", "crash"}
     finish(code, tmp_path / "cache")
     assert tree(tmp_path / "killed") == tree(tmp_path / "whole")

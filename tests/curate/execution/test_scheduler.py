@@ -12,7 +12,9 @@ from stepline.remote import RemotePath
 from stepline.remote.settings import RemoteSettings
 from stepline.storage import atomic_path
 
-ITEM = VideoItem("a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk")
+ITEM = VideoItem(
+    "a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk"
+)
 READ = STAGES["read"]
 
 
@@ -44,7 +46,9 @@ def stored(tmp_path, name, data):
 
 def test_a_file_of_this_machine_is_used_where_it_is(tmp_path, fetcher):
     (tmp_path / "a.mp4").write_bytes(b"abc")
-    assert fetched(fetcher, VideoItem("a", video=str(tmp_path / "a.mp4"))) == {"media": tmp_path / "a.mp4"}
+    assert fetched(fetcher, VideoItem("a", video=str(tmp_path / "a.mp4"))) == {
+        "media": tmp_path / "a.mp4"
+    }
     fetcher.release(VideoItem("a"))
     assert (tmp_path / "a.mp4").exists()
 
@@ -74,7 +78,9 @@ def test_a_run_fetches_what_is_elsewhere_and_lists_what_is_gone(tmp_path, monkey
     out = f"memory://{tmp_path.name}/out"
     job = RunRequest(recipe(places={"attempts": 1}), str(tmp_path / "out"), STAGES)
     outcome = run_recipe(job, [gone, here])
-    assert [(failure.id, failure.stage, failure.kind) for failure in outcome.failures] == [("gone", "read", "error")]
+    assert [(failure.id, failure.stage, failure.kind) for failure in outcome.failures] == [
+        ("gone", "read", "error")
+    ]
     assert outcome.failures[0].reason.startswith("gone: ")
     assert '"here"' in (tmp_path / "out/dataset/dataset.json").read_text()
     assert not list((tmp_path / "cache/curate").iterdir())
@@ -90,7 +96,9 @@ def test_a_disk_too_full_to_fetch_to_ends_the_run_and_blames_no_video(tmp_path, 
 
     monkeypatch.setattr(RemotePath, "fetch", full)
     with pytest.raises(SteplineError, match="No space left on device.*free some space"):
-        run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), [stored(tmp_path, "a", b"one")])
+        run_recipe(
+            RunRequest(recipe(), str(tmp_path / "out"), STAGES), [stored(tmp_path, "a", b"one")]
+        )
     assert not (tmp_path / "out" / "failures").exists()
 
 
@@ -115,7 +123,9 @@ def test_a_failure_ends_what_comes_after_it(results):
     plan, video = opened(results)
     read, count, _ = video.tasks
     results.write(READ, read.key, b"{}")
-    failure = results.add_failure(STAGES["count"], count.key, StageFailure("a", "count", "error", "no"))
+    failure = results.add_failure(
+        STAGES["count"], count.key, StageFailure("a", "count", "error", "no")
+    )
     _, again = opened(results)
     assert again.finished
     assert again.failure == failure

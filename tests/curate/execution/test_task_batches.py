@@ -1,4 +1,5 @@
-"""Several videos done together by a worker with a GPU; the device "auto" stands for one, and is the CPU here."""
+"""Several videos done together by a worker with a GPU; the device "auto" stands for one, and is the
+CPU here."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -16,7 +17,9 @@ from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog, read_timings
 from stepline.remote import RemotePath
 
-DOUBLE = replace(fake_stages.STAGES["double"], run=fake_stages.double_or_fail, run_many=fake_stages.double_many)
+DOUBLE = replace(
+    fake_stages.STAGES["double"], run=fake_stages.double_or_fail, run_many=fake_stages.double_many
+)
 STAGES = fake_stages.STAGES | {"double": DOUBLE}
 TEXTS = {name: "word " * number for number, name in enumerate(("a", "b", "c", "d", "e"), 1)}
 
@@ -29,8 +32,13 @@ def cache(tmp_path, monkeypatch):
 
 def planned(tmp_path, texts, batch, out):
     """Return a plan, its items and OUT, where `double` is what is left to do."""
-    recipe = fake_stages.recipe().model_copy(update={"engine": EngineSettings(batch=batch, ahead=8)})
-    plan, items = Plan.of(recipe, resolve_stages(recipe, STAGES)), fake_stages.videos(tmp_path / "in", texts)
+    recipe = fake_stages.recipe().model_copy(
+        update={"engine": EngineSettings(batch=batch, ahead=8)}
+    )
+    plan, items = (
+        Plan.of(recipe, resolve_stages(recipe, STAGES)),
+        fake_stages.videos(tmp_path / "in", texts),
+    )
     run(plan, items, RemotePath(str(out)), ("read", "count"), [], tmp_path)
     return plan, items, RemotePath(str(out))
 
@@ -38,7 +46,10 @@ def planned(tmp_path, texts, batch, out):
 def run(plan, items, out, stages, devices, scratch):
     finished = []
     phase = Phase(plan, ResultStore(out), stages, on_finished=finished.append)
-    with closing(RunLog(out)) as log, closing(Scheduler(phase, 1, scratch, log, devices)) as scheduler:
+    with (
+        closing(RunLog(out)) as log,
+        closing(Scheduler(phase, 1, scratch, log, devices)) as scheduler,
+    ):
         scheduler.run(items)
     return {video.item.id: video.failure for video in finished}
 
@@ -46,11 +57,15 @@ def run(plan, items, out, stages, devices, scratch):
 def results(plan, items, out):
     tasks = [task for item in items for task in plan.tasks(item) if task.stage == "double"]
     store = ResultStore(out)
-    return {task.item.id: store.read(DOUBLE, task.key) for task in tasks if store.has(DOUBLE, task.key)}
+    return {
+        task.item.id: store.read(DOUBLE, task.key) for task in tasks if store.has(DOUBLE, task.key)
+    }
 
 
 def ended(out):
-    return [line for line in read_timings(out) if line["event"] == "end" and line["stage"] == "double"]
+    return [
+        line for line in read_timings(out) if line["event"] == "end" and line["stage"] == "double"
+    ]
 
 
 def test_with_any_batch_the_bytes_are_the_same_on_both_engines(tmp_path):
@@ -69,9 +84,11 @@ def test_with_any_batch_the_bytes_are_the_same_on_both_engines(tmp_path):
         sizes["actor", batch] = [line.get("together") for line in ended(out)]
     assert all(each == found["local", 1] and len(each) == 5 for each in found.values())
     assert sizes == {
-        ("local", 1): [None] * 5, ("actor", 1): [None] * 5, ("local", 4): [4.0] * 4 + [None],
+        ("local", 1): [None] * 5,
+        ("actor", 1): [None] * 5,
+        ("local", 4): [4.0] * 4 + [None],
         ("actor", 4): [4.0] * 4 + [None],
-    }  # fmt: skip
+    }
 
 
 def test_on_the_cpu_each_video_is_done_by_itself(tmp_path):
@@ -81,10 +98,15 @@ def test_on_the_cpu_each_video_is_done_by_itself(tmp_path):
 
 
 def test_a_video_that_fails_fails_alone(tmp_path):
-    plan, items, out = planned(tmp_path, {"a": "one", "bad": "two", "c": "three", "d": "four"}, 4, tmp_path / "out")
+    plan, items, out = planned(
+        tmp_path, {"a": "one", "bad": "two", "c": "three", "d": "four"}, 4, tmp_path / "out"
+    )
     failures = run(plan, items, out, ("double",), ["auto"], tmp_path)
     assert {name for name, failure in failures.items() if failure is None} == {"a", "c", "d"}
-    assert (failures["bad"].kind, failures["bad"].reason) == ("error", "ZeroDivisionError: bad by nothing")
+    assert (failures["bad"].kind, failures["bad"].reason) == (
+        "error",
+        "ZeroDivisionError: bad by nothing",
+    )
     assert [line.get("together") for line in ended(out)] == [None] * 4
     assert results(plan, items, out).keys() == {"a", "c", "d"}
 
@@ -93,9 +115,13 @@ def test_a_worker_killed_with_several_costs_only_those_and_no_video(tmp_path):
     texts = {"a": "one", "b": "two", "kill": "three"}
     plan, items, out = planned(tmp_path, texts, 2, tmp_path / "out")
     assert run(plan, items[:2], out, ("double",), ["auto"], tmp_path) == {"a": None, "b": None}
-    assert run(plan, items, out, ("double",), ["auto"], tmp_path) == dict.fromkeys(texts)  # alone, it lives
+    # alone, it lives
+    assert run(plan, items, out, ("double",), ["auto"], tmp_path) == dict.fromkeys(texts)
     plan, items, out = planned(tmp_path, texts | {"z": "four"}, 4, tmp_path / "again")
-    assert run(plan, items, out, ("double",), ["auto"], tmp_path) == dict.fromkeys(texts | {"z": ""})
+    assert run(plan, items, out, ("double",), ["auto"], tmp_path) == dict.fromkeys(
+        texts | {"z": ""}
+    )
     assert [(line["id"], line["again"]) for line in ended(out)] == [
-        *((name, True) for name in (*texts, "z")), *((name, False) for name in (*texts, "z")),
-    ]  # fmt: skip
+        *((name, True) for name in (*texts, "z")),
+        *((name, False) for name in (*texts, "z")),
+    ]

@@ -105,7 +105,9 @@ def test_a_vision_language_model_decides_ground_alone_and_lets_it_read_the_video
     assert touched(named, "steps.vision.witness.requests=5") == {"ground"}
     assert touched("steps.vision.witness.requests=5") == set()  # of nobody
     models = ("steps.vision.witness.model=one", "steps.vision.witness.model=other")
-    settings = [STAGES["ground"].settings(load_settings(Recipe, None, (named, model))) for model in models]
+    settings = [
+        STAGES["ground"].settings(load_settings(Recipe, None, (named, model))) for model in models
+    ]
     assert settings[0] != settings[1]
     names = ("probe", "transcribe", "write", "encode", "coarse", "ground")
     for overrides, reads in (((), ()), ((named,), ("media",))):

@@ -24,7 +24,9 @@ from stepline.curate.stages.gather import RECORDS, read_left_out, write_dataset
 from stepline.records import Span, Step
 from stepline.storage import read_parquet
 
-SHOWN = Step(id="1", text="chop the onion", spans=(Span(0.0, 4.0),), status="shown", score=0.9, sources=(0,))
+SHOWN = Step(
+    id="1", text="chop the onion", spans=(Span(0.0, 4.0),), status="shown", score=0.9, sources=(0,)
+)
 SETTINGS = CleanSettings(written=0.5, supported=0.4, shown=0.5, placed=0.3)
 
 
@@ -49,9 +51,13 @@ def test_a_step_that_is_only_said_is_not_shown() -> None:
 
 def test_four_readers_judge_the_steps_of_a_record() -> None:
     said = transcript("Chop the onion into small pieces.", "My grandmother loved her garden.")
-    idle = SHOWN.model_copy(update={"id": "2", "text": "grandmother loved her garden", "sources": (1,)})
+    idle = SHOWN.model_copy(
+        update={"id": "2", "text": "grandmother loved her garden", "sources": (1,)}
+    )
     unsaid = SHOWN.model_copy(update={"id": "3", "text": "pump up the tire"})
-    made = clean_record(record("a", SHOWN, idle, unsaid, said=said), (SHOWN, idle, unsaid), SETTINGS)
+    made = clean_record(
+        record("a", SHOWN, idle, unsaid, said=said), (SHOWN, idle, unsaid), SETTINGS
+    )
     assert [step.id for step in made.steps] == ["1"]
     assert [one.reason for one in made.dropped] == [IDLE, UNSAID]
     longer = SHOWN.model_copy(update={"spans": (Span(0.0, 5.0),)})
@@ -69,7 +75,11 @@ def test_a_video_without_a_clean_step_is_left_out_beside_those_before(tmp_path: 
     unseen = SHOWN.model_copy(update={"status": "said", "spans": ()})
     records = [record("a", SHOWN, said=said), record("b", unseen, said=said)]
     (tmp_path / "gather").mkdir()
-    write_dataset(tmp_path / "gather", records, {"c": StageFailure("c", "filter", "left out", "it is too short")})
+    write_dataset(
+        tmp_path / "gather",
+        records,
+        {"c": StageFailure("c", "filter", "left out", "it is too short")},
+    )
     clean.clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS)] == ["a"]
     left_out = read_left_out(tmp_path / "clean")
@@ -78,16 +88,23 @@ def test_a_video_without_a_clean_step_is_left_out_beside_those_before(tmp_path: 
 
 def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_path: Path) -> None:
     said = transcript("Chop the onion.", "I love this kitchen.")
-    sentences = tuple(one.model_copy(update={"shown": p}) for one, p in zip(said.sentences, (0.8, 0.2), strict=True))
+    sentences = tuple(
+        one.model_copy(update={"shown": p})
+        for one, p in zip(said.sentences, (0.8, 0.2), strict=True)
+    )
     judged = record("a", said=said.model_copy(update={"sentences": sentences}))
     made = visible_record(judged, VisibleSettings(shown=0.5))
-    assert [(step.text, step.spans, step.score) for step in made.steps] == [("Chop the onion.", (Span(0.0, 4.0),), 0.8)]
+    assert [(step.text, step.spans, step.score) for step in made.steps] == [
+        ("Chop the onion.", (Span(0.0, 4.0),), 0.8)
+    ]
     assert [one.text for one in made.dropped] == ["I love this kitchen."]
     (tmp_path / "gather").mkdir()
     write_dataset(tmp_path / "gather", [judged, record("b", said=said)], {})
     clean.visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS)] == ["a"]
-    assert read_left_out(tmp_path / "visible")["b"].reason == "nobody could judge what is said in it"
+    assert (
+        read_left_out(tmp_path / "visible")["b"].reason == "nobody could judge what is said in it"
+    )
 
 
 def test_a_step_without_sources_has_no_support() -> None:

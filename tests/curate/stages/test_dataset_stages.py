@@ -1,4 +1,5 @@
-"""The stages over the whole dataset: gathering, videos that came before, swapping, training and placing for good."""
+"""The stages over the whole dataset: gathering, videos that came before, swapping, training and
+placing for good."""
 
 import json
 from collections.abc import Iterator
@@ -45,22 +46,31 @@ SMALL = [
     f"{stage}.{setting}"
     for stage in ("train", "refine")
     for setting in (
-        "model.width=16", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
-        "model.feed_forward=16", "model.projection=8", "train.epochs=1",
+        "model.width=16",
+        "model.heads=2",
+        "model.encoder_layers=1",
+        "model.decoder_layers=1",
+        "model.feed_forward=16",
+        "model.projection=8",
+        "train.epochs=1",
     )
-]  # fmt: skip
+]
 
 
 def recipe(*more: str) -> Recipe:
     listed = str(list(STAGES)).replace("'", '"')
-    return load_settings(Recipe, None, [f"stages={listed}", *SMALL, "refine.rounds.teacher_epochs=1", *more])
+    return load_settings(
+        Recipe, None, [f"stages={listed}", *SMALL, "refine.rounds.teacher_epochs=1", *more]
+    )
 
 
 def cells(number: int) -> dict[str, bytes]:
     """A video of 12 s in which two steps are told and shown, no two videos alike."""
     rng = np.random.default_rng(number)
     thing = THINGS[number % len(THINGS)]
-    said = transcript(f"Chop the {thing} number {number} now.", f"Then fry the {thing} in pan {number}.")
+    said = transcript(
+        f"Chop the {thing} number {number} now.", f"Then fry the {thing} in pan {number}."
+    )
     steps = tuple(
         Step(id=str(n + 1), text=f"{verb} the {thing}", said=said.sentences[n].span, sources=(n,))
         for n, verb in enumerate(("chop", "fry"))
@@ -69,11 +79,18 @@ def cells(number: int) -> dict[str, bytes]:
     shown = tuple(step.model_copy(update=update) for step in steps)
     values = rng.standard_normal((12, 24)).astype(np.float32)
     return {
-        "probe": to_bytes(ProbeResult(duration=12.0, picture=True, sound=True, digest=f"digest {number}")),
+        "probe": to_bytes(
+            ProbeResult(duration=12.0, picture=True, sound=True, digest=f"digest {number}")
+        ),
         "transcribe": to_bytes(Speech(transcript=said)),
         "encode": pack_features(VisualFeatures(FeatureSequence(values, 1.0, "conse"), end=12.0)),
-        "coarse": to_bytes(CoarseSteps(duration=12.0, transcript=said, steps=steps, warnings=("dark",))),
-        "ground": pack(GroundedSteps(steps=shown, kind="probability"), {"scores": np.full((2, 12), 0.1, np.float32)}),
+        "coarse": to_bytes(
+            CoarseSteps(duration=12.0, transcript=said, steps=steps, warnings=("dark",))
+        ),
+        "ground": pack(
+            GroundedSteps(steps=shown, kind="probability"),
+            {"scores": np.full((2, 12), 0.1, np.float32)},
+        ),
         "judge": to_bytes(JudgedTranscript(transcript=said, judge="grounding")),
     }
 
@@ -82,7 +99,10 @@ def over(folder: Path, settings: Recipe, count: int = 6, **more: object) -> Data
     """Return what `gather` gets; the last video is a copy of the first."""
     made = [cells(number) for number in range(count)]
     made.append(made[0])
-    items = [VideoItem(f"video {number}", title=f"Title {number}", task="frying") for number in range(count + 1)]
+    items = [
+        VideoItem(f"video {number}", title=f"Title {number}", task="frying")
+        for number in range(count + 1)
+    ]
 
     def results(stage: str) -> Iterator[tuple[VideoItem, bytes]]:
         yield from ((item, row[stage]) for item, row in zip(items, made, strict=True))
@@ -97,10 +117,18 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
     records = list(read_parquet(tmp_path / "gather" / RECORDS))
     assert [one.id for one in records] == [f"video {number}" for number in range(6)]
     first = records[0]
-    assert (first.video.title, first.video.task, first.video.duration) == ("Title 0", "frying", 12.0)
+    assert (first.video.title, first.video.task, first.video.duration) == (
+        "Title 0",
+        "frying",
+        12.0,
+    )
     assert first.video.path is None  # of this machine; what publishes it knows where it lies
     assert [step.status for step in first.steps] == ["shown", "shown"]
-    assert (first.models["judge"], first.models["vision"], first.warnings) == ("grounding", "conse", ("dark",))
+    assert (first.models["judge"], first.models["vision"], first.warnings) == (
+        "grounding",
+        "conse",
+        ("dark",),
+    )
     assert sorted(FeatureStore(tmp_path / "gather" / FEATURES)) == [one.id for one in records]
     left_out = read_left_out(tmp_path / "gather")
     assert {id: (one.stage, one.reason) for id, one in left_out.items()} == {
@@ -110,11 +138,15 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
     }
 
 
-def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(tmp_path: Path) -> None:
+def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(
+    tmp_path: Path,
+) -> None:
     one = over(tmp_path / "gather", recipe(), count=2)
     items = [replace(item, id=id) for item, id in zip(one.items, ("a/b", "c", "d"), strict=True)]
     rows = [cells(number) for number in range(3)]
-    wide = VisualFeatures(FeatureSequence(np.ones((12, 25), dtype=np.float32), 1.0, "conse"), end=12.0)
+    wide = VisualFeatures(
+        FeatureSequence(np.ones((12, 25), dtype=np.float32), 1.0, "conse"), end=12.0
+    )
     rows[2]["encode"] = pack_features(wide)
 
     def results(stage: str) -> Iterator[tuple[VideoItem, bytes]]:
@@ -131,19 +163,32 @@ def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(tm
 def test_gathering_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         gather.gather(over(tmp_path / name, recipe()))
-    files = [path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file()]
+    files = [
+        path.relative_to(tmp_path / "one")
+        for path in (tmp_path / "one").rglob("*")
+        if path.is_file()
+    ]
     assert len(files) == 4
-    assert all((tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes() for file in files)
+    assert all(
+        (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+        for file in files
+    )
 
 
-def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tmp_path: Path) -> None:
-    settings = recipe("place.shown_rate=0.5", "train.data.step_place=said", "refine.rounds.refine.agree=12.0")
+def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(
+    tmp_path: Path,
+) -> None:
+    settings = recipe(
+        "place.shown_rate=0.5", "train.data.step_place=said", "refine.rounds.refine.agree=12.0"
+    )
     gather.gather(over(tmp_path / "gather", settings, count=24))
     told: list[str] = []
     for name in ("one", "two"):
         given = {"gather": tmp_path / "gather"}
         train.train(gathered(tmp_path / name / "train", settings, given))
-        train.refine(replace(gathered(tmp_path / name / "refine", settings, given), say=told.append))
+        train.refine(
+            replace(gathered(tmp_path / name / "refine", settings, given), say=told.append)
+        )
     assert (tmp_path / "one/train/run/aligner.safetensors").is_file()
     assert "50% of the steps count as shown" in told
     records = list(read_parquet(tmp_path / "one/refine" / RECORDS))
@@ -152,7 +197,12 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tm
         assert all((step.status == "shown") == bool(step.spans) for step in refined.steps)
         assert refined.models["placing"] == {"network": "self-trained", "calibrated": True}
     network = "run/aligner.safetensors"
-    for name in (f"refine/{RECORDS}", f"refine/{LEFT_OUT}", f"refine/{network}", f"train/{network}"):
+    for name in (
+        f"refine/{RECORDS}",
+        f"refine/{LEFT_OUT}",
+        f"refine/{network}",
+        f"train/{network}",
+    ):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
@@ -194,15 +244,23 @@ def test_a_copy_is_told_by_its_bytes_and_the_first_is_kept() -> None:
 def test_the_same_speech_is_one_video_and_a_longer_one_is_not() -> None:
     finder = DuplicateFinder(GatherSettings())
     assert finder.reason(finder.signature("a", 20.0, "1", transcript(ONIONS), looks(1))) is None
-    assert finder.reason(finder.signature("b", 20.2, "2", transcript(ONIONS), looks(2))) == "it says the same as a"
+    assert (
+        finder.reason(finder.signature("b", 20.2, "2", transcript(ONIONS), looks(2)))
+        == "it says the same as a"
+    )
     assert finder.reason(finder.signature("c", 40.0, "3", transcript(ONIONS), looks(3))) is None
 
 
 def test_the_same_pictures_encoded_again_are_one_video_unless_they_say_something_else() -> None:
     finder, seen = DuplicateFinder(GatherSettings()), looks(1)
-    noisy = np.clip(seen + 0.01 * np.random.default_rng(0).standard_normal(seen.shape), 0, 1).astype(np.float32)
+    noisy = np.clip(
+        seen + 0.01 * np.random.default_rng(0).standard_normal(seen.shape), 0, 1
+    ).astype(np.float32)
     assert finder.reason(finder.signature("a", 16.0, "1", transcript(ONIONS), seen)) is None
-    assert finder.reason(finder.signature("b", 16.0, "2", transcript("hm"), noisy)) == "it shows the same as a"
+    assert (
+        finder.reason(finder.signature("b", 16.0, "2", transcript("hm"), noisy))
+        == "it shows the same as a"
+    )
     assert finder.reason(finder.signature("c", 16.0, "3", transcript(PAINT), noisy)) is None
 
 
@@ -226,17 +284,32 @@ def test_a_look_is_the_mean_of_eight_parts_and_needs_eight_rows() -> None:
 
 
 TOAST = {
-    "id": "toast", "title": "Garlic toast", "licence": "CC0",
-    "steps": ["Peel two cloves of garlic.", "Rub the toast with garlic.", "Drizzle with olive oil."],
-}  # fmt: skip
-SAID = ("hello dear friends", "peel two cloves of garlic", "rub the toast with the garlic", "thanks for watching")
+    "id": "toast",
+    "title": "Garlic toast",
+    "licence": "CC0",
+    "steps": [
+        "Peel two cloves of garlic.",
+        "Rub the toast with garlic.",
+        "Drizzle with olive oil.",
+    ],
+}
+SAID = (
+    "hello dear friends",
+    "peel two cloves of garlic",
+    "rub the toast with the garlic",
+    "thanks for watching",
+)
 
 
-def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_out(tmp_path: Path) -> None:
+def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_out(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "toast.json").write_text(json.dumps([TOAST]))
     build_base([tmp_path / "toast.json"], tmp_path / "base")
     base = json.dumps(str(tmp_path / "base"))
-    recipe = load_settings(Recipe, None, [f"sieve_swap.base={base}", "sieve_swap.pairing.smallest_category=1"])
+    recipe = load_settings(
+        Recipe, None, [f"sieve_swap.base={base}", "sieve_swap.pairing.smallest_category=1"]
+    )
     said = transcript(*SAID)
     videos = [
         one.model_copy(update={"video": one.video.model_copy(update={"title": title})})
@@ -249,7 +322,10 @@ def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_
     write_dataset(tmp_path / "gather", videos, {})
     train.sieve_swap(gathered(tmp_path / "swap", recipe, {"gather": tmp_path / "gather"}))
     (made,) = read_parquet(tmp_path / "swap" / RECORDS)
-    assert [step.text for step in made.steps] == ["Peel two cloves of garlic.", "Rub the toast with garlic."]
+    assert [step.text for step in made.steps] == [
+        "Peel two cloves of garlic.",
+        "Rub the toast with garlic.",
+    ]
     assert [step.licence for step in made.steps] == ["CC0", "CC0"]
     assert read_left_out(tmp_path / "swap")["b"].reason == "no document goes with it"
 

@@ -47,18 +47,37 @@ def test_a_damaged_cell_is_told_as_one() -> None:
 
 def test_pictures_come_back_with_their_motion_and_shots() -> None:
     values = np.array([[0.6, 0.8], [1.0, 0.0]], dtype=np.float32)
-    activity = Activity(np.zeros(2, np.float32), (1.0,), 1.0, np.zeros(2, np.float32), np.zeros((2, 192), np.float32))
+    activity = Activity(
+        np.zeros(2, np.float32),
+        (1.0,),
+        1.0,
+        np.zeros(2, np.float32),
+        np.zeros((2, 192), np.float32),
+    )
     lines = (ScreenText("Stir", Span(0.0, 2.0), 0.1),)
-    cues = PictureCues(1.0, np.array([0.5, np.nan], np.float32), letters=np.ones(2, np.float32), lines=lines)
-    visual = VisualFeatures(FeatureSequence(values, 1.0, "conse"), activity, None, 2.0, ("dark",), cues)
+    cues = PictureCues(
+        1.0, np.array([0.5, np.nan], np.float32), letters=np.ones(2, np.float32), lines=lines
+    )
+    visual = VisualFeatures(
+        FeatureSequence(values, 1.0, "conse"), activity, None, 2.0, ("dark",), cues
+    )
     seen = unpack_features(pack_features(visual))
     assert seen.features is not None
     assert seen.activity is not None
     assert np.allclose(seen.features.values, values, atol=1e-3)
     assert seen.cues is not None
     assert np.array_equal(seen.cues.presenter, cues.presenter, equal_nan=True)
-    assert (seen.cues.hands.shape, seen.cues.letters.tolist(), seen.cues.lines) == ((0,), [1.0, 1.0], lines)
-    assert (seen.activity.cuts, seen.end, seen.warnings, seen.backbone) == ((1.0,), 2.0, ("dark",), None)
+    assert (seen.cues.hands.shape, seen.cues.letters.tolist(), seen.cues.lines) == (
+        (0,),
+        [1.0, 1.0],
+        lines,
+    )
+    assert (seen.activity.cuts, seen.end, seen.warnings, seen.backbone) == (
+        (1.0,),
+        2.0,
+        ("dark",),
+        None,
+    )
 
 
 def test_nothing_seen_stays_nothing() -> None:

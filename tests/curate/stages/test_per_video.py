@@ -26,7 +26,16 @@ from stepline.curate.stages.intermediate import (
     unpack,
     unpack_features,
 )
-from stepline.curate.stages.per_video import FEW, LANGUAGE, LONG, SHORT, SILENT, SPARSE, FilterCounts, left_out_reason
+from stepline.curate.stages.per_video import (
+    FEW,
+    LANGUAGE,
+    LONG,
+    SHORT,
+    SILENT,
+    SPARSE,
+    FilterCounts,
+    left_out_reason,
+)
 from stepline.errors import MediaError, WriterError
 from stepline.media import AudioBlock
 from stepline.pipeline.networks import shared_recognisers
@@ -64,13 +73,20 @@ def test_several_videos_are_heard_together_and_each_gets_what_is_said_in_it(
     (tmp_path / "said.vtt").write_text(VTT)
     together = []
 
-    def heard(sounds: Sequence[Iterable[AudioBlock]], *_: Any, **options: Any) -> list[TranscriptionResult]:
+    def heard(
+        sounds: Sequence[Iterable[AudioBlock]], *_: Any, **options: Any
+    ) -> list[TranscriptionResult]:
         seconds = [sum(len(block.samples) for block in sound) / 16_000 for sound in sounds]
         together.append((len(sounds), options["models"] is not None))
-        return [TranscriptionResult(transcript(f"It lasts {round(each)} seconds.")) for each in seconds]
+        return [
+            TranscriptionResult(transcript(f"It lasts {round(each)} seconds.")) for each in seconds
+        ]
 
     monkeypatch.setattr("stepline.asr.transcribe_many", heard)
-    videos = [work(Recipe(), VideoItem("captions"), captions=tmp_path / "said.vtt"), work(Recipe(), VideoItem("none"))]
+    videos = [
+        work(Recipe(), VideoItem("captions"), captions=tmp_path / "said.vtt"),
+        work(Recipe(), VideoItem("none")),
+    ]
     for name, seconds, sound in (("two", 2, True), ("silent", 2, False), ("four", 4, True)):
         draw_video(tmp_path / f"{name}.mp4", seconds=seconds, sound=sound)
         videos.append(work(Recipe(), VideoItem(name), media=tmp_path / f"{name}.mp4"))
@@ -139,7 +155,9 @@ def test_a_video_of_no_length_is_an_error() -> None:
 
 def test_steps_nobody_can_see_are_only_said_and_nobody_judges() -> None:
     steps = (Step(id="1", text="chop the onion"),)
-    results = cells("Chop the onion.", steps=steps) | {"encode": pack_features(VisualFeatures(end=20.0))}
+    results = cells("Chop the onion.", steps=steps) | {
+        "encode": pack_features(VisualFeatures(end=20.0))
+    }
     results["coarse"] = per_video.coarse(work(Recipe(), results=results))
     results["ground"] = per_video.ground(work(Recipe(), results=results))
     grounded, arrays = unpack(GroundedSteps, results["ground"])
@@ -213,7 +231,10 @@ def test_a_vision_language_model_is_asked_where_the_recipe_names_one(
     small_video: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    steps = (Step(id="1", text="fry the onion", said=Span(8.0, 12.0)), Step(id="2", text="chop the onion"))
+    steps = (
+        Step(id="1", text="fry the onion", said=Span(8.0, 12.0)),
+        Step(id="2", text="chop the onion"),
+    )
     results = cells(*NARRATION.split(". "), steps=steps, duration=20.0)
     without = results | {"coarse": per_video.coarse(work(Recipe(), results=results))}
     with FakeServer(says_a) as server:

@@ -16,7 +16,9 @@ from stepline.remote import RemotePath
 @pytest.fixture(params=["disk", "memory"])
 def out(request, tmp_path):
     """OUT on a disk and in an object store."""
-    return RemotePath(str(tmp_path / "out") if request.param == "disk" else f"memory://{tmp_path.name}-out")
+    return RemotePath(
+        str(tmp_path / "out") if request.param == "disk" else f"memory://{tmp_path.name}-out"
+    )
 
 
 def test_one_driver_holds_out_at_a_time(out):
@@ -32,7 +34,9 @@ def test_one_driver_holds_out_at_a_time(out):
 
 def test_a_dead_drivers_sign_of_life_in_a_store_grows_stale(tmp_path):
     out = RemotePath(f"memory://{tmp_path.name}-stale")
-    (out / NAME).write(json.dumps({"host": "far", "process": 7, "at": time.time() - 3600, "name": ""}))
+    (out / NAME).write(
+        json.dumps({"host": "far", "process": 7, "at": time.time() - 3600, "name": ""})
+    )
     assert lock_owner(out) is None
     with lock_run(out):
         assert "process" in lock_owner(out)
@@ -48,7 +52,9 @@ def test_one_who_asks_who_holds_out_keeps_no_driver_out(tmp_path):
             pass
 
 
-def test_of_two_drivers_that_begin_at_once_in_a_store_without_conditions_the_last_to_sign_has_it(tmp_path, monkeypatch):
+def test_of_two_drivers_that_begin_at_once_in_a_store_without_conditions_the_last_to_sign_has_it(
+    tmp_path, monkeypatch
+):
     out = RemotePath(f"memory://{tmp_path.name}-race")
 
     def overtaken(place, data):
@@ -62,14 +68,19 @@ def test_of_two_drivers_that_begin_at_once_in_a_store_without_conditions_the_las
     assert "process 7" in lock_owner(out)  # its sign stays
 
 
-def test_of_two_drivers_that_find_a_dead_one_the_second_to_claim_its_place_goes(tmp_path, monkeypatch):
+def test_of_two_drivers_that_find_a_dead_one_the_second_to_claim_its_place_goes(
+    tmp_path, monkeypatch
+):
     out = RemotePath(f"memory://{tmp_path.name}-dead")
-    dead = json.dumps({"host": "far", "process": 7, "at": time.time() - 3600, "name": "dead"}).encode()
+    dead = json.dumps(
+        {"host": "far", "process": 7, "at": time.time() - 3600, "name": "dead"}
+    ).encode()
     (out / NAME).write(dead)
     create, faster = RemotePath.create, []
 
     def overtaken(place, data):
-        """Let another driver come in between the look at the dead one's note and the claim to it."""
+        """Let another driver come in between the look at the dead one's note and the claim to
+        it."""
         if place.url.endswith(CLAIM) and not faster:
             faster.append(lock_run(out))
             faster[0].__enter__()
@@ -87,7 +98,9 @@ def test_of_two_drivers_that_find_a_dead_one_the_second_to_claim_its_place_goes(
 def test_a_dead_claim_to_a_dead_drivers_place_keeps_nobody_out(tmp_path):
     out = RemotePath(f"memory://{tmp_path.name}-claims")
     for name in (NAME, f"{NAME}{CLAIM}"):
-        (out / name).write(json.dumps({"host": "far", "process": 7, "at": time.time() - 3600, "name": name}))
+        (out / name).write(
+            json.dumps({"host": "far", "process": 7, "at": time.time() - 3600, "name": name})
+        )
     with lock_run(out) as lock:
         assert lock.killed
     assert [entry.name for entry in out.list()] == []
@@ -149,7 +162,8 @@ def test_of_two_drivers_that_both_looked_before_either_took_one_has_out(where, t
     try:
         assert [driver.stdout.readline() for driver in drivers] == ["looked\n", "looked\n"]
         told = []
-        for driver, gate in zip(drivers, gates, strict=True):  # the first has it before the second takes
+        # the first has it before the second takes
+        for driver, gate in zip(drivers, gates, strict=True):
             gate.touch()
             told.append(next(line for line in driver.stdout if line != "looked\n"))
     finally:

@@ -13,7 +13,13 @@ from stepline.curate.stage import StageFailure
 from stepline.curate.status import run_status
 from stepline.curate.store import manifests
 from stepline.curate.store.lock import NAME, driver_name, lock_run
-from stepline.curate.store.manifests import MANIFESTS, disk_keys, key_number, stage_failures, store_keys
+from stepline.curate.store.manifests import (
+    MANIFESTS,
+    disk_keys,
+    key_number,
+    stage_failures,
+    store_keys,
+)
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog, log_totals, read_timings
 from stepline.remote import RemotePath
@@ -84,11 +90,19 @@ def test_a_run_that_nobody_may_write_to_has_a_status(disk, monkeypatch):
 
 def test_of_failures_only_new_ones_are_read(results, monkeypatch):
     for number, kind in enumerate(("hang", "crash")):
-        results.add_failure(READ, f"{number}a" * 32, StageFailure(str(number), "read", kind, "it was"))
-    assert [failure.kind for failure in stage_failures(results.out, "read").values()] == ["hang", "crash"]
-    results.add_failure(READ, "0a" * 32, StageFailure("0", "read", "memory", "it was more"))  # the retry
+        results.add_failure(
+            READ, f"{number}a" * 32, StageFailure(str(number), "read", kind, "it was")
+        )
+    assert [failure.kind for failure in stage_failures(results.out, "read").values()] == [
+        "hang",
+        "crash",
+    ]
+    # the retry
+    results.add_failure(READ, "0a" * 32, StageFailure("0", "read", "memory", "it was more"))
     read, asked = RemotePath.read, []
-    monkeypatch.setattr(RemotePath, "read", lambda path, *part: asked.append(path.name) or read(path, *part))
+    monkeypatch.setattr(
+        RemotePath, "read", lambda path, *part: asked.append(path.name) or read(path, *part)
+    )
     assert stage_failures(results.out, "read")[key_number("0a" * 32)].attempts == 2
     assert [name for name in asked if len(name) > 60] == [f"{'0a' * 32}.json"]
 
@@ -105,7 +119,9 @@ def store(tmp_path):
 
 def test_a_store_is_not_listed_where_its_last_driver_wrote_down_what_there_is(store, monkeypatch):
     listed, keys = [], manifests.listed_keys
-    monkeypatch.setattr(manifests, "listed_keys", lambda folder: listed.append(folder.name) or keys(folder))
+    monkeypatch.setattr(
+        manifests, "listed_keys", lambda folder: listed.append(folder.name) or keys(folder)
+    )
     monkeypatch.setattr(manifests.random, "randrange", lambda count: 3)
     assert store_keys(store.out, "read", "").tolist() == numbers(*KEYS)
     assert listed == ["03"]
@@ -118,7 +134,8 @@ def test_what_a_killed_driver_wrote_down_of_a_store_is_not_believed(store):
     ResultStore(store.out).save_manifests(["read"], "the killed one")
     later = "77" * 32
     ResultStore(store.out).write(READ, later, b"text")
-    assert store_keys(store.out, "read", "the killed one").tolist() == numbers(*KEYS)  # while it works: a little old
+    # while it works: a little old
+    assert store_keys(store.out, "read", "the killed one").tolist() == numbers(*KEYS)
     assert store_keys(store.out, "read", "").tolist() == numbers(later, *KEYS)
     assert store_keys(store.out, "read", "the next one").tolist() == numbers(later, *KEYS)
 
@@ -130,18 +147,25 @@ def test_a_status_follows_whatever_happened_to_a_run(tmp_path, monkeypatch, wher
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     items = videos(tmp_path / "in", TEXTS)
     out = RemotePath(str(tmp_path / "out") if where == "disk" else "s3://bucket/run")
-    whole = replace(STAGES["publish"], needs=("total", "double", "share"), takes=())  # a phase behind a dataset stage
+    # a phase behind a dataset stage
+    whole = replace(STAGES["publish"], needs=("total", "double", "share"), takes=())
     stages, names = {**STAGES, "publish": whole}, list(STAGES)
     asked = RunRequest(recipe(stages=names), out.url, stages)
     run_recipe(asked, items)
     found = run_status(out, stages)
     assert {stage.name: (stage.done, stage.never, stage.waiting) for stage in found.stages} == {
-        "read": (3, 0, 0), "count": (3, 2, 0), "double": (3, 2, 0), "total": (1, 0, 0), "share": (3, 2, 0),
+        "read": (3, 0, 0),
+        "count": (3, 2, 0),
+        "double": (3, 2, 0),
+        "total": (1, 0, 0),
+        "share": (3, 2, 0),
         "publish": (1, 0, 0),
-    }  # fmt: skip
+    }
     assert found == run_status(out, stages)
     with monkeypatch.context() as patched:
-        patched.setattr("stepline.curate.status.read_items", lambda out: pytest.fail("it looks at each video"))
+        patched.setattr(
+            "stepline.curate.status.read_items", lambda out: pytest.fail("it looks at each video")
+        )
         assert found == run_status(out, stages)
     (first, *_), kept = list((out / "cells/double").list()), run_status(out, stages)
     (out / f"cells/double/{first.name}").remove()
@@ -157,7 +181,9 @@ def test_a_status_follows_whatever_happened_to_a_run(tmp_path, monkeypatch, wher
     assert [failure.id for failure in run_status(out, stages).failures] == ["c"]
     assert run_status(out, stages).videos == 4
     if where == "disk":
-        assert run_status(out, stages) == run_status(RemotePath(str(without_manifests(out.local, tmp_path))), stages)
+        assert run_status(out, stages) == run_status(
+            RemotePath(str(without_manifests(out.local, tmp_path))), stages
+        )
 
 
 def without_manifests(folder, tmp_path):
@@ -195,7 +221,9 @@ def test_a_killed_drivers_note_is_no_driver_at_work(tmp_path):
 
 def test_numbers_of_keys_are_those_of_their_first_digits():
     keys = [f"{number:016x}{'0' * 48}" for number in (0, 1, 2**64 - 1)]
-    found = manifests._numbers([f"{key}.json" for key in keys] + ["README.md", f".{keys[0]}.json", f"{keys[0]}0.json"])
+    found = manifests._numbers(
+        [f"{key}.json" for key in keys] + ["README.md", f".{keys[0]}.json", f"{keys[0]}0.json"]
+    )
     assert found.dtype == np.uint64
     assert found.tolist() == [0, 1, 2**64 - 1]
 

@@ -55,8 +55,14 @@ def test_a_folder_begins_empty_but_where_its_stage_goes_on(tmp_path):
 def test_a_result_and_a_failure_are_there_again(results):
     assert not results.has(READ, "ab12" * 16)
     results.write(READ, "ab12" * 16, b"text")
-    assert results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts == 1
-    assert results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "crash", "gone")).attempts == 2
+    assert (
+        results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts
+        == 1
+    )
+    assert (
+        results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "crash", "gone")).attempts
+        == 2
+    )
     for store in (results, ResultStore(results.out)):
         assert store.has(READ, "ab12" * 16)
         assert store.read(READ, "ab12" * 16) == b"text"
@@ -73,7 +79,10 @@ def test_a_failure_in_a_store_is_read_once(tmp_path, monkeypatch):
     monkeypatch.setattr(RemotePath, "read", lambda out: asked.append(out.name) or read(out))
     assert results.failure(READ, "cd34" * 16) == results.failure(READ, "cd34" * 16)
     assert len(asked) == 1
-    assert results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts == 2
+    assert (
+        results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts
+        == 2
+    )
     assert results.failure(READ, "cd34" * 16).attempts == 2
 
 

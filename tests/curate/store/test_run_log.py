@@ -2,7 +2,14 @@ import pytest
 from fake_stages import recipe
 
 from stepline.curate.stage import Collection, VideoItem, rejected_video
-from stepline.curate.store.run_log import RunLog, read_items, read_recipe, read_refused, read_timings, write_inventory
+from stepline.curate.store.run_log import (
+    RunLog,
+    read_items,
+    read_recipe,
+    read_refused,
+    read_timings,
+    write_inventory,
+)
 from stepline.remote import RemotePath
 
 
@@ -46,8 +53,13 @@ def test_a_long_log_beside_a_store_goes_on_in_another_file(tmp_path, monkeypatch
 @pytest.mark.parametrize("where", ["disk", "store"])
 def test_what_a_run_works_on_is_found_again(tmp_path, where):
     out = RemotePath(str(tmp_path / "out") if where == "disk" else f"memory://{tmp_path.name}-out")
-    items = (VideoItem("a", video="a.mp4", stamp="1-2", title="Grünkohl\u2028und Pinkel"), VideoItem("b", duration=2.5))
-    write_inventory(out, recipe(), Collection(items, (rejected_video("c", "comes again"),)), "videos.csv")
+    items = (
+        VideoItem("a", video="a.mp4", stamp="1-2", title="Grünkohl\u2028und Pinkel"),
+        VideoItem("b", duration=2.5),
+    )
+    write_inventory(
+        out, recipe(), Collection(items, (rejected_video("c", "comes again"),)), "videos.csv"
+    )
     assert tuple(read_items(out)) == items
     assert tuple(read_refused(out)) == (rejected_video("c", "comes again"),)
     assert read_recipe(out) == recipe()
