@@ -1,0 +1,46 @@
+"""Numeric helpers: small numbers worked out by hand."""
+
+import numpy as np
+import pytest
+
+from stepline.numeric import cosine, cosine_matrix, logit, sigmoid, softmax, sum_to_one, unit_rows
+
+
+def test_sigmoid_and_logit_undo_each_other():
+    assert sigmoid(np.array([0.0, np.log(3)])) == pytest.approx([0.5, 0.75])
+    assert sigmoid(logit(np.array([0.1, 0.9]))) == pytest.approx([0.1, 0.9])
+
+
+def test_a_margin_keeps_log_odds_finite():
+    assert logit(np.array([0.0, 1.0]), margin=0.25) == pytest.approx([-np.log(3), np.log(3)])
+
+
+def test_a_softmax_sums_to_one_however_large_its_logits():
+    rows = softmax(np.array([[1000.0, 1000.0], [0.0, np.log(3)]]))
+    assert rows == pytest.approx(np.array([[0.5, 0.5], [0.25, 0.75]]))
+
+
+def test_a_softmax_of_no_columns_has_no_columns():
+    assert softmax(np.zeros((2, 0), dtype=np.float32)).shape == (2, 0)
+
+
+def test_rows_are_divided_by_their_sums():
+    assert sum_to_one(np.array([[1.0, 3.0]])) == pytest.approx(np.array([[0.25, 0.75]]))
+
+
+def test_unit_rows_have_length_one_and_zeros_stay():
+    assert unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist() == [[0.6, 0.8], [0.0, 0.0]]
+
+
+def test_cosines_of_rows_and_of_vectors_agree():
+    a, b = np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[4.0, 3.0]])
+    assert cosine_matrix(a, b) == pytest.approx(np.array([[0.96], [0.0]]))
+    assert cosine(a[0], b[0]) == pytest.approx(0.96)
+    assert cosine(a[1], b[0]) is None
+
+
+@pytest.mark.parametrize(
+    "function", [sigmoid, logit, lambda x: softmax(x[None]), lambda x: unit_rows(x[None])]
+)
+def test_float32_stays_float32(function):
+    assert function(np.array([0.25, 0.5], dtype=np.float32)).dtype == np.float32
