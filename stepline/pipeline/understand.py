@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.nasva.predict import AlignerGrounding
     from stepline.vision import Activity, Backbone, PictureCues
-    from stepline.visual_questions import VisualAnswers
+    from stepline.vision_language import VisualAnswers
     from stepline.writing import WrittenSteps
     from stepline.wys2.predict import LoadedDetector
 
@@ -529,7 +529,7 @@ def propose_steps(
     pictures, llm = None, settings.writing.llm
     if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
         from stepline.chat.pictures import VideoPictures
-        from stepline.visual_questions.pictures import picture_reader
+        from stepline.vision_language.pictures import picture_reader
 
         start = request.part.start if request.part is not None else 0.0
         read = picture_reader(request.path, llm.picture_size, start=start, media=settings.media)
@@ -709,7 +709,7 @@ def ask_witness(
 ) -> "VisualAnswers":
     """Return what a vision-language model makes of the grounded steps, by pictures of the video
     itself."""
-    from stepline.visual_questions import ask_about_steps
+    from stepline.vision_language import ask_about_steps
 
     return ask_about_steps(
         grounding.steps,
@@ -735,7 +735,7 @@ def describe_by_witness(
 
     found: what a network describes, if one is given; its places are asked about then.
     """
-    from stepline.visual_questions.describe import describe_places
+    from stepline.vision_language.describe import describe_places
 
     told = describe_places(
         _shots(visual, math.ceil(duration)),
@@ -766,7 +766,7 @@ def _question_pictures(
 ) -> "PictureReader":
     """Return what reads what a vision-language model is shown of a video, or of its part, by
     seconds."""
-    from stepline.visual_questions.pictures import question_pictures
+    from stepline.vision_language.pictures import question_pictures
 
     start = request.part.start if request.part is not None else 0.0
     witness = settings.vision.witness

@@ -26,10 +26,10 @@ from stepline.curate.audit.verdicts import (
     annotator_agreements,
     mean_answers,
 )
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.pictures import question_pictures
-from stepline.visual_questions.runner import QuestionRunner
-from stepline.visual_questions.spot_check import cost_at_most, where_shown
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.pictures import question_pictures
+from stepline.vision_language.runner import QuestionRunner
+from stepline.vision_language.spot_check import cost_at_most, where_shown
 
 FILE = "model_verdicts.jsonl"  # beside the people's
 PEOPLE, JUDGE = "people", "judge"  # the mean of all people; what the dataset believes of a sentence
@@ -53,13 +53,13 @@ class ModelCheck:
     pictures: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
-def annotator_name(settings: WitnessSettings) -> str:
+def annotator_name(settings: VisionLanguageSettings) -> str:
     """Return the name under which a model's verdicts are kept."""
     model = settings.gguf.stem if settings.gguf is not None else settings.model
     return ("model " + re.sub(r"[^\w .@-]", "-", model))[:60]
 
 
-def read_video(path: Path, duration: float, settings: WitnessSettings) -> VideoPictures:
+def read_video(path: Path, duration: float, settings: VisionLanguageSettings) -> VideoPictures:
     """Return pictures of a file, or clips, as the settings say."""
     return VideoPictures(question_pictures(path, settings, duration=duration), duration)
 
@@ -68,7 +68,7 @@ def check_by_model(
     sample: AuditSample,
     pictures: Callable[[str], VideoPictures | None],
     verdicts: EntryStore[Verdict],
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     *,
     server: Server | None = None,
 ) -> ModelCheck:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stepline.curate.stage import VideoContext
     from stepline.grounding.ground import Grounding
     from stepline.nasva.predict import AlignerGrounding
-    from stepline.visual_questions import VisualAnswers
+    from stepline.vision_language import VisualAnswers
 
 METADATA = "stepline"  # the one key of metadata
 CUES = ("presenter", "hands", "letters")  # arrays of PictureCues

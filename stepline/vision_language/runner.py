@@ -15,8 +15,8 @@ from stepline.chat.requests import (
     run_in_threads,
 )
 from stepline.chat.servers import Content, RequestError, Schema, Server
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.questions import (
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.questions import (
     DESCRIPTION,
     QUESTION,
     REPLY_TOKENS,
@@ -38,7 +38,7 @@ class QuestionRunner:
     until a second."""
 
     server: Server
-    settings: WitnessSettings
+    settings: VisionLanguageSettings
     cache: ReplyCache
     limits: RequestLimits
     until: float
@@ -139,7 +139,7 @@ class QuestionRunner:
         ]
 
 
-def tokens_at_most(texts: Sequence[str], pictures: int, settings: WitnessSettings) -> int:
+def tokens_at_most(texts: Sequence[str], pictures: int, settings: VisionLanguageSettings) -> int:
     """Return about how many tokens a question of these words takes; a picture is twice as long as
     wide at most.
 

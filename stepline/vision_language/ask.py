@@ -26,23 +26,18 @@ from stepline.chat.servers import Server, open_server
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.records import Alignment, Step
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.pictures import clip_report
-from stepline.visual_questions.places import (
-    move_steps,
-    picture_seconds,
-    place_beliefs,
-    video_places,
-)
-from stepline.visual_questions.questions import QUESTION, Reply
-from stepline.visual_questions.reliability import (
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.pictures import clip_report
+from stepline.vision_language.places import move_steps, picture_seconds, place_beliefs, video_places
+from stepline.vision_language.questions import QUESTION, Reply
+from stepline.vision_language.reliability import (
     Ballot,
     Beliefs,
     expected_gain,
     infer,
     likeliest_places,
 )
-from stepline.visual_questions.runner import QuestionRunner, tokens_at_most
+from stepline.vision_language.runner import QuestionRunner, tokens_at_most
 
 TRUSTED = 0.9  # P(the model is of use at all) from which its answers count
 USELESS = 0.95  # P(it is of none) from which it is asked no more, after so many answers:
@@ -91,7 +86,7 @@ def ask_about_steps(
     pictures: PictureReader,
     *,
     duration: float,
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     ground: GroundSettings | None = None,
     server: Server | None = None,
     start: float = 0.0,
@@ -254,7 +249,7 @@ def choose_questions(
     asked: Sequence[Asked],
     steps: Sequence[Step],
     seconds: Array,
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     rng: np.random.Generator,
     count: int,
 ) -> list[Question]:
@@ -387,7 +382,11 @@ def _report(
 
 
 def _plan(
-    prior: Array, seconds: Array, steps: Sequence[Step], settings: WitnessSettings, start: float
+    prior: Array,
+    seconds: Array,
+    steps: Sequence[Step],
+    settings: VisionLanguageSettings,
+    start: float,
 ) -> tuple[dict[str, JsonValue], str]:
     """Return what would be asked first, and at most, with a note; answers decide what is asked
     then."""

@@ -17,11 +17,11 @@ from stepline.chat.pictures import PictureReader
 from stepline.chat.requests import RequestLimits, open_cache
 from stepline.chat.servers import Server, open_server
 from stepline.records import Rejected, Span, Step
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.pictures import clip_report
-from stepline.visual_questions.places import video_places
-from stepline.visual_questions.questions import Reply
-from stepline.visual_questions.runner import QuestionRunner
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.pictures import clip_report
+from stepline.vision_language.places import video_places
+from stepline.vision_language.questions import Reply
+from stepline.vision_language.runner import QuestionRunner
 from stepline.writing.types import instruction_kind
 
 SEEN = "seen, not said: the words of a vision-language model"
@@ -42,7 +42,7 @@ def describe_places(
     pictures: PictureReader,
     *,
     duration: float,
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     found: Sequence[Step] = (),
     server: Server | None = None,
     start: float = 0.0,
