@@ -12,7 +12,6 @@ answer weighed.
 Letters: K steps, P places.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from pydantic import JsonValue
 
 from stepline.chat import orders_a_model
 from stepline.chat.pictures import PictureReader
-from stepline.chat.requests import RequestLimits, open_cache, run_in_threads
+from stepline.chat.requests import RequestLimits, run_in_threads
 from stepline.chat.servers import Server, open_server
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
@@ -29,7 +28,7 @@ from stepline.records import Alignment, Step
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.vision_language.pictures import clip_report
 from stepline.vision_language.places import move_steps, picture_seconds, place_beliefs, video_places
-from stepline.vision_language.questions import QUESTION, Reply
+from stepline.vision_language.questions import NO_ANSWER, QUESTION, Reply
 from stepline.vision_language.reliability import (
     Ballot,
     Beliefs,
@@ -107,14 +106,8 @@ def ask_about_steps(
         report, note = _plan(prior, seconds, steps, settings, start)
         return VisualAnswers(tuple(steps), alignment, report, (note,))
     opened = server or open_server(settings)
-    limits = RequestLimits(settings.requests, settings.tokens)
-    runner = QuestionRunner(
-        opened,
-        settings,
-        open_cache(settings.cache),
-        limits,
-        until=time.monotonic() + settings.deadline,
-    )
+    runner = QuestionRunner.begin(opened, settings)
+    limits = runner.limits
     known: dict[float, bytes] = {}  # pictures by their seconds
     told = Descriptions()
     try:
@@ -236,8 +229,7 @@ def _ask_while_worth_it(
         if not chosen:
             break
         found = run_in_threads(answer, chosen, workers=workers, until=runner.until)
-        late = Reply(refusal="no answer in time")
-        asked += [(q, found.get(n, (late,) * len(q.steps))) for n, q in enumerate(chosen)]
+        asked += [(q, found.get(n, (NO_ANSWER,) * len(q.steps))) for n, q in enumerate(chosen)]
         beliefs = infer(prior, [*described, *_ballots(asked)], settings.right, settings.wrong)
         if all(reply.refusal for _, each in asked[-len(chosen) :] for reply in each):
             break

@@ -1,23 +1,25 @@
-"""One question about pictures after another: by the cache first, within limits, refused replies
-asked for once more."""
+"""Questions to a vision-language model about the pictures of one video: which show a step, what is
+done in each."""
 
-import hashlib
-import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Self
 
-from stepline.chat.pictures import question_tokens
-from stepline.chat.requests import (
-    ReplyCache,
-    RequestLimits,
-    ask_with_retries,
-    cache_key,
-    run_in_threads,
+from stepline.chat.checked_requests import (
+    CheckedQuestion,
+    CheckedRequests,
+    KeyParts,
+    pictures_digest,
 )
-from stepline.chat.servers import Content, RequestError, Schema, Server
+from stepline.chat.pictures import question_tokens
+from stepline.chat.requests import RequestLimits, open_cache, run_in_threads
+from stepline.chat.servers import Content, Schema, Server
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.vision_language.questions import (
     DESCRIPTION,
+    NO_ANSWER,
     QUESTION,
     REPLY_TOKENS,
     Reply,
@@ -29,114 +31,94 @@ from stepline.vision_language.questions import (
     read_descriptions,
 )
 
-logger = logging.getLogger(__name__)
 
+@dataclass(frozen=True)
+class QuestionRunner(CheckedRequests):
+    """Asks questions about the pictures, or clips, of one video."""
 
-@dataclass
-class QuestionRunner:
-    """Asks questions about the pictures of one video, by the cache first, within the limits and
-    until a second."""
-
-    server: Server
     settings: VisionLanguageSettings
-    cache: ReplyCache
-    limits: RequestLimits
-    until: float
 
-    def ask(
-        self,
-        texts: Sequence[str],
-        pictures: Sequence[bytes],
-        content: Callable[[bool], Content],
-        schema: Schema,
-        read: Callable[[str], tuple[Reply, ...]],
-    ) -> tuple[Reply, ...]:
-        """Return the replies to one question; where one is refused it is asked for once more, then
-        says why.
-
-        texts: the words of the question, and pictures, for the cache and the limits. content: the
-        message, reminded of the form or not. read: takes a reply apart.
-        """
-        settings = self.settings
-        key = cache_key(
-            server=self.server.name,
-            question="\n".join(texts),
-            pictures=hashlib.sha256(
-                b"".join(hashlib.sha256(one).digest() for one in pictures)
-            ).hexdigest(),
-            together=settings.together,
-            max_tokens=settings.max_tokens,
-            temperature=settings.temperature,
-            seed=settings.seed,
-        )
-        kept = self.cache.get(key)
-        if kept is not None and not any(reply.refusal for reply in read(kept)):
-            return read(kept)
-        replies: tuple[Reply, ...] = ()
-        for reminded in (False, True):
-            try:
-                found = ask_with_retries(
-                    self.server,
-                    content(reminded),
-                    settings,
-                    seed=settings.seed + reminded,
-                    until=self.until,
-                    schema=schema,
-                    limits=self.limits,
-                    tokens=tokens_at_most(texts, len(pictures), settings),
-                )
-            except RequestError as fault:
-                return replies or (Reply(refusal=fault.reason),) * len(read(""))
-            now = read(found.text)
-            if found.complete and not any(reply.refusal for reply in now):
-                self.cache.put(key, found.text)
-            # What the first reply said well stands, whatever the second one lacks.
-            replies = tuple(b if a.refusal else a for a, b in zip(replies or now, now, strict=True))
-            if not any(reply.refusal for reply in replies):
-                break
-            logger.info("%s: %s", texts[1:], [reply.refusal for reply in replies])
-        return replies
+    @classmethod
+    def begin(cls, server: Server, settings: VisionLanguageSettings) -> Self:
+        """Return a runner with the user's cache, and the settings' limits and deadline from now
+        on."""
+        limits = RequestLimits(settings.requests, settings.tokens)
+        until = time.monotonic() + settings.deadline
+        return cls(server, settings, open_cache(settings.cache), limits, until)
 
     def choose(self, steps: Sequence[str], pictures: Sequence[bytes]) -> tuple[Reply, ...]:
-        """Return in which of the pictures, or clips, each step is done: a reply a step."""
-        together, video = self.settings.together, self.settings.video
-        return self.ask(
+        """Return a reply per step: in which of the pictures it is done."""
+        return self._ask_about(
             [QUESTION, *steps],
             pictures,
-            lambda reminded: choice_question(
-                steps, pictures, together=together, video=video, reminded=reminded
-            ),
+            partial(choice_question, steps, pictures),
             choice_schema(len(steps), len(pictures)),
             lambda text: read_choices(text, len(steps), len(pictures)),
         )
 
     def describe(self, pictures: Sequence[bytes]) -> list[Reply]:
-        """Return what is done in each of some pictures of a video, as `after`; several a question,
-        several at once."""
+        """Return a reply per picture with what is done in it as `after`; several pictures a
+        question."""
         size = self.settings.choices
-        groups = [pictures[n : n + size] for n in range(0, len(pictures), size)]
+        groups = [pictures[first : first + size] for first in range(0, len(pictures), size)]
 
-        def describe(group: Sequence[bytes]) -> tuple[Reply, ...]:
-            return self.ask(
+        def describe_group(group: Sequence[bytes]) -> tuple[Reply, ...]:
+            return self._ask_about(
                 [DESCRIPTION],
                 group,
-                lambda reminded: description_question(
-                    group,
-                    together=self.settings.together,
-                    video=self.settings.video,
-                    reminded=reminded,
-                ),
+                partial(description_question, group),
                 description_schema(len(group)),
                 lambda text: read_descriptions(text, len(group)),
             )
 
-        answered = run_in_threads(describe, groups, workers=self.server.workers, until=self.until)
-        late = Reply(refusal="no answer in time")
-        return [
-            reply
-            for n, group in enumerate(groups)
-            for reply in answered.get(n, (late,) * len(group))
-        ]
+        answers = run_in_threads(
+            describe_group, groups, workers=self.server.workers, until=self.until
+        )
+        replies: list[Reply] = []
+        for n, group in enumerate(groups):
+            replies += answers.get(n, (NO_ANSWER,) * len(group))
+        return replies
+
+    def _ask_about(
+        self,
+        texts: Sequence[str],
+        pictures: Sequence[bytes],
+        content: Callable[..., Content],
+        schema: Schema,
+        read: Callable[[str], tuple[Reply, ...]],
+    ) -> tuple[Reply, ...]:
+        """Return the replies to one question; what is refused twice says why.
+
+        texts: the words of the question, for the cache and the limits. content: makes the message
+        of the form in which pictures are shown.
+        """
+        together = self.settings.together
+        video = self.settings.video
+        key_parts: KeyParts = {
+            "question": "\n".join(texts),
+            "pictures": pictures_digest(pictures),
+            "together": together,
+        }
+        question = CheckedQuestion(
+            key_parts,
+            lambda reminded: content(together=together, video=video, reminded=reminded),
+            lambda answer: read(answer.text),
+            first_refusal,
+            schema,
+            tokens_at_most(texts, len(pictures), self.settings),
+        )
+        reply = self.ask(question)
+        if not reply.readings:
+            reason = reply.fault.reason if reply.fault else ""
+            return (Reply(refusal=reason),) * len(read(""))
+        # What the first reply says well stays, whatever the second one lacks.
+        first, last = reply.readings[0], reply.readings[-1]
+        return tuple(b if a.refusal else a for a, b in zip(first, last, strict=True))
+
+
+def first_refusal(replies: Sequence[Reply]) -> str:
+    """Return why the first reply that is refused is, "" where none is."""
+    return next((reply.refusal for reply in replies if reply.refusal), "")
 
 
 def tokens_at_most(texts: Sequence[str], pictures: int, settings: VisionLanguageSettings) -> int:

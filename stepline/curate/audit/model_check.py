@@ -6,7 +6,6 @@ people.
 """
 
 import re
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from pathlib import Path
 
 from stepline.append_log import EntryStore
 from stepline.chat.pictures import VideoPictures
-from stepline.chat.requests import RequestLimits, open_cache
 from stepline.chat.servers import Server, open_server
 from stepline.curate.audit.sample import AuditSample
 from stepline.curate.audit.verdicts import (
@@ -94,9 +92,8 @@ def check_by_model(
                 most = cost_at_most(texts, found.duration, settings)
                 sent, tokens = sent + most[0], tokens + most[1]
                 continue
-            limits = RequestLimits(settings.requests, settings.tokens)
-            until = time.monotonic() + settings.deadline
-            runner = QuestionRunner(opened, settings, open_cache(settings.cache), limits, until)
+            runner = QuestionRunner.begin(opened, settings)
+            limits = runner.limits
             told, shown[video] = where_shown(runner, texts, found)
             for row, said in told.items():
                 verdicts.add(
