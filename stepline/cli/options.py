@@ -299,7 +299,7 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
     )
     if settings.vision.witness.machine is None and settings.vision.witness.corrected is None:
         return settings
-    from stepline.visual_questions.corrections import with_counted_answers
+    from stepline.vision_language.corrections import with_counted_answers
 
     vision = settings.vision.model_copy(
         update={"witness": with_counted_answers(settings.vision.witness)}

@@ -522,7 +522,7 @@ def _check_sentences(
     from stepline.curate.audit.sentences import check_sentences, read_people
     from stepline.media import probe
     from stepline.pipeline.part import part_info
-    from stepline.visual_questions.pictures import question_pictures
+    from stepline.vision_language.pictures import question_pictures
 
     given = read_people(people, record) if people is not None else ()
     duration = part_info(probe(request.path, settings.media), request.part).duration

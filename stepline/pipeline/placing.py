@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stepline.media import MediaInfo
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.nasva.predict import AlignerGrounding
-    from stepline.visual_questions import VisualAnswers
+    from stepline.vision_language import VisualAnswers
 
 
 ON_SCREEN = " on screen: "  # in a remark of `seen`, before what is written in the picture
@@ -162,7 +162,7 @@ def ask_witness(
 ) -> "VisualAnswers":
     """Return what a vision-language model makes of the grounded steps, by pictures of the video
     itself."""
-    from stepline.visual_questions import ask_about_steps
+    from stepline.vision_language import ask_about_steps
 
     return ask_about_steps(
         grounding.steps,
@@ -188,7 +188,7 @@ def describe_by_witness(
 
     found: what a network describes, if one is given; its places are asked about then.
     """
-    from stepline.visual_questions.describe import describe_places
+    from stepline.vision_language.describe import describe_places
 
     told = describe_places(
         _shots(visual, math.ceil(duration)),
@@ -219,7 +219,7 @@ def _question_pictures(
 ) -> "PictureReader":
     """Return what reads what a vision-language model is shown of a video, or of its part, by
     seconds."""
-    from stepline.visual_questions.pictures import question_pictures
+    from stepline.vision_language.pictures import question_pictures
 
     start = request.part.start if request.part is not None else 0.0
     witness = settings.vision.witness

@@ -273,7 +273,7 @@ def propose_steps(
     pictures, llm = None, settings.writing.llm
     if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
         from stepline.chat.pictures import VideoPictures
-        from stepline.visual_questions.pictures import picture_reader
+        from stepline.vision_language.pictures import picture_reader
 
         start = request.part.start if request.part is not None else 0.0
         read = picture_reader(request.path, llm.picture_size, start=start, media=settings.media)

@@ -18,16 +18,16 @@ from stepline.chat.requests import ReplyCache, RequestLimits
 from stepline.chat.servers import RequestError, open_server
 from stepline.errors import ModelError
 from stepline.records import Alignment, Step
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions import ask_about_steps
-from stepline.visual_questions.pictures import question_pictures
-from stepline.visual_questions.questions import (
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language import ask_about_steps
+from stepline.vision_language.pictures import question_pictures
+from stepline.vision_language.questions import (
     choice_question,
     choice_schema,
     description_question,
     read_choices,
 )
-from stepline.visual_questions.runner import QuestionRunner
+from stepline.vision_language.runner import QuestionRunner
 from stepline.writing.settings import LlmSettings
 
 pytest.importorskip("xllamacpp")
@@ -40,7 +40,7 @@ def files(tmp_path_factory):
 
 
 def settings(files, **more):
-    return WitnessSettings(
+    return VisionLanguageSettings(
         gguf=files[0], projector=files[1], threads=1, **({"max_tokens": 24, "cache": False} | more)
     )
 
@@ -141,7 +141,7 @@ def test_a_file_that_is_no_projector_is_named(files):
 
 def test_a_model_without_a_projector_is_refused_before_any_work(files):
     with pytest.raises(ValidationError, match="sees with a projector alone"):
-        WitnessSettings(gguf=files[0])
+        VisionLanguageSettings(gguf=files[0])
     with pytest.raises(ValidationError, match="sees with a projector alone"):
         LlmSettings(gguf=files[0], pictures=2)
     blind = open_server(LlmSettings(gguf=files[0], threads=1))

@@ -15,15 +15,10 @@ from stepline.errors import WriterError
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.records import Span, Step
-from stepline.vision.settings import VisionSettings, WitnessSettings
-from stepline.visual_questions import ask_about_steps
-from stepline.visual_questions.places import (
-    move_steps,
-    picture_seconds,
-    place_beliefs,
-    video_places,
-)
-from stepline.visual_questions.questions import NONE, choice_question, choice_schema
+from stepline.vision.settings import VisionLanguageSettings, VisionSettings
+from stepline.vision_language import ask_about_steps
+from stepline.vision_language.places import move_steps, picture_seconds, place_beliefs, video_places
+from stepline.vision_language.questions import NONE, choice_question, choice_schema
 
 SECONDS, SHOT = 120, 6
 SHOTS = [slice(start, start + SHOT) for start in range(0, SECONDS, SHOT)]
@@ -111,7 +106,7 @@ def ask(server, grounding=None, **settings):
         SHOTS,
         lambda seconds: {s: str(s).encode() for s in seconds},
         duration=float(SECONDS),
-        settings=WitnessSettings(base_url=url, **quick),
+        settings=VisionLanguageSettings(base_url=url, **quick),
     )
 
 
@@ -360,7 +355,7 @@ def test_a_step_that_stays_in_its_place_keeps_its_second():
 
 def test_settings_are_stored_only_where_somebody_is_named():
     assert "witness" not in VisionSettings().model_dump(mode="json")
-    named = VisionSettings(witness=WitnessSettings(base_url="http://127.0.0.1:9/v1"))
+    named = VisionSettings(witness=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1"))
     assert named.model_dump(mode="json")["witness"]["requests"] == 10
     assert VisionSettings.model_validate_json(named.model_dump_json()) == named
 

@@ -12,7 +12,6 @@ answer weighed.
 Letters: K steps, P places.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,28 +20,23 @@ from pydantic import JsonValue
 
 from stepline.chat import orders_a_model
 from stepline.chat.pictures import PictureReader
-from stepline.chat.requests import RequestLimits, open_cache, run_in_threads
+from stepline.chat.requests import RequestLimits, run_in_threads
 from stepline.chat.servers import Server, open_server
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.records import Alignment, Step
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.pictures import clip_report
-from stepline.visual_questions.places import (
-    move_steps,
-    picture_seconds,
-    place_beliefs,
-    video_places,
-)
-from stepline.visual_questions.questions import QUESTION, Reply
-from stepline.visual_questions.reliability import (
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.pictures import clip_report
+from stepline.vision_language.places import move_steps, picture_seconds, place_beliefs, video_places
+from stepline.vision_language.questions import NO_ANSWER, QUESTION, Reply
+from stepline.vision_language.reliability import (
     Ballot,
     Beliefs,
     expected_gain,
     infer,
     likeliest_places,
 )
-from stepline.visual_questions.runner import QuestionRunner, tokens_at_most
+from stepline.vision_language.runner import QuestionRunner, tokens_at_most
 
 TRUSTED = 0.9  # P(the model is of use at all) from which its answers count
 USELESS = 0.95  # P(it is of none) from which it is asked no more, after so many answers:
@@ -91,7 +85,7 @@ def ask_about_steps(
     pictures: PictureReader,
     *,
     duration: float,
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     ground: GroundSettings | None = None,
     server: Server | None = None,
     start: float = 0.0,
@@ -112,14 +106,8 @@ def ask_about_steps(
         report, note = _plan(prior, seconds, steps, settings, start)
         return VisualAnswers(tuple(steps), alignment, report, (note,))
     opened = server or open_server(settings)
-    limits = RequestLimits(settings.requests, settings.tokens)
-    runner = QuestionRunner(
-        opened,
-        settings,
-        open_cache(settings.cache),
-        limits,
-        until=time.monotonic() + settings.deadline,
-    )
+    runner = QuestionRunner.begin(opened, settings)
+    limits = runner.limits
     known: dict[float, bytes] = {}  # pictures by their seconds
     told = Descriptions()
     try:
@@ -241,8 +229,7 @@ def _ask_while_worth_it(
         if not chosen:
             break
         found = run_in_threads(answer, chosen, workers=workers, until=runner.until)
-        late = Reply(refusal="no answer in time")
-        asked += [(q, found.get(n, (late,) * len(q.steps))) for n, q in enumerate(chosen)]
+        asked += [(q, found.get(n, (NO_ANSWER,) * len(q.steps))) for n, q in enumerate(chosen)]
         beliefs = infer(prior, [*described, *_ballots(asked)], settings.right, settings.wrong)
         if all(reply.refusal for _, each in asked[-len(chosen) :] for reply in each):
             break
@@ -254,7 +241,7 @@ def choose_questions(
     asked: Sequence[Asked],
     steps: Sequence[Step],
     seconds: Array,
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     rng: np.random.Generator,
     count: int,
 ) -> list[Question]:
@@ -387,7 +374,11 @@ def _report(
 
 
 def _plan(
-    prior: Array, seconds: Array, steps: Sequence[Step], settings: WitnessSettings, start: float
+    prior: Array,
+    seconds: Array,
+    steps: Sequence[Step],
+    settings: VisionLanguageSettings,
+    start: float,
 ) -> tuple[dict[str, JsonValue], str]:
     """Return what would be asked first, and at most, with a note; answers decide what is asked
     then."""

@@ -13,7 +13,7 @@ from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import cut_into_pieces
 from stepline.records import Alignment, Step
-from stepline.visual_questions.reliability import LEAST
+from stepline.vision_language.reliability import LEAST
 
 FEW = 0.01  # of the likeliest place's belief, below which a place is left out of a moved step's row
 MOVED = 0.02  # change of P(shown) below which a step is left as it was

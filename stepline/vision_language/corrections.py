@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stepline.errors import SettingsError
 from stepline.records import Record, Step
 from stepline.storage import read_record
-from stepline.vision.settings import WitnessSettings
+from stepline.vision.settings import VisionLanguageSettings
 
 SLACK = 1.0  # s by which the spans that people set may miss what they show
 
@@ -57,7 +57,7 @@ def count_answers(machine: Record, corrected: Record) -> AnswerCounts:
     return counts
 
 
-def with_counted_answers(settings: WitnessSettings) -> WitnessSettings:
+def with_counted_answers(settings: VisionLanguageSettings) -> VisionLanguageSettings:
     """Return the settings with the answers counted in corrected records added to `right` and
     `wrong`.
 

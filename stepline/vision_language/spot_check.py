@@ -13,9 +13,9 @@ import numpy as np
 from stepline.chat.pictures import VideoPictures
 from stepline.chat.requests import run_in_threads
 from stepline.records import Span
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.questions import QUESTION, Reply
-from stepline.visual_questions.runner import QuestionRunner, tokens_at_most
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.questions import QUESTION, Reply
+from stepline.vision_language.runner import QuestionRunner, tokens_at_most
 
 OWN = 2  # pictures of each text's own seconds; the others of a question are spread over the video
 AWAY = 3.0  # s from the texts' seconds that the others keep: next to them the same is seen
@@ -69,7 +69,7 @@ def where_shown(
 
 
 def cost_at_most(
-    texts: Sequence[TimedText], duration: float, settings: WitnessSettings
+    texts: Sequence[TimedText], duration: float, settings: VisionLanguageSettings
 ) -> tuple[int, int]:
     """Return how many requests and tokens a video's texts take at most, within its limits and
     without second tries."""
@@ -85,7 +85,7 @@ def cost_at_most(
 
 
 def _questions(
-    texts: Sequence[TimedText], duration: float, settings: WitnessSettings
+    texts: Sequence[TimedText], duration: float, settings: VisionLanguageSettings
 ) -> tuple[list[range], list[list[float]]]:
     """Return the rows of the texts that each question is about, and the seconds of its pictures."""
     size = min(settings.steps, max(1, settings.choices // OWN))

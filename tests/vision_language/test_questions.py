@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from stepline.chat.pictures import question_tokens, side_by_side
-from stepline.visual_questions.questions import choice_question, choice_schema, read_choices
+from stepline.vision_language.questions import choice_question, choice_schema, read_choices
 
 
 def picture(colour, size=(60, 40)):

@@ -61,6 +61,9 @@ class Reply:
     refusal: str = ""
 
 
+NO_ANSWER = Reply(refusal="no answer in time")
+
+
 def choice_question(
     steps: Sequence[str],
     pictures: Sequence[bytes],

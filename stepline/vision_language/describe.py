@@ -7,21 +7,19 @@ answer.
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
 from stepline.chat.pictures import PictureReader
-from stepline.chat.requests import RequestLimits, open_cache
 from stepline.chat.servers import Server, open_server
 from stepline.records import Rejected, Span, Step
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.pictures import clip_report
-from stepline.visual_questions.places import video_places
-from stepline.visual_questions.questions import Reply
-from stepline.visual_questions.runner import QuestionRunner
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.pictures import clip_report
+from stepline.vision_language.places import video_places
+from stepline.vision_language.questions import Reply
+from stepline.vision_language.runner import QuestionRunner
 from stepline.writing.types import instruction_kind
 
 SEEN = "seen, not said: the words of a vision-language model"
@@ -42,7 +40,7 @@ def describe_places(
     pictures: PictureReader,
     *,
     duration: float,
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     found: Sequence[Step] = (),
     server: Server | None = None,
     start: float = 0.0,
@@ -71,10 +69,8 @@ def describe_places(
     ]
     shown = pictures(seconds) if settings.requests and not settings.dry_run else {}
     looked = [(row, second) for row, second in zip(rows, seconds, strict=True) if second in shown]
-    limits = RequestLimits(settings.requests, settings.tokens)
     opened = server or open_server(settings)
-    until = time.monotonic() + settings.deadline
-    runner = QuestionRunner(opened, settings, open_cache(settings.cache), limits, until)
+    runner = QuestionRunner.begin(opened, settings)
     try:
         replies = runner.describe([shown[second] for _, second in looked])
     finally:
@@ -87,8 +83,8 @@ def describe_places(
         )
     report: dict[str, JsonValue] = {
         "server": opened.name,
-        "requests": limits.sent,
-        "tokens": limits.used,
+        "requests": runner.limits.sent,
+        "tokens": runner.limits.used,
         "pictures": [start + second for _, second in looked],
         "described": [reply.after for reply in replies],
         **clip_report(settings),

@@ -10,9 +10,9 @@ from small_video import draw_video
 from stepline.chat.pictures import LETTERS
 from stepline.records import Span, Step
 from stepline.storage import read_record
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.describe import SEEN, describe_places
-from stepline.visual_questions.questions import description_question, description_schema
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.describe import SEEN, describe_places
+from stepline.vision_language.questions import description_question, description_schema
 
 SHOTS = [slice(start, start + 6) for start in range(0, 60, 6)]
 
@@ -44,7 +44,7 @@ def describe(behaviour, **settings):
             SHOTS,
             lambda seconds: {s: str(s).encode() for s in seconds},
             duration=59.5,
-            settings=WitnessSettings(base_url=server.url, **quick),
+            settings=VisionLanguageSettings(base_url=server.url, **quick),
         )
         return told.steps, told.report, told.notes, server.asked
 
@@ -162,7 +162,7 @@ def test_a_network_gives_the_places_and_the_model_the_words():
             lambda seconds: {s: str(s).encode() for s in seconds},
             duration=59.5,
             found=found,
-            settings=WitnessSettings(base_url=server.url, **settings),
+            settings=VisionLanguageSettings(base_url=server.url, **settings),
         )
     assert [(step.text, step.alternatives) for step in told.steps] == [
         ("Pour the oil", ("add oil",)),

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from stepline.chat.pictures import with_pictures
 from stepline.records import Alignment, Step
-from stepline.vision.settings import VisionSettings, WitnessSettings
-from stepline.visual_questions import ask_about_steps
-from stepline.visual_questions.describe import describe_places
-from stepline.visual_questions.pictures import clip_times, question_pictures
-from stepline.visual_questions.questions import QUESTION, choice_question
-from stepline.visual_questions.runner import tokens_at_most
+from stepline.vision.settings import VisionLanguageSettings, VisionSettings
+from stepline.vision_language import ask_about_steps
+from stepline.vision_language.describe import describe_places
+from stepline.vision_language.pictures import clip_times, question_pictures
+from stepline.vision_language.questions import QUESTION, choice_question
+from stepline.vision_language.runner import tokens_at_most
 
 SHOTS = [slice(0, 4), slice(4, 8), slice(8, 12), slice(12, 16)]
 CLIPS = {"video": "video_url", "clip_seconds": 2.0, "clip_rate": 2.0}
@@ -31,7 +31,7 @@ def ask(url, pictures=None, **settings):
     """What comes of asking about one open step of 16 s; each clip's bytes are its second."""
     import numpy as np
 
-    given = WitnessSettings(
+    given = VisionLanguageSettings(
         base_url=url, **({"pause": 0.0, "retries": 0, "requests": 1} | CLIPS | settings)
     )
     alignment = Alignment(("cut",), np.full((1, 16), 0.5, np.float32), 1.0, "probability")
@@ -72,7 +72,7 @@ def test_a_place_in_silence_is_described_from_its_clip():
     with FakeServer(
         Answers.says('{"A": "Tie a knot", "B": "none", "C": "none", "D": "none"}')
     ) as server:
-        settings = WitnessSettings(base_url=server.url, **CLIPS)
+        settings = VisionLanguageSettings(base_url=server.url, **CLIPS)
         found = describe_places(
             SHOTS, lambda seconds: dict.fromkeys(seconds, b"mp4"), duration=16.0, settings=settings
         )
@@ -84,7 +84,7 @@ def test_a_place_in_silence_is_described_from_its_clip():
 
 
 def test_a_clip_holds_the_pictures_around_its_second_and_no_sound(small_video):
-    settings = WitnessSettings(picture_size=64, **CLIPS)
+    settings = VisionLanguageSettings(picture_size=64, **CLIPS)
     read = question_pictures(small_video, settings, duration=16.0)
     clips = read([5.0, 15.9])
     assert list(clips) == [5.0, 15.9]
@@ -107,7 +107,7 @@ def test_a_clip_holds_the_pictures_around_its_second_and_no_sound(small_video):
 
 
 def test_the_seconds_of_a_clip_stay_within_the_video():
-    settings = WitnessSettings(**CLIPS)
+    settings = VisionLanguageSettings(**CLIPS)
     assert clip_times(5.0, settings, 16.0) == [4.25, 4.75, 5.25, 5.75]
     assert clip_times(0.2, settings, 16.0) == [0.0, 0.5, 1.0, 1.5]
     assert clip_times(15.9, settings, 16.0) == [14.4, 14.9, 15.4, 15.9]
@@ -116,7 +116,7 @@ def test_the_seconds_of_a_clip_stay_within_the_video():
 
 
 def test_a_clip_costs_as_much_as_its_pictures():
-    pictures, clips = WitnessSettings(), WitnessSettings(**CLIPS)
+    pictures, clips = VisionLanguageSettings(), VisionLanguageSettings(**CLIPS)
     words = [QUESTION, "cut"]
     alone = tokens_at_most(words, 0, pictures)
     assert tokens_at_most(words, 8, clips) - alone == pytest.approx(
@@ -141,11 +141,13 @@ def test_a_server_that_takes_no_video_is_noted_and_changes_nothing():
 
 
 def test_clips_are_stored_only_where_some_are_shown():
-    named = VisionSettings(witness=WitnessSettings(base_url="http://127.0.0.1:9/v1"))
+    named = VisionSettings(witness=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1"))
     assert not {"video", "clip_seconds", "clip_rate"} & set(
         named.model_dump(mode="json")["witness"]
     )
-    moving = VisionSettings(witness=WitnessSettings(base_url="http://127.0.0.1:9/v1", **CLIPS))
+    moving = VisionSettings(
+        witness=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1", **CLIPS)
+    )
     assert VisionSettings.model_validate_json(moving.model_dump_json()) == moving
     with pytest.raises(ValidationError, match="leave it off where video shows clips"):
-        WitnessSettings(together=True, **CLIPS)
+        VisionLanguageSettings(together=True, **CLIPS)

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from stepline.chat.pictures import PictureReader, jpeg
 from stepline.media import MediaSettings, encode_clip, read_frames_at
-from stepline.vision.settings import WitnessSettings
+from stepline.vision.settings import VisionLanguageSettings
 
 LAST = 0.1  # s before the end of a video at which its last picture is surely shown
 
@@ -33,7 +33,7 @@ def picture_reader(
 
 def question_pictures(
     path: Path,
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     *,
     duration: float,
     start: float = 0.0,
@@ -64,7 +64,7 @@ def question_pictures(
     return read
 
 
-def clip_times(second: float, settings: WitnessSettings, duration: float) -> list[float]:
+def clip_times(second: float, settings: VisionLanguageSettings, duration: float) -> list[float]:
     """Return the seconds of a clip's pictures, evenly around its own, moved as a whole where the
     video ends."""
     count = settings.pictures_a_clip
@@ -74,7 +74,7 @@ def clip_times(second: float, settings: WitnessSettings, duration: float) -> lis
     return [round(time, 3) for time in times if time <= max(0.0, duration - LAST)]
 
 
-def clip_report(settings: WitnessSettings) -> dict[str, JsonValue]:
+def clip_report(settings: VisionLanguageSettings) -> dict[str, JsonValue]:
     """Return what a record says beside the seconds of pictures where clips around them were shown;
     else nothing."""
     if settings.video is None:

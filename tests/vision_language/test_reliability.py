@@ -4,7 +4,7 @@ any."""
 import numpy as np
 import pytest
 
-from stepline.visual_questions.reliability import (
+from stepline.vision_language.reliability import (
     RELIABILITIES,
     Ballot,
     expected_gain,

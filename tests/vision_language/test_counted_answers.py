@@ -4,7 +4,7 @@ import pytest
 
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import read_record, write_record
-from stepline.visual_questions.corrections import AnswerCounts, count_answers
+from stepline.vision_language.corrections import AnswerCounts, count_answers
 
 QUESTIONS = [
     {
