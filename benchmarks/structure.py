@@ -270,7 +270,8 @@ def tighten() -> None:
     content = json.loads(BOUNDS_PATH.read_text(encoding="utf-8"))
     still_dense = set(measures.places["files that are not plain"])
     content["bounds"] = tightened(content["bounds"], measures.numbers)
-    content["not_plain"] = sorted(still_dense.intersection(content["not_plain"]))
+    for name in ("not_plain", "moved_not_plain"):
+        content[name] = sorted(still_dense.intersection(content[name]))
     text = json.dumps(content, indent=1)
     BOUNDS_PATH.write_text(f"{text}\n", encoding="utf-8")
 
