@@ -145,7 +145,7 @@ def extract(videos: "tuple[Given, ...]", out: Path, as_json: bool, **options: An
     with download_bar(None) as report:
         files = fetch_sources(videos, out, settings, report)
     with progress_bars() as progress:
-        done = extract_to_store(files, out, settings, progress=progress, say=say)
+        done = extract_to_store(files, out, settings, progress=progress, report=say)
     reasons = count_reasons(done.omitted)
     _print_added(out, done, "videos", {"omitted": reasons}, as_json)
     say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))

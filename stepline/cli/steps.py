@@ -526,10 +526,7 @@ def _check_sentences(
 
     given = read_people(people, record) if people is not None else ()
     duration = part_info(probe(request.path, settings.media), request.part).duration
-    start, witness = (
-        request.part.start if request.part is not None else 0.0,
-        settings.vision.witness,
-    )
+    start, witness = (request.start, settings.vision.witness)
     read = question_pictures(
         request.path, witness, duration=duration, start=start, media=settings.media
     )

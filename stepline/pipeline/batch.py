@@ -395,7 +395,7 @@ def write_files(
         write_outputs,
     )
 
-    record, start = result.record, request.part.start if request.part is not None else 0.0
+    record, start = result.record, request.start
     with atomic_files() as files:
         if missing_outputs(record, options.out, ["json"]):
             remove_clips(record, options.out, files)  # of another result: they show other seconds

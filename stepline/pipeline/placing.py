@@ -52,7 +52,7 @@ class PlacedSteps:
     answers: "VisualAnswers | None"
 
 
-def _place_steps(
+def place_steps(
     request: Request,
     info: "MediaInfo",
     inside: SpeechInVideo,
@@ -172,7 +172,7 @@ def ask_witness(
         duration=duration,
         settings=settings.vision.witness,
         ground=settings.nasva.ground,
-        start=request.part.start if request.part is not None else 0.0,
+        start=request.start,
     )
 
 
@@ -196,7 +196,7 @@ def describe_by_witness(
         duration=duration,
         settings=settings.vision.witness,
         found=found.steps,
-        start=request.part.start if request.part is not None else 0.0,
+        start=request.start,
     )
     network = found.network if isinstance(found.network, dict) else {}
     notes = (*found.notes, *told.notes, *([FROM_WITNESS] if told.steps else []))
@@ -221,7 +221,7 @@ def _question_pictures(
     seconds."""
     from stepline.vision_language.pictures import question_pictures
 
-    start = request.part.start if request.part is not None else 0.0
+    start = request.start
     witness = settings.vision.witness
     return question_pictures(
         request.path, witness, duration=duration, start=start, media=settings.media

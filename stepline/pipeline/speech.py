@@ -40,7 +40,7 @@ class SpeechInVideo(FrozenModel):
     warnings: tuple[str, ...] = ()
 
 
-def _near_the_video(transcript: Transcript, duration: float) -> Transcript:
+def near_the_video(transcript: Transcript, duration: float) -> Transcript:
     """Return the sentences that begin within the length that the file claims, or soon after it.
 
     Captions may go on for hours, as those of another video: no step is written that
