@@ -27,8 +27,7 @@ from stepline.cli.options import (
     settings_options,
     together,
 )
-from stepline.cli.progress import progress_bars
-from stepline.cli.weights import download_bar
+from stepline.cli.progress import download_bar, progress_bars
 
 if TYPE_CHECKING:
     from stepline.features.import_files import ImportReport

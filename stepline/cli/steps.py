@@ -34,8 +34,8 @@ from stepline.cli.options import (
     settings_options,
     speech_options,
 )
-from stepline.cli.progress import progress_bars
-from stepline.cli.weights import download_bar, offer_weights
+from stepline.cli.progress import download_bar, progress_bars
+from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
