@@ -235,7 +235,7 @@ def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(
         elif len(looks) == 6:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["stepline.cli.steps"], "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(sys.modules["stepline.cli.sources"], "time", SimpleNamespace(sleep=sleep))
     result = stepline(
         "steps",
         folder,
