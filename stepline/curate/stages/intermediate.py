@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from stepline.visual_questions import VisualAnswers
 
 METADATA = "stepline"  # the one key of metadata
-CUES = ("presenter", "hands", "letters")  # arrays of PictureCues
+CUES = ("presenter", "letters")  # arrays of PictureCues
 
 Array = npt.NDArray[np.generic]
 Result = TypeVar("Result")
