@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from stepline.atomic_files import write_atomic
 from stepline.chat.servers import Answer, Content, RequestError, Schema, Server
 from stepline.chat.settings import ChatSettings
 from stepline.errors import StoreError
 from stepline.limits import parse_json
-from stepline.storage import write_atomic
 from stepline.weights import cache_folder
 
 logger = logging.getLogger(__name__)
