@@ -16,6 +16,7 @@ import click
 
 from stepline.cli.errors import ESCAPES, QUIET, _escaped, say
 from stepline.errors import SettingsError
+from stepline.plugins import OWN_NAMES
 
 if TYPE_CHECKING:
     from stepline.pipeline.request import StepsSettings
@@ -48,7 +49,7 @@ class StorePath(click.Path):
 
 VIDEO = VideoPath(path_type=Path)
 STORE = StorePath(path_type=Path)
-BACKBONES = ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none")
+BACKBONES = OWN_NAMES["backbones"]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 store_option = click.option(

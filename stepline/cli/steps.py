@@ -37,6 +37,7 @@ from stepline.cli.options import (
 from stepline.cli.progress import progress_bars
 from stepline.cli.weights import download_bar, offer_weights
 from stepline.errors import SettingsError
+from stepline.plugins import OWN_NAMES
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sentences import SentenceCheck
@@ -75,7 +76,7 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     help="Your own lines to find, one a line (a recipe); site: the chapters of a link's page.",
 )
 @click.option(
-    "--writer", type=PluginChoice(["extractive", "llm"], "writers"), help="Who writes the steps."
+    "--writer", type=PluginChoice(OWN_NAMES["writers"], "writers"), help="Who writes the steps."
 )
 @click.option(
     "--backbone", type=PluginChoice(BACKBONES, "backbones"), help="What sees the picture."
