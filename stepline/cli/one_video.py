@@ -10,7 +10,6 @@ import click
 
 from stepline.cli.errors import print_data, say
 from stepline.cli.options import (
-    BACKBONES,
     PATH,
     VIDEO,
     PluginChoice,
@@ -90,7 +89,9 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 )
 @click.option("--text-features", type=PATH, help="Ready vectors of the lines.")
 @click.option(
-    "--backbone", type=PluginChoice(BACKBONES[:-2], "backbones"), help="What sees a video."
+    "--backbone",
+    type=PluginChoice("backbones", without=("precomputed", "none")),
+    help="What sees a video.",
 )
 @click.option("--weights", help="The backbone's checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -269,6 +270,7 @@ def _find_steps(
 
 
 def why_nobody_judged(record: "Record") -> str:
+    """Return why no sentence of a record has P(shown), in words."""
     if record.transcript is None or not record.transcript.sentences:
         return "nobody: nothing is said"
     language = record.transcript.language

@@ -16,7 +16,6 @@ import click
 import stepline
 from stepline.cli.errors import check_address_space, complain, print_data, say
 from stepline.cli.options import (
-    BACKBONES,
     PATH,
     VIDEO,
     PluginChoice,
@@ -32,28 +31,13 @@ from stepline.cli.progress import progress_bars
 from stepline.cli.sources import arriving_videos, open_video
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
+from stepline.plugins import DEFAULT_OUTPUTS
 
 if TYPE_CHECKING:
     from stepline.pipeline.batch import VideoResult
     from stepline.pipeline.sources import VideoArgument, VideoSource
     from stepline.records import Record
 
-USUAL = ("json", "html", "vtt", "srt", "chapters", "jsonld")
-FORMATS = (
-    *USUAL,
-    "markdown",
-    "recipe",
-    "docx",
-    "pdf",
-    "ffmetadata",
-    "mp4",
-    "mkv",
-    "otio",
-    "edl",
-    "labelstudio",
-    "webp",
-    "gif",
-)
 DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
 
@@ -65,12 +49,8 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     type=PATH,
     help="Your own lines to find, one a line (a recipe); site: the chapters of a link's page.",
 )
-@click.option(
-    "--writer", type=PluginChoice(["extractive", "llm"], "writers"), help="Who writes the steps."
-)
-@click.option(
-    "--backbone", type=PluginChoice(BACKBONES, "backbones"), help="What sees the picture."
-)
+@click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
+@click.option("--backbone", type=PluginChoice("backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @click.option("--aligner", type=PATH, help="A trained network that places the steps.")
 @click.option(
@@ -82,7 +62,7 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 @click.option(
     "--format",
     "formats",
-    type=PluginChoice(FORMATS, "outputs"),
+    type=PluginChoice("outputs"),
     multiple=True,
     help="Only this output, and the JSON; mp4, mkv: a copy with chapters.",
 )
@@ -133,7 +113,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
         cure = "name one with --set vision.witness.base_url=URL, or a language model that writes with --writer llm"
         raise SettingsError(f"--dry-run tells what a vision-language model would be asked; {cure}")
     offer_weights()
-    formats = tuple(dict.fromkeys((*(options["formats"] or USUAL), "json")))
+    formats = tuple(dict.fromkeys((*(options["formats"] or DEFAULT_OUTPUTS), "json")))
     output = OutputOptions(
         options["out"],
         formats,
@@ -229,6 +209,7 @@ def _run_each(
 
 
 def print_warnings(record: "Record", prefix: str = "") -> None:
+    """Print the warnings of a record, a line each."""
     say(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)
 
 
@@ -253,7 +234,10 @@ def demo(out: Path, browse: bool) -> None:
     settings = StepsSettings(asr=AsrSettings(compute="float32"))
     with progress_bars() as progress:
         result = run_video(
-            Request(DEMO, DEMO.stem), settings, OutputOptions(out, USUAL), progress=progress
+            Request(DEMO, DEMO.stem),
+            settings,
+            OutputOptions(out, DEFAULT_OUTPUTS),
+            progress=progress,
         )
     print_data(step_table(result.record), end="")
     page = output_path(result.record, out, "html")
@@ -285,14 +269,14 @@ def demo(out: Path, browse: bool) -> None:
 )
 @click.option(
     "--backbone",
-    type=PluginChoice(BACKBONES[:-1], "backbones"),
+    type=PluginChoice("backbones", without=("none",)),
     help="What sees the picture: as in training.",
 )
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @click.option(
     "--format",
     "formats",
-    type=PluginChoice(FORMATS, "outputs"),
+    type=PluginChoice("outputs"),
     multiple=True,
     help="This output beside the JSON.",
 )
