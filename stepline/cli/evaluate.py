@@ -218,9 +218,10 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
         }
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
-    answered = answer(questions.ids, loaded, features, out, settings, speech=spoken)
-    say(f"{answered.steps} steps are told")
-    return answered.videos, answered.missing
+    answered = answer(questions.asked, loaded, features, out, settings, speech=spoken)
+    steps = sum(len(record.steps) for record in answered.by_id.values())
+    say(f"{steps} steps are told")
+    return answered.count, answered.missing
 
 
 def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
