@@ -167,7 +167,7 @@ def status(out: str, as_json: bool) -> None:
     from stepline.curate.store.run_log import read_recipe
     from stepline.remote import RemotePath
 
-    state = run_status(RemotePath(out, read_recipe(RemotePath(out)).places), STAGES)
+    state = run_status(RemotePath(out, read_recipe(RemotePath(out)).remote), STAGES)
     print_data(json.dumps(asdict(state)) if as_json else _table(state))
 
 
@@ -332,7 +332,7 @@ def _folder_and_settings(
     recipe = report_recipe(RemotePath(out))
     tree = recipe.report.model_dump(mode="json", exclude_none=True)
     given = [*(f"{key}={json.dumps(tree[key])}" for key in tree), *overrides]
-    return RemotePath(out, recipe.places), load_settings(type(recipe.report), None, given)
+    return RemotePath(out, recipe.remote), load_settings(type(recipe.report), None, given)
 
 
 def _agreement_table(sample: "AuditSample", verdicts: "Verdicts") -> None:

@@ -32,7 +32,7 @@ from pydantic import JsonValue
 
 from stepline.curate.execution.messages import TaskReply, TaskRequest, WorkerReady, WorkerSetup
 from stepline.curate.plan import StageTask
-from stepline.curate.stage import StageFailure, no_gpu, no_libraries, no_settings
+from stepline.curate.stage import StageFailure, never, no_libraries, no_settings
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.remote.settings import MIB
@@ -46,7 +46,7 @@ FAMILY_INTERVAL = 0.5  # seconds between looks at the memory of what a worker ha
 FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 # times that a task's worker may be killed from outside before the task counts as failed
 OUTSIDE_KILLS = 5
-ONE_THREAD = (
+THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -176,7 +176,7 @@ class WorkerProcess:
         # Only the driver calls a stage's `settings` and `gpu`; such functions may have no name by
         # which to be sent.
         stages = {
-            name: replace(stage, settings=no_settings, gpu=no_gpu, libraries=no_libraries)
+            name: replace(stage, settings=no_settings, gpu=never, libraries=no_libraries)
             for name, stage in self._setup.stages.items()
         }
         # it is noticed at `receive`
@@ -202,7 +202,7 @@ class WorkerProcess:
 
 
 def _start_process(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    limited = dict.fromkeys(ONE_THREAD, "1") | {
+    limited = dict.fromkeys(THREAD_VARIABLES, "1") | {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path))
     }
     return subprocess.Popen(

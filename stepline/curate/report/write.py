@@ -11,7 +11,7 @@ from stepline.curate.audit.verdicts import FILE, Verdict, Verdicts
 from stepline.curate.report.collect import ReportFindings, collect
 from stepline.curate.report.page import Frames, key_frames, render_page
 from stepline.curate.settings import ReportSettings
-from stepline.curate.stage import DATASET, Recipe, StageFailure
+from stepline.curate.stage import DATASET_FOLDER, Recipe, StageFailure
 from stepline.curate.store.results import FAILURES
 from stepline.curate.store.run_log import ITEMS, RUN, read_items, read_recipe
 from stepline.errors import StoreError
@@ -25,7 +25,7 @@ from stepline.text_base.base import open_base
 def read_dataset(out: RemotePath) -> Iterator[Record]:
     """Yield the records of the dataset below OUT, kept and left out. Raises StoreError where there
     is no dataset."""
-    folder = out / DATASET / "data"
+    folder = out / DATASET_FOLDER / "data"
     names = sorted(entry.name for entry in folder.list()) if folder.exists() else []
     shards = [name for name in names if name.endswith(".parquet")]
     if not shards:
@@ -84,7 +84,7 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     """Return the report of the dataset below OUT. Raises StoreError where there is none."""
     documents = open_base(settings.text_base).documents() if settings.text_base is not None else ()
     # What the dataset and the run say of themselves, as JSON.
-    paths = {"dataset.json": out / DATASET / "dataset.json", "run.json": out / "run.json"}
+    paths = {"dataset.json": out / DATASET_FOLDER / "dataset.json", "run.json": out / "run.json"}
     provenance = {
         name: path.read().decode("utf-8", "replace")
         for name, path in paths.items()

@@ -103,7 +103,7 @@ def test_a_disk_too_full_to_fetch_to_ends_the_run_and_blames_no_video(tmp_path, 
 
 
 def opened(results, **options):
-    plan = Plan.of(recipe(), resolve_stages(recipe(), STAGES))
+    plan = Plan.from_recipe(recipe(), resolve_stages(recipe(), STAGES))
     return plan, OpenVideo(plan, results, ITEM, ("read", "count", "double"), **options)
 
 
