@@ -4,7 +4,8 @@ import pytest
 from fake_stages import STAGES, recipe
 
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.execution.scheduler import Fetcher, OpenVideo
+from stepline.curate.execution.fetcher import Fetcher
+from stepline.curate.execution.scheduler import OpenVideo
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.stage import StageFailure, VideoItem, resolve_stages
 from stepline.errors import SteplineError
