@@ -18,26 +18,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import stepline
-from stepline.cli.common import (
+from stepline.cli.errors import check_address_space, complain, print_data, say
+from stepline.cli.options import (
     BACKBONES,
     PATH,
     VIDEO,
     PluginChoice,
-    check_address_space,
     chosen_part,
     chosen_settings,
-    complain,
     device_options,
     json_option,
     out_option,
     part_options,
-    print_data,
-    progress_bars,
     read_seconds,
-    say,
     settings_options,
     speech_options,
 )
+from stepline.cli.progress import progress_bars
 from stepline.cli.weights import download_bar, offer_weights
 from stepline.errors import SettingsError
 
@@ -525,7 +522,7 @@ def _check_sentences(
     from stepline.curate.audit.sentences import check_sentences, read_people
     from stepline.media import probe
     from stepline.pipeline.part import part_info
-    from stepline.visual_questions.pictures import question_pictures
+    from stepline.vision_language.pictures import question_pictures
 
     given = read_people(people, record) if people is not None else ()
     duration = part_info(probe(request.path, settings.media), request.part).duration

@@ -265,7 +265,7 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     steps = recipe.steps
     if steps.vision.witness.named:
         from stepline.pipeline.networks import check_witness
-        from stepline.visual_questions.corrections import with_counted_answers
+        from stepline.vision_language.corrections import with_counted_answers
 
         check_witness(steps)
         witness = with_counted_answers(steps.vision.witness)
