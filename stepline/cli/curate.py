@@ -262,7 +262,7 @@ def audit(
     for file in files:
         count = import_verdicts(file, verdicts, frozenset(text.id for text in sample.texts))
         say(f"{file}: {count} verdicts taken over")
-    by_models = local_verdicts(folder, model_check.FILE)
+    by_models = local_verdicts(folder, model_check.VERDICTS_FILE)
     if by_model:
         _check_by_model(folder, sample, by_models, settings)
     elif not (table or files):
@@ -310,7 +310,7 @@ def _check_by_model(
         checked = check_by_model(sample, pictures, verdicts, settings.witness)
     for note in checked.notes:
         say(note)
-    say(f"{checked.answered} of {checked.asked} texts checked in {checked.requests} requests")
+    say(f"{checked.answered} of {checked.texts} texts checked in {checked.requests} requests")
 
 
 def _folder_and_settings(

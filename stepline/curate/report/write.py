@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepline.curate.audit.sample import AuditSample
-from stepline.curate.audit.verdicts import FILE, Verdict, Verdicts
+from stepline.curate.audit.verdicts import VERDICTS_FILE, Verdict, Verdicts
 from stepline.curate.report.collect import ReportFindings, collect
 from stepline.curate.report.page import Frames, key_frames, render_page
 from stepline.curate.settings import ReportSettings
@@ -116,7 +116,7 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
     return made
 
 
-def local_verdicts(out: RemotePath, file: str = FILE) -> Verdicts:
+def local_verdicts(out: RemotePath, file: str = VERDICTS_FILE) -> Verdicts:
     """Return what auditors have said, to be added to; file: that of people, or of models.
 
     Raises StoreError where OUT is not on this machine.
