@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from stepline.curate.plan import Plan, video_status
-from stepline.curate.report.collect import DatasetCounts
+from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.stage import StageFailure, VideoItem, load_recipe, resolve_stages
 from stepline.curate.stages import STAGES
 from stepline.curate.status import run_status
