@@ -32,6 +32,7 @@ from stepline.curate.stage import (
     DATASET_FOLDER,
     Collection,
     Recipe,
+    SourceEntry,
     Stage,
     StageFailure,
     StageTable,
@@ -156,7 +157,7 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
     return run_recipe(request, source_items(request), publish_dataset), out
 
 
-def source_items(request: RunRequest) -> Iterator[VideoItem | Rejected]:
+def source_items(request: RunRequest) -> Iterator[SourceEntry]:
     """Yield the videos of a request's source, and what it refuses."""
     from stepline.curate.sources import read_source
 
@@ -171,7 +172,7 @@ def output_path(request: RunRequest) -> RemotePath:
 
 def run_recipe(
     request: RunRequest,
-    source: Iterable[VideoItem | Rejected],
+    source: Iterable[SourceEntry],
     at_end: Callable[[RunOutcome], None] | None = None,
 ) -> RunOutcome:
     """Take every video of a source through the recipe and return what came of it.
@@ -226,7 +227,7 @@ def run_recipe(
     return outcome
 
 
-def collect_items(source: Iterable[VideoItem | Rejected], limit: int | None) -> Collection:
+def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collection:
     """Return a source's videos, sorted by id, and what it refused. limit: only the first so
     many."""
     items: list[VideoItem] = []

@@ -70,11 +70,19 @@ class VideoItem:
     # of the video relative to the source, or its public URL; what a dataset says of it
     path: str | None = None
 
+    @property
+    def has_files(self) -> bool:
+        """Whether there is any file of it."""
+        return bool(self.video or self.captions or self.features)
+
 
 def rejected_video(id: str, reason: str) -> Rejected:
     """Return a video that a source names and the run leaves out. reason: words that hold no path of
     this machine."""
     return Rejected("video", reason, id=id)
+
+
+SourceEntry: TypeAlias = VideoItem | Rejected
 
 
 @dataclass(frozen=True)

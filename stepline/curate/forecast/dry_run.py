@@ -20,13 +20,12 @@ from stepline.curate.forecast.model import (
     next_sample,
 )
 from stepline.curate.settings import ForecastSettings
-from stepline.curate.stage import Collection, VideoItem, resolve_stages
+from stepline.curate.stage import Collection, SourceEntry, VideoItem, resolve_stages
 from stepline.curate.store.manifests import files_in
 from stepline.curate.store.results import CELLS, FAILURES
 from stepline.curate.store.run_log import read_timings
 from stepline.device import core_count, current_device
 from stepline.errors import DatasetError, StoreError
-from stepline.records import Rejected
 from stepline.remote import RemotePath
 
 FORECAST_FOLDER = "forecast"  # below OUT
@@ -68,7 +67,7 @@ class _Sample:
 
 
 def dry_run(
-    request: RunRequest, source: Sequence[VideoItem | Rejected], settings: ForecastSettings
+    request: RunRequest, source: Sequence[SourceEntry], settings: ForecastSettings
 ) -> Forecast:
     """Return what the request will take. What the sample made is left in OUT, where the run finds
     it.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from pydantic import JsonValue
 
 from stepline.atomic_files import atomic_path
-from stepline.curate.stage import Collection, Recipe, VideoItem, rejected_video
+from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, rejected_video
 from stepline.curate.store.manifests import MANIFESTS, files_in, read_json, write_manifest
 from stepline.errors import StoreError
 from stepline.limits import parse_json
@@ -242,7 +242,7 @@ def inventory(out: "RemotePath") -> InventoryCounts:
     return counts
 
 
-def _write_lines(path: "RemotePath", entries: Iterable[VideoItem | Rejected]) -> None:
+def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
     """Write a line for each entry, without holding them all."""
     with tempfile.TemporaryDirectory(prefix="stepline-") as folder:
         local = path.local or Path(folder) / "lines"
@@ -275,7 +275,7 @@ def read_refused(out: "RemotePath") -> Iterator[Rejected]:
             yield from_json_line(rejected_video, line)
 
 
-def to_json_line(entry: VideoItem | Rejected) -> str:
+def to_json_line(entry: SourceEntry) -> str:
     """Return an item, or an item that was refused, as one line of JSON, without what is not known
     of it."""
     if isinstance(entry, Rejected):
