@@ -196,7 +196,7 @@ def judge(
         return
     for number, sentence in enumerate(record.sentences):
         shown = "  – " if sentence.shown is None else f"{sentence.shown:4.0%}"
-        said = f"  {check.said.get(number, ''):<9}" if check else ""
+        said = f"  {check.answers.get(number, ''):<9}" if check else ""
         print_data(f"  {clock(sentence.span.start):>7}  {shown}{said}  {sentence.text}")
     for row in check.agreements if check else ():
         print_data(
@@ -229,7 +229,7 @@ def _check_sentences(
         spent = f"{check.asking.requests} requests, about {check.asking.tokens} tokens"
         seconds = ", ".join(f"{second:.1f}" for second in check.asking.pictures.get(record.id, ()))
         say(
-            f"{check.asking.answered} of {check.asking.asked} sentences looked at in {spent}",
+            f"{check.asking.answered} of {check.asking.texts} sentences looked at in {spent}",
             f"pictures went to {check.asking.server}: those at {seconds} s",
         )
     return check
@@ -244,7 +244,7 @@ def _told(check: "SentenceCheck") -> dict[str, Any]:
             "requests": asking.requests,
             "tokens": asking.tokens,
             "pictures": [second for each in asking.pictures.values() for second in each],
-            "said": {str(number): said for number, said in sorted(check.said.items())},
+            "said": {str(number): said for number, said in sorted(check.answers.items())},
         },
         "agreement": [
             # NaN is no JSON
