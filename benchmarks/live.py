@@ -41,8 +41,8 @@ from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
 from stepline.live.hearing import Heard, Read
 from stepline.live.session import LiveOptions, LiveSession
 from stepline.media import AudioBlock, Frame, MediaReader
+from stepline.pipeline.pictures import FRAMES_A_ROW
 from stepline.pipeline.request import StepsSettings
-from stepline.pipeline.understand import FRAMES_A_ROW
 from stepline.progress import trim_memory
 from stepline.records import Record, Span, Video, Word
 from stepline.vision import Backbone, load_backbone

@@ -22,7 +22,7 @@ from pydantic_core import PydanticUndefined
 
 import stepline
 from stepline.cli import main
-from stepline.cli.common import preset_files
+from stepline.cli.options import preset_files
 from stepline.curate.stage import Recipe
 from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from stepline.atomic_files import write_atomic
 from stepline.chat.servers import RequestError
 from stepline.errors import StoreError
 from stepline.limits import parse_json
-from stepline.storage import write_atomic
 from stepline.weights import cache_folder
 
 logger = logging.getLogger(__name__)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import (
+from stepline.cli.errors import Group, print_data, say
+from stepline.cli.options import (
     BACKBONES,
     PATH,
     VIDEO,
-    Group,
     PluginChoice,
     chosen_settings,
     device_option,
@@ -24,12 +24,10 @@ from stepline.cli.common import (
     one_writer,
     out_option,
     preset_option,
-    print_data,
-    progress_bars,
-    say,
     settings_options,
     together,
 )
+from stepline.cli.progress import progress_bars
 from stepline.cli.weights import download_bar
 
 if TYPE_CHECKING:
@@ -286,7 +284,7 @@ def index(base: Path, engine: str, **options: Any) -> None:
     Example:
       stepline text-base index base --engine lists --set text_base.recall=0.99
     """
-    from stepline.storage import LOCK, lock_output
+    from stepline.locks import LOCK, lock_output
     from stepline.text_base import add_index
 
     settings = _text_base_settings(options).model_copy(update={"engine": engine})
@@ -455,11 +453,12 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
 
     Each is transcribed once.
     """
+    from stepline.atomic_files import files_below
     from stepline.errors import MediaError, SettingsError, SteplineError
     from stepline.pipeline.batch import transcribe
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.sieve_swap.videos import SUFFIXES
-    from stepline.storage import files_below, write_record
+    from stepline.storage import write_record
 
     if len(videos) == 1:
         (source,) = videos

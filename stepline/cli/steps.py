@@ -18,26 +18,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import stepline
-from stepline.cli.common import (
+from stepline.cli.errors import check_address_space, complain, print_data, say
+from stepline.cli.options import (
     BACKBONES,
     PATH,
     VIDEO,
     PluginChoice,
-    check_address_space,
     chosen_part,
     chosen_settings,
-    complain,
     device_options,
     json_option,
     out_option,
     part_options,
-    print_data,
-    progress_bars,
     read_seconds,
-    say,
     settings_options,
     speech_options,
 )
+from stepline.cli.progress import progress_bars
 from stepline.cli.weights import download_bar, offer_weights
 from stepline.errors import SettingsError
 

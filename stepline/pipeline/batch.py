@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepline.atomic_files import atomic_files, check_writable, remove_partial_files
 from stepline.device import current_device, set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
+from stepline.locks import lock_output
 from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.request import Request, StepsSettings
@@ -28,16 +30,11 @@ from stepline.pipeline.sources import (
     open_source,
     source_label,
 )
-from stepline.pipeline.understand import StepsResult, recognise_speech, understand
+from stepline.pipeline.speech import recognise_speech
+from stepline.pipeline.understand import StepsResult, understand
 from stepline.progress import Progress
 from stepline.records import Record, Span, Video
-from stepline.storage import (
-    atomic_files,
-    check_writable,
-    lock_output,
-    read_record,
-    remove_partial_files,
-)
+from stepline.storage import read_record
 from stepline.version import __version__
 from stepline.weights import sha256
 

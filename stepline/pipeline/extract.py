@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import JsonValue
 
+from stepline.atomic_files import remove_partial_files
 from stepline.device import current_device
 from stepline.errors import MediaError, SettingsError, ShapeError
 from stepline.features import FeatureWriter
 from stepline.features.files import read_feature_file, write_feature_file
 from stepline.features.store import SHARD_BYTES
+from stepline.pipeline.pictures import NO_PICTURE, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.sources import find_videos, name_videos
-from stepline.pipeline.understand import NO_PICTURE, extract_features
 from stepline.plugins import plugin_identities
 from stepline.progress import Progress, trim_memory
 from stepline.records import FeatureSequence, Rejected, count_reasons
-from stepline.storage import remove_partial_files
 from stepline.training.run_folder import claim_run_folder, versions, write_omitted
 from stepline.weights import file_digest
 

@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from stepline.atomic_files import files_below
 from stepline.errors import MediaError, StoreError
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Span
-from stepline.storage import files_below, read_record
+from stepline.storage import read_record
 
 if TYPE_CHECKING:
     from stepline.media.links import Link, Report

@@ -17,10 +17,10 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from stepline.atomic_files import check_writable
 from stepline.outputs import safe_stem
 from stepline.pipeline.sources import SUFFIXES
 from stepline.records import FrozenModel
-from stepline.storage import check_writable
 from stepline.studio.jobs import JobRunner
 from stepline.studio.store import Studio, Upload
 from stepline.studio.worker import JobOptions

@@ -20,10 +20,10 @@ from stepline.device import Device
 from stepline.errors import SettingsError
 from stepline.features import FeatureStore
 from stepline.media import probe
-from stepline.pipeline import understand
+from stepline.pipeline import pictures
 from stepline.pipeline.extract import extract_to_store
+from stepline.pipeline.pictures import extract_features
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import extract_features
 from stepline.progress import read_ahead
 from stepline.vision import VisionSettings
 from stepline.vision.s3d import read_s3d
@@ -302,8 +302,8 @@ def test_beside_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(
         ahead.append(count)
         return read_ahead(reader, count)
 
-    monkeypatch.setattr(understand, "read_ahead", noted)
-    monkeypatch.setattr(understand, "current_device", lambda: Device("cuda:0"))
+    monkeypatch.setattr(pictures, "read_ahead", noted)
+    monkeypatch.setattr(pictures, "current_device", lambda: Device("cuda:0"))
     found = extract_features(request, info, StepsSettings())
     assert ahead == [192]  # three pictures of each of the 64 rows that a GPU takes at once
     np.testing.assert_array_equal(found.features.values, usual.features.values)
@@ -318,7 +318,7 @@ def test_beside_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(
 
 def test_a_network_that_fails_ends_the_decoding_beside_it(videos, monkeypatch):
     backbone = SimpleNamespace(dim=4, name="fails", encode_images=lambda _: 1 / 0)
-    monkeypatch.setattr(understand, "current_device", lambda: Device("cuda:0"))
+    monkeypatch.setattr(pictures, "current_device", lambda: Device("cuda:0"))
     with pytest.raises(ZeroDivisionError) as kept:
         extract_features(
             Request(videos / "v1.mp4", "v1"),

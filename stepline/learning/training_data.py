@@ -23,13 +23,14 @@ from pathlib import Path
 import numpy as np
 
 from stepline.annotate.answers import cohen_kappa
+from stepline.atomic_files import write_atomic
 from stepline.errors import StoreError
 from stepline.features import FeatureWriter
+from stepline.learning.corrected_videos import CorrectedVideos
+from stepline.library.corrections import Correction, active_corrections, corrected
 from stepline.outputs.text import safe_stem
 from stepline.records import Record, Step
-from stepline.storage import write_atomic, write_record
-from stepline.studio.corrections import Correction, active_corrections, corrected
-from stepline.studio.learning import CorrectedVideos
+from stepline.storage import write_record
 from stepline.studio.store import Studio
 
 AGREE = 0.5  # tIoU from which two people mean the same seconds

@@ -2,7 +2,7 @@
 training data beside it.
 
 videos = corrected_videos(Studio(folder))       records, corrections, and what is seen, kept in FOLDER
-result = refit(videos.found)                    studio/refit.py
+result = refit(videos.found)                    learning/refit.py
 write_settings(result, folder / LEARNED)        only what was not refused
 """
 
@@ -13,16 +13,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.curate.stages.intermediate import pack_features, unpack_features
+from stepline.atomic_files import write_atomic
 from stepline.errors import SettingsError, SteplineError, StoreError
+from stepline.learning.refit import CorrectedVideo, Part, Refit, Told, refit
+from stepline.library.corrections import active_corrections
+from stepline.pipeline.packed_features import pack_features, unpack_features
+from stepline.pipeline.pictures import VisualFeatures, extract_features
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import VisualFeatures, extract_features
 from stepline.progress import Progress
 from stepline.records import Record, Rejected
 from stepline.settings import load_settings, validate
-from stepline.storage import write_atomic
-from stepline.studio.corrections import active_corrections
-from stepline.studio.refit import CorrectedVideo, Part, Refit, Told, refit
 from stepline.studio.store import Studio
 
 if TYPE_CHECKING:

@@ -29,8 +29,9 @@ from stepline.evaluate.bootstrap import (
 )
 from stepline.grounding.settings import GroundSettings
 from stepline.nasva.settings import NasvaSettings
+from stepline.pipeline.pictures import VisualFeatures
+from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings
-from stepline.pipeline.understand import VisualFeatures, ground_steps
 from stepline.records import Record, Span, Step, Transcript
 from stepline.text.embedding import embedded_once
 from stepline.wys2.judge import grounding_evidence, judge_rows, judged_span, regression_weights
