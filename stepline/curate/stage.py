@@ -252,15 +252,10 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
         )
     recipe = load_settings(Recipe, path, overrides)
     if recipe.steps.vision.witness.named:
-        from stepline.pipeline.networks import check_witness
-        from stepline.vision_language.corrections import with_counted_answers
+        from stepline.pipeline.networks import load_witness, with_witness
 
-        check_witness(recipe.steps)
-        witness = with_counted_answers(recipe.steps.vision.witness)
-        vision = recipe.steps.vision.model_copy(update={"witness": witness})
-        recipe = recipe.model_copy(
-            update={"steps": recipe.steps.model_copy(update={"vision": vision})}
-        )
+        witness = load_witness(recipe.steps.vision)
+        recipe = recipe.model_copy(update={"steps": with_witness(recipe.steps, witness)})
     if recipe.steps.vision.witness.dry_run or recipe.steps.writing.llm.dry_run:
         raise SettingsError(
             "steps: dry_run asks nobody; take it out, and let `stepline curate --dry-run` ask a sample"

@@ -28,7 +28,7 @@ from stepline.device import current_device
 from stepline.errors import MediaError
 from stepline.pipeline.describe import check_amounts, describe_pictures
 from stepline.pipeline.judging import judge_sentences
-from stepline.pipeline.networks import Networks, fingerprint, load_networks
+from stepline.pipeline.networks import Networks, fingerprint, load_networks, with_witness
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.pictures import (
     FRAMES_AHEAD,
@@ -79,6 +79,7 @@ def understand(
     whole = probe(request.path, settings.media)
     info = part_info(whole, request.part)
     networks = networks or load_networks(settings)
+    settings = with_witness(settings, networks.witness)
     # Before the reading: a file that is replaced meanwhile is then known by what was there first.
     digest, made_from = sha256(request.path), fingerprint(request, settings, networks)
     speech, written, visual = _listen_and_look(

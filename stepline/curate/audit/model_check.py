@@ -107,6 +107,11 @@ def check_by_model(
             f"dry run: a vision-language model would be asked at most {sent} requests and {tokens} tokens"
         )
         return ModelCheck(0, 0, asked, tuple(notes))
+    if settings.machine is not None or settings.corrected is not None:
+        notes.append(
+            "witness.machine and witness.corrected weigh answers about where steps are shown; "
+            "they decide nothing here"
+        )
     if answered < asked:
         notes.append(
             f"the vision-language model has not answered on {asked - answered} of {asked} texts"
