@@ -297,17 +297,9 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
     if options.get("dry_run"):
         given += ["vision.witness.dry_run=true", "writing.llm.dry_run=true"]
     overrides = [*options["overrides"], *given]
-    settings = load_settings(
+    return load_settings(
         StepsSettings, options["settings_file"], overrides, preset=options.get("preset")
     )
-    if settings.vision.witness.machine is None and settings.vision.witness.corrected is None:
-        return settings
-    from stepline.vision_language.corrections import with_counted_answers
-
-    vision = settings.vision.model_copy(
-        update={"witness": with_counted_answers(settings.vision.witness)}
-    )
-    return settings.model_copy(update={"vision": vision})
 
 
 def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
