@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepline.curate.stage import VideoContext
     from stepline.grounding.ground import Grounding
     from stepline.nasva.predict import AlignerGrounding
-    from stepline.visual_questions import VisualAnswers
+    from stepline.vision_language import VisualAnswers
 
 
 class ProbeResult(FrozenModel):

@@ -1,0 +1,156 @@
+"""Steps that fill a video, by a semi-Markov decoder over a network's proposals; beyond the paper.
+
+    describe_many(network, vocabulary, videos, selector=tiling_selector(cover=1.0))
+
+A segmentation takes k proposals in the order of their middles, gives each a segment between two
+ends of any proposals (or of the video), and leaves what is between segments uncovered. Its worth,
+for each k exactly maximal:
+
+    W(k) = max sum_i score_i IoU(segment_i, box_i) - cost * (uncovered seconds)
+
+so that a box is stretched or cut to meet its neighbour where that costs less than the gap. The
+count is the k whose expected F1, W(k) times the mean of 2 / (k + c) over the network's counts c, is
+greatest: SODA's F1 with the proposals' scores for what they are worth.
+Source: segmental (semi-Markov) decoding, Sarawagi and Cohen 2004; the worth is ours.
+Letters: N proposals, G ends in the order of time, C counts, k segments.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
+
+from stepline.procx.inference import Floats, Proposals, ProposalSelector
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """proposals: their numbers in the order of time; spans: (k, 2) seconds of each; worth: W(k)."""
+
+    proposals: tuple[int, ...]
+    spans: Floats
+    worth: float
+
+
+def tile(
+    boxes: Floats, scores: Floats, duration: float, *, most: int, cost: float
+) -> list[Segmentation]:
+    """Return the worthiest tiling of every number of segments from 0 to `most` that there is.
+
+    boxes: (N, 2) seconds, start before end; scores: (N,) of what each is worth; cost: of an
+    uncovered second.
+    """
+    order = np.argsort(boxes.sum(axis=1), kind="stable")
+    ends = np.unique(np.concatenate(([0.0, duration], boxes.ravel().clip(0.0, duration))))  # (G,)
+    most = min(most, len(order))
+    best = np.full((most + 1, len(ends)), -np.inf)  # with so many segments, all before this end
+    best[0] = -cost * ends
+    node = np.full(best.shape, -1)  # the last segment of each, as a row of `segments`
+    segments = _Segments()
+    for number in order.tolist():
+        worth = scores[number] * _iou(ends, boxes[number])  # (G, G) from row to column
+        reached = best[:-1, :, None] + worth  # (k, G, G)
+        first = reached.argmax(axis=1)  # (k, G)
+        value = np.take_along_axis(reached, first[:, None], axis=1)[:, 0]
+        better = value > best[1:]
+        count, last = np.nonzero(better)
+        parents = node[count, first[better]]
+        best[1:][better] = value[better]
+        node[1:][better] = segments.add(number, first[better], last, parents)
+        best, node = _with_gaps(best, node, ends, cost)
+    return [
+        segments.chain(int(node[k, -1]), ends, float(best[k, -1]))
+        for k in range(most + 1)
+        if best[k, -1] > -np.inf
+    ]
+
+
+def _iou(ends: Floats, box: Floats) -> Floats:
+    """Return the IoU of every segment with a box, (G, G); -inf where a segment would have no
+    length."""
+    start, end = ends[:, None], ends[None, :]
+    shared = np.minimum(end, box[1]) - np.maximum(start, box[0])
+    whole = np.maximum(end, box[1]) - np.minimum(start, box[0])
+    return np.where(end > start, np.maximum(shared, 0.0) / np.maximum(whole, 1e-9), -np.inf)
+
+
+def _with_gaps(best: Floats, node: Ints, ends: Floats, cost: float) -> tuple[Floats, Ints]:
+    """Return both tables where a segmentation may also end earlier, at the cost of the seconds
+    between."""
+    level = best + cost * ends
+    top = np.maximum.accumulate(level, axis=1)
+    columns = np.where(level == top, np.arange(len(ends)), 0)
+    columns = np.maximum.accumulate(columns, axis=1)
+    return top - cost * ends, np.take_along_axis(node, columns, axis=1)
+
+
+class _Segments:
+    """Every segment that was ever the last of a best segmentation, with the one before it."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, int, int, int]] = []
+
+    def add(self, number: int, first: Ints, last: Ints, parents: Ints) -> Ints:
+        """Keep a proposal's segments, from end `first` to end `last`, and return their rows."""
+        begin = len(self._rows)
+        self._rows += [
+            (number, *row)
+            for row in zip(first.tolist(), last.tolist(), parents.tolist(), strict=True)
+        ]
+        return np.arange(begin, len(self._rows))
+
+    def chain(self, row: int, ends: Floats, worth: float) -> Segmentation:
+        """Return the segmentation whose last segment is this row, -1: none."""
+        found = []
+        while row >= 0:
+            number, first, last, row = self._rows[row]
+            found.append((number, ends[first], ends[last]))
+        spans = np.array([span for _, *span in found[::-1]], dtype=np.float64).reshape(-1, 2)
+        return Segmentation(tuple(number for number, *_ in found[::-1]), spans, worth)
+
+
+def expected_f1(segmentation: Segmentation, counts: Floats) -> float:
+    """Return the F1 to be expected of a tiling, where (C,) are the chances of 0 ... C - 1 steps."""
+    taken = len(segmentation.proposals)
+    halves = np.maximum((taken + np.arange(len(counts))) / 2, 0.5)
+    return float(segmentation.worth * (counts / halves).sum())
+
+
+def tile_proposals(
+    proposals: Proposals,
+    *,
+    cover: float = 0.0,
+    count: int | None = None,
+    least: int = 1,
+    floor: float = 0.0,
+) -> tuple[list[int], Floats]:
+    """Return the proposals that together fill the video best, and the segment of each, (k, 2)
+    seconds.
+
+    cover: cost of leaving as much as an average step uncovered, in steps; 0: gaps stay. count: of
+    the steps, as many as there can be; None: the count of the greatest expected F1, at least
+    `least`. floor: a proposal of less confidence is left out.
+    """
+    usable = proposals.usable(floor)
+    chances = softmax(proposals.counts)  # (C,)
+    expected = max(1.0, float(chances @ np.arange(len(chances))))
+    tilings = tile(
+        proposals.boxes[usable],
+        np.maximum(proposals.scores[usable], 0.0),
+        proposals.duration,
+        most=len(chances) - 1 if count is None else count,
+        cost=cover * expected / proposals.duration,
+    )
+    best = tilings[-1]
+    if count is None:
+        enough = tilings[min(least, len(tilings) - 1) :]
+        best = max(enough, key=lambda tiling: expected_f1(tiling, chances))
+    return [int(usable[number]) for number in best.proposals], best.spans
+
+
+def tiling_selector(cover: float = 0.0) -> ProposalSelector:
+    """Return the selector that fills each video; cover as in `tile_proposals`."""
+    return lambda _, proposals: tile_proposals(proposals, cover=cover)
