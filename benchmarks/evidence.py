@@ -136,8 +136,7 @@ def pooled(images: Sequence[npt.NDArray[np.uint8]]) -> Array:
     3)."""
     raw = efficientnet._load_state_dict(find_weights("efficientnet-lite0"))
     parts = [
-        [(conv, *efficientnet._fold(conv, raw)) for conv in part]
-        for part in efficientnet.architecture()
+        [efficientnet._fold(conv, raw) for conv in part] for part in efficientnet.architecture()
     ]
     network = efficientnet._compile(
         parts, (np.eye(1280, dtype=np.float32), np.zeros(1280, np.float32))
