@@ -270,16 +270,12 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
         cure = f"name one of {', '.join(names)}, or a TOML file"
         raise SettingsError(f"{name}: no such recipe; {cure}")
     recipe = load_settings(Recipe, path, overrides)
-    steps = recipe.steps
-    if steps.vision.witness.named:
-        from stepline.pipeline.networks import check_witness
-        from stepline.vision_language.corrections import with_counted_answers
+    if recipe.steps.vision.witness.named:
+        from stepline.pipeline.networks import load_witness, with_witness
 
-        check_witness(steps)
-        witness = with_counted_answers(steps.vision.witness)
-        vision = steps.vision.model_copy(update={"witness": witness})
-        steps = steps.model_copy(update={"vision": vision})
-        recipe = recipe.model_copy(update={"steps": steps})
+        witness = load_witness(recipe.steps.vision)
+        recipe = recipe.model_copy(update={"steps": with_witness(recipe.steps, witness)})
+    steps = recipe.steps
     if steps.vision.witness.dry_run or steps.writing.llm.dry_run:
         cure = "take it out, and let `stepline curate --dry-run` ask a sample"
         raise SettingsError(f"steps: dry_run asks nobody; {cure}")

@@ -88,6 +88,11 @@ def test_a_budget_leaves_texts_out_and_says_so(sample, tmp_path):
     assert "has not answered on 2 of 5 texts" in checked.notes[0]
 
 
+def test_folders_of_corrected_videos_are_said_to_decide_nothing(sample, tmp_path):
+    checked, _, _ = check(sample, tmp_path, knows, machine=tmp_path, corrected=tmp_path)
+    assert "decide nothing here" in checked.notes[0]
+
+
 def test_what_is_no_answer_is_no_verdict(sample, tmp_path):
     checked, said, _ = check(sample, tmp_path, Answers.says("They are all shown."))
     assert said == {}

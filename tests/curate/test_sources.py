@@ -362,7 +362,7 @@ def test_captions_keep_their_stamp_when_another_videos_change(howto100m):
 
 
 def test_captions_in_a_file_larger_than_a_block_are_found(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.text_base.json_stream.BLOCK", 7)
+    monkeypatch.setattr("stepline.text_base.json_stream.BLOCK_CHARS", 7)
     from stepline.curate.sources.files import CaptionIndex
 
     whole = {f"v{number}": {**CAPTIONS, "text": [f"é {number}"]} for number in range(20)}

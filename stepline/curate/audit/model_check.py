@@ -110,6 +110,9 @@ def check_by_model(
         cost = f"{requests} requests and {tokens} tokens"
         notes.append(f"dry run: a vision-language model would be asked at most {cost}")
         return ModelCheck(0, 0, count, tuple(notes))
+    if settings.machine is not None or settings.corrected is not None:
+        weights = "witness.machine and witness.corrected weigh answers about where steps are shown"
+        notes.append(f"{weights}; they decide nothing here")
     if answered < count:
         missing = f"{count - answered} of {count} texts"
         notes.append(f"the vision-language model has not answered on {missing}")

@@ -84,8 +84,11 @@ def write(recipe: "Recipe") -> JsonValue:
 def encode(recipe: "Recipe") -> JsonValue:
     """Return what decides `encode`."""
     vision = recipe.steps.vision
-    decides = {
-        "vision": _plain(vision, OTHER_VISION_SETTINGS | {"path", "dictionary"}),
+    tree = vision.model_dump(mode="json", exclude=OTHER_VISION_SETTINGS | {"path", "dictionary"})
+    # `vision.hands` was a setting; its default stays in the key, so that stored results stay valid
+    tree["hands"] = False
+    decides: dict[str, JsonValue] = {
+        "vision": tree,
         "media": _plain(recipe.steps.media),
         "weights": file_digest(vision.path),
     }
