@@ -17,7 +17,7 @@ import numpy as np
 from stepline.atomic_files import write_atomic
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.calibration import (
-    LEAST,
+    MIN_ITEMS,
     Logistic,
     calibration_error,
     fit_logistic,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 KIND = "stepline.wys2.shown"
 # text encoders that belong to a backbone; all others know texts alone
 BACKBONE_ENCODERS = ("conse", "clip", "s3d")
-NEEDED = 2 * LEAST  # validation clips of either kind: each half must bear a fit
+NEEDED = 2 * MIN_ITEMS  # validation clips of either kind: each half must bear a fit
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def calibrate(scores: Matrix, shown: Mask) -> DetectorCalibration | None:
     clips of known videos.
     """
     halves = [(scores[k::2, None].astype(np.float64), shown[k::2]) for k in (0, 1)]
-    if any(min(int(known.sum()), int((~known).sum())) < LEAST for _, known in halves):
+    if any(min(int(known.sum()), int((~known).sum())) < MIN_ITEMS for _, known in halves):
         return None
     stated = [fit_logistic(*fitted)(judged[0]) for fitted, judged in (halves, halves[::-1])]
     known = np.concatenate([halves[1][1], halves[0][1]])
