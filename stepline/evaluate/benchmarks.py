@@ -5,12 +5,12 @@ The exact rule of every convention is here in words: it is printed with the scor
 docs/evaluation.md.
 """
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from stepline.datasets.registry import suggest_name
 from stepline.errors import DatasetError
 from stepline.evaluate import (
     crosstask,
@@ -271,7 +271,7 @@ def evaluate(
     benchmark = find_benchmark(name)
     protocol = convention or benchmark.default
     if protocol not in benchmark.conventions:
-        cure = _suggestion(protocol, list(benchmark.conventions))
+        cure = suggest_name(protocol, benchmark.conventions)
         raise DatasetError(f"{name} has no convention {protocol!r}; {cure}")
     if subset is not None and not benchmark.splits:
         raise DatasetError(
@@ -286,11 +286,6 @@ def evaluate(
 def find_benchmark(name: str) -> Benchmark:
     """Return a row of the table. Raises DatasetError with the nearest name."""
     if name not in BENCHMARKS:
-        cure = _suggestion(name, list(BENCHMARKS))
+        cure = suggest_name(name, BENCHMARKS)
         raise DatasetError(f"no benchmark is called {name!r}; {cure}")
     return BENCHMARKS[name]
-
-
-def _suggestion(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name.lower(), names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"

@@ -134,7 +134,7 @@ class SourceFilter:
             if isinstance(entry, Rejected):
                 yield entry
             elif self.accepts(entry.id, entry.category):
-                held = self._excluded.of(entry.id)
+                held = self._excluded.sets_with(entry.id)
                 yield (
                     rejected_video(entry.id, f"evaluates: a video of {', '.join(held)}")
                     if held
