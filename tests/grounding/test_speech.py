@@ -13,9 +13,9 @@ from stepline.grounding.speech import (
     grow_window,
     narration_labels,
     said_chances,
-    softmax,
     steps_from_texts,
 )
+from stepline.numeric import softmax
 from stepline.records import Sentence, Span, Step, Transcript
 
 LN3 = float(np.log(3))
