@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 
 import stepline.grounding.correspondence as package
 from stepline.grounding.settings import GroundSettings
-from stepline.pipeline.understand import VisualFeatures
+from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import Record, Step
 from stepline.text import embed
 

@@ -34,7 +34,7 @@ from stepline.grounding.said_to_shown import load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import odds_by_appearance, talking_heads
 from stepline.media import Frame, MediaReader, probe, read_frames, read_sound
-from stepline.pipeline.understand import VisualFeatures
+from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import Record
 from stepline.text import embed
 from stepline.vision import efficientnet

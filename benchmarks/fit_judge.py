@@ -33,14 +33,14 @@ from real_clips import pictures, records
 from scipy.optimize import minimize
 
 from research.drawn_videos import true_record
+from stepline.atomic_files import write_atomic
 from stepline.evaluate.bootstrap import Ratio, over_sources, point_estimate, resample
 from stepline.evaluate.bootstrap import interval as interval_of
 from stepline.grounding.ground import ground
+from stepline.learning.refit import fit_judge
+from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings
-from stepline.pipeline.understand import ground_steps
 from stepline.records import Record, Sentence, Span, Transcript
-from stepline.storage import write_atomic
-from stepline.studio.refit import fit_judge
 from stepline.text import embed
 from stepline.text.visibility import predict_visibility
 from stepline.writing import write_steps

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.pipeline.batch import OutputOptions, run_video
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Record, Sentence, Span
-from stepline.storage import write_atomic
 from stepline.wys2.judge import judged_span
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -22,12 +22,19 @@ from correspondence import maker
 from real_clips import RESULTS, matched, pictures, records
 
 from stepline.errors import DatasetError
+from stepline.learning.corrected_videos import report
+from stepline.learning.refit import CorrectedVideo, held_out_figures, refit
+from stepline.library.corrections import (
+    AddEdit,
+    ChangeEdit,
+    Correction,
+    DeleteEdit,
+    Edit,
+    corrected,
+)
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Record, Span, Step
 from stepline.settings import validate
-from stepline.studio.corrections import AddEdit, ChangeEdit, Correction, DeleteEdit, Edit, corrected
-from stepline.studio.learning import report
-from stepline.studio.refit import CorrectedVideo, held_out_figures, refit
 
 CORRECTED = 10  # clips of a split
 

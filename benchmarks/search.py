@@ -34,9 +34,10 @@ from typing import TypeAlias
 import numpy as np
 
 from research.drawn_videos import make_script
+from stepline.atomic_files import files_below
 from stepline.library import Moment, SearchIndex, search
 from stepline.records import Matrix, Record, Sentence, Span, Step, Transcript, Video, covering_span
-from stepline.storage import files_below, read_record, write_record
+from stepline.storage import read_record, write_record
 from stepline.text import embed
 from stepline.writing.extractive.writer import write_extractive
 

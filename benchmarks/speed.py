@@ -138,13 +138,11 @@ def warm(short: Path, long: Path) -> dict[str, Any]:
 def stages(video: Path) -> dict[str, float]:
     """Return the CPU seconds of each stage, run alone and in turn."""
     from stepline.media import probe
+    from stepline.pipeline.pictures import extract_features
+    from stepline.pipeline.placing import ground_steps
     from stepline.pipeline.request import Request, StepsSettings
-    from stepline.pipeline.understand import (
-        extract_features,
-        ground_steps,
-        propose_steps,
-        recognise_speech,
-    )
+    from stepline.pipeline.speech import recognise_speech
+    from stepline.pipeline.understand import propose_steps
 
     request, settings, used = Request(video, "stages"), StepsSettings(), {}
 
@@ -172,13 +170,10 @@ def stage_seconds(videos: list[Path]) -> dict[str, float]:
     from stepline.asr.audio_windows import AudioWindower
     from stepline.media import probe, read_frames, read_sound
     from stepline.outputs import USUAL, write_outputs
+    from stepline.pipeline.pictures import extract_features
+    from stepline.pipeline.placing import ground_steps
     from stepline.pipeline.request import Request, StepsSettings
-    from stepline.pipeline.understand import (
-        extract_features,
-        ground_steps,
-        propose_steps,
-        understand,
-    )
+    from stepline.pipeline.understand import propose_steps, understand
     from stepline.vision import VisionSettings, encode_video, load_backbone, measure_activity
     from stepline.vision.cues import start_cues
 

@@ -34,9 +34,9 @@ from stepline.records import Span, Step, Transcript
 from stepline.storage import read_record
 from stepline.text import embed
 from stepline.text.visibility import predict_visibility
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions import ask_about_steps
-from stepline.visual_questions.questions import NONE
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language import ask_about_steps
+from stepline.vision_language.questions import NONE
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BUDGETS = (5, 10, 20, 40)  # requests a video
@@ -87,7 +87,7 @@ class TruthServer:
         until: float,  # noqa: ARG002
         schema: Schema | None = None,  # noqa: ARG002
     ) -> Answer:
-        """Return the reply to a question of `visual_questions`."""
+        """Return the reply to a question of `vision_language`."""
         assert not isinstance(question, str)
         if "<step>" not in question[0]["text"]:
             return Answer(json.dumps(self._described(question)))
@@ -171,7 +171,7 @@ def rows(
             shot_slices(video.cuts, alignment.scores.shape[1]),
             lambda seconds: {second: str(second).encode() for second in seconds},
             duration=video.duration,
-            settings=WitnessSettings(
+            settings=VisionLanguageSettings(
                 base_url="http://truth", requests=budget, cache=False, **settings
             ),
             server=server,

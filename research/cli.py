@@ -8,15 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from stepline.cli.common import (
-    PATH,
-    Group,
-    json_option,
-    out_option,
-    progress_bars,
-    settings_options,
-    together,
-)
+from stepline.cli.errors import Group
+from stepline.cli.options import PATH, json_option, out_option, settings_options, together
+from stepline.cli.progress import progress_bars
 
 NASVA_TABLES = (
     "2",

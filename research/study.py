@@ -21,9 +21,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, ClassVar, Generic, TypeVar
 
+from stepline.atomic_files import write_atomic
 from stepline.errors import SteplineError
 from stepline.settings import Settings
-from stepline.storage import write_atomic
 
 logger = logging.getLogger(__name__)
 

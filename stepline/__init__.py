@@ -14,6 +14,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from stepline.rendering import install_renderer
 from stepline.version import __version__
 
 # Nothing leaves the machine: what dependencies would report of their use is switched off here,
@@ -31,7 +32,7 @@ for _variable, _off in {
 if TYPE_CHECKING:
     from stepline.errors import SteplineError
     from stepline.grounding.ground import ground
-    from stepline.outputs.registry import write_outputs
+    from stepline.outputs.write import write_outputs
     from stepline.pipeline.batch import batch, steps, transcribe
     from stepline.pipeline.request import StepsSettings
     from stepline.records import Record, Sentence, Span, Step, Transcript
@@ -69,8 +70,17 @@ _MODULES = {
     "read_record": "stepline.storage",
     "steps": "stepline.pipeline.batch",
     "transcribe": "stepline.pipeline.batch",
-    "write_outputs": "stepline.outputs.registry",
+    "write_outputs": "stepline.outputs.write",
 }
+
+
+def _render(record: "Record", output: str) -> str:
+    from stepline.outputs.registry import render
+
+    return render(record, output)
+
+
+install_renderer(_render)
 
 
 def __getattr__(name: str) -> Any:

@@ -197,3 +197,22 @@ def is_storable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+class TarHeader(tarfile.TarInfo):
+    """A member of a tar that ends where it says: without the two empty blocks at its end it was cut
+    off.
+
+    tarfile itself takes such an end, or a damaged header, for the end of the archive.
+    """
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> "TarHeader":
+        """Return the next member. Raises tarfile.ReadError where none can be read and the archive
+        has not ended."""
+        try:
+            return super().fromtarfile(tarfile_)
+        except tarfile.HeaderError as error:
+            if type(error).__name__ == "EOFHeaderError":  # the empty block that ends an archive
+                raise
+            raise tarfile.ReadError(f"cut off or damaged at byte {tarfile_.offset}") from error

@@ -19,6 +19,7 @@ from pydantic.dataclasses import dataclass as validated_dataclass
 
 from stepline.errors import ShapeError
 from stepline.limits import LATEST
+from stepline.rendering import render_record
 
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -250,10 +251,7 @@ class Record(FrozenModel):
     def to_text(self, output: str) -> str:
         """Return an output that is text, by its name in docs/outputs.md. Raises SettingsError for
         any other."""
-        from importlib import import_module  # the outputs lie above this module, and import it
-
-        text: str = import_module("stepline.outputs.registry").render(self, output)
-        return text
+        return render_record(self, output)
 
     def to_html(self) -> str:
         """Return the page, without pictures."""

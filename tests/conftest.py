@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from small_video import CAPTIONS, draw_video
 
-from stepline.cli.common import FAULT
+from stepline.cli.errors import FAULT
 from stepline.weights import weights_folder
 
 # A developer's own settings never reach a test.

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from stepline import outputs
-from stepline.cli import common
+from stepline.cli import errors, progress
 from stepline.cli.steps import FORMATS, USUAL
 from stepline.errors import SettingsError, StoreError
 from stepline.outputs import OUTPUTS
@@ -187,8 +187,8 @@ def python(*arguments):
 
 def test_where_no_bar_can_be_drawn_a_line_comes_now_and_then(monkeypatch, capsys):
     now = 0.0
-    monkeypatch.setattr(common.time, "monotonic", lambda: now)
-    with common.progress_bars() as report:
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    with progress.progress_bars() as report:
         for second in range(0, 100, 10):
             now = float(second)
             report("listening", 2.0 * second, 200.0)
@@ -455,9 +455,9 @@ def test_limits_of_the_system_that_are_too_small_are_named(broken, capsys, monke
     with pytest.raises(
         SettingsError, match=r"leaves -?\d+ MiB of addresses, the main job takes 800 or more"
     ):
-        common.check_address_space()
+        errors.check_address_space()
     limits[resource.RLIMIT_AS] = (2**40, -1)
-    common.check_address_space()
+    errors.check_address_space()
     assert broken(capsys, KeyError("text"))[0] == 70
 
 

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from stepline.cli import main
-from stepline.cli.common import preset_files
+from stepline.cli.options import preset_files
 from stepline.errors import SettingsError
 from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings

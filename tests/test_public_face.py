@@ -35,7 +35,10 @@ def test_importing_stepline_loads_no_heavy_library():
         python("-c", "import json, sys, stepline; print(json.dumps(sorted(sys.modules)))")
     )
     assert not set(HEAVY) & set(loaded)
-    assert [name for name in loaded if name.startswith("stepline.")] == ["stepline.version"]
+    assert [name for name in loaded if name.startswith("stepline.")] == [
+        "stepline.rendering",
+        "stepline.version",
+    ]
 
 
 def test_every_public_name_is_listed_and_documented():

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from stepline import atomic_files
+from stepline import parquet as parquet_files
 from stepline import storage as store
 from stepline.errors import SteplineError, StoreError
 from stepline.records import Record, Rejected, Sentence, Span, Step, Transcript, Video, Word
@@ -185,7 +187,7 @@ def test_only_one_place_opens_parquet_for_reading(request):
         for path in package.rglob("*.py")
         if re.search(r"\.(ParquetFile|read_table)\(", path.read_text())
     ]
-    assert opens == [package / "storage.py"]
+    assert opens == [package / "parquet.py"]
 
 
 def test_a_cell_that_python_has_no_value_for_names_its_column_after_the_rows_before_it(tmp_path):
@@ -194,10 +196,10 @@ def test_a_cell_that_python_has_no_value_for_names_its_column_after_the_rows_bef
 
     when = arrow.array([0, 2**62], arrow.timestamp("us"))
     parquet.write_table(arrow.table({"id": ["a", "b"], "when": when}), tmp_path / "x.parquet")
-    table = store.ParquetReader(tmp_path / "x.parquet")
+    table = parquet_files.ParquetReader(tmp_path / "x.parquet")
     rows = table.rows()
     assert next(rows)["id"] == "a"
-    with pytest.raises(store.ParquetError, match="column 'when', row 1: "):
+    with pytest.raises(parquet_files.ParquetError, match="column 'when', row 1: "):
         next(rows)
     assert [*table.rows(["id"])] == [{"id": "a"}, {"id": "b"}]
 
@@ -212,7 +214,7 @@ def test_a_damaged_parquet_file_is_an_error(tmp_path):
 def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path):
     path = tmp_path / "a.json"
     path.write_text("old")
-    with pytest.raises(RuntimeError, match="midway"), store.atomic_path(path) as partial:
+    with pytest.raises(RuntimeError, match="midway"), atomic_files.atomic_path(path) as partial:
         partial.write_text("new, half")
         raise RuntimeError("midway")
     assert path.read_text() == "old"
@@ -221,7 +223,10 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path):
 
 def test_a_full_disk_is_one_line_with_the_cure(tmp_path):
     path = tmp_path / "a.json"
-    with pytest.raises(StoreError, match="free some space"), store.atomic_path(path) as partial:
+    with (
+        pytest.raises(StoreError, match="free some space"),
+        atomic_files.atomic_path(path) as partial,
+    ):
         partial.write_text("x")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert list(tmp_path.iterdir()) == []
@@ -233,8 +238,8 @@ def test_a_kill_in_mid_write_leaves_the_old_file_and_the_next_run_sweeps(tmp_pat
     code = f"""
         import os, signal
         from pathlib import Path
-        from stepline import storage as store
-        with store.atomic_path(Path({str(path)!r})) as partial:
+        from stepline import atomic_files
+        with atomic_files.atomic_path(Path({str(path)!r})) as partial:
             partial.write_text("new, half")
             os.kill(os.getpid(), signal.SIGKILL)
     """
@@ -242,22 +247,22 @@ def test_a_kill_in_mid_write_leaves_the_old_file_and_the_next_run_sweeps(tmp_pat
     assert ended.returncode == -signal.SIGKILL
     assert path.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 2
-    store.remove_partial_files(tmp_path)
+    atomic_files.remove_partial_files(tmp_path)
     assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("stem", ["字" * 80, "🍋" * 60, "é" * 124, "a" * 249])
 def test_a_name_as_long_as_names_may_be_is_written_and_swept(tmp_path, stem):
-    with store.atomic_path(tmp_path / f"{stem}.json") as partial:
+    with atomic_files.atomic_path(tmp_path / f"{stem}.json") as partial:
         partial.write_text("x")
-        assert store.partial_files(tmp_path / f"{stem}.json") == [partial]
+        assert atomic_files.partial_files(tmp_path / f"{stem}.json") == [partial]
     assert (tmp_path / f"{stem}.json").read_text() == "x"
 
 
 def test_sweeping_spares_the_living(tmp_path):
-    with store.atomic_path(tmp_path / "a.json") as partial:
+    with atomic_files.atomic_path(tmp_path / "a.json") as partial:
         partial.write_text("x")
-        store.remove_partial_files(tmp_path)
+        atomic_files.remove_partial_files(tmp_path)
         assert partial.exists()
     assert (tmp_path / "a.json").read_text() == "x"
 
@@ -266,24 +271,24 @@ def test_sweeping_spares_the_writers_of_other_machines(tmp_path, monkeypatch):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     monkeypatch.setattr(os, "getpid", lambda: ended.pid)
-    with store.atomic_files() as files:
+    with atomic_files.atomic_files() as files:
         ours = files.partial(tmp_path / "a.json")
         ours.touch()
-        monkeypatch.setattr(store.socket, "gethostname", lambda: "another")
+        monkeypatch.setattr(atomic_files.socket, "gethostname", lambda: "another")
         theirs = files.partial(tmp_path / "a.json")
         theirs.touch()
         # of a version that did not name the machine
         (tmp_path / f".a.{ended.pid}-0.partial.json").touch()
-        assert len(store.partial_files(tmp_path / "a.json")) == 3
+        assert len(atomic_files.partial_files(tmp_path / "a.json")) == 3
         monkeypatch.undo()
-        store.remove_partial_files(tmp_path)
+        atomic_files.remove_partial_files(tmp_path)
         assert list(tmp_path.iterdir()) == [theirs]
         theirs.write_text("x")
 
 
 def test_a_folder_that_goes_while_it_is_walked_is_left_out(tmp_path, monkeypatch):
     for name in ("a/1.txt", "b/2.txt", "c/3.txt"):
-        store.write_atomic(tmp_path / name, "x")
+        atomic_files.write_atomic(tmp_path / name, "x")
     (tmp_path / "d").symlink_to(tmp_path / "none")
     scandir = os.scandir
 
@@ -293,21 +298,21 @@ def test_a_folder_that_goes_while_it_is_walked_is_left_out(tmp_path, monkeypatch
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", removed)
-    assert store.files_below(tmp_path) == [tmp_path / "a/1.txt", tmp_path / "c/3.txt"]
+    assert atomic_files.files_below(tmp_path) == [tmp_path / "a/1.txt", tmp_path / "c/3.txt"]
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
-        store.write_atomic(Path(tmp_path / "file" / "a.json"), "x")
+        atomic_files.write_atomic(Path(tmp_path / "file" / "a.json"), "x")
 
 
 def test_a_folder_is_checked_before_the_work_and_not_made(tmp_path):
-    store.check_writable(tmp_path / "new" / "out")
+    atomic_files.check_writable(tmp_path / "new" / "out")
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="is a file"):
-        store.check_writable(tmp_path / "file" / "out")
+        atomic_files.check_writable(tmp_path / "file" / "out")
 
 
 def test_a_disk_that_fills_while_tensors_are_written_is_one_line_with_the_cure(tmp_path):
@@ -329,6 +334,8 @@ def test_a_disk_that_fills_while_tensors_are_written_is_one_line_with_the_cure(t
 
 
 def test_a_folder_that_does_not_allow_writing_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(store.os, "access", lambda *_: False)  # a super-user may write anywhere
+    monkeypatch.setattr(
+        atomic_files.os, "access", lambda *_: False
+    )  # a super-user may write anywhere
     with pytest.raises(StoreError, match="does not allow writing"):
-        store.check_writable(tmp_path)
+        atomic_files.check_writable(tmp_path)

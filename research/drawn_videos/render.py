@@ -27,8 +27,8 @@ from research.drawn_videos.speech import (
     schedule_utterances,
     synthesize_speech,
 )
+from stepline.atomic_files import atomic_path
 from stepline.records import Span
-from stepline.storage import atomic_path
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass as validated_dataclass
 
+from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
 from stepline.records import FrozenModel, Record, Seconds, Sentence, Span, Step, Transcript, Video
 from stepline.settings import CountOrZero, Positive
-from stepline.storage import write_atomic
 
 # the renderer and its scripts are FROZEN: grounding is tuned after them, so no drawing may change
 # under it

@@ -29,6 +29,7 @@ from research.nasva.rows import NasvaSize, NasvaTrial
 from research.simulate import WORLDS, SimulatedVideo
 from research.simulate import stream as simulated_stream
 from research.simulate.narration import STYLES, Style
+from stepline.atomic_files import write_atomic
 from stepline.datasets.excluded import ExcludedSource, ExcludedVideos, collect_excluded
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
@@ -48,7 +49,6 @@ from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerSettings
 from stepline.records import FeatureSequence, Matrix, Sentence, Step
-from stepline.storage import write_atomic
 from stepline.training.batches import Mask, Sample
 from stepline.training.sources import LabelledTexts, read_labelled_texts
 

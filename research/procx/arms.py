@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 from research.procx.rows import PDVC, PROCX, VID2SEQ, ProcxSize, ProcxTrial, pretrained
 from research.procx.trials import ProcxTrials, score_name
 from research.study import interval, markdown_table, spread
-from stepline.storage import lock_output, write_atomic
+from stepline.atomic_files import write_atomic
+from stepline.locks import lock_output
 
 Option: TypeAlias = tuple[float, int]  # rate and steps of the last training
 Cell: TypeAlias = dict[str, Any]  # arm, world, seed, rate, steps, scores, cpu_seconds

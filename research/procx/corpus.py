@@ -45,6 +45,7 @@ from research.simulate import (
     recipes,
     stream,
 )
+from stepline.atomic_files import write_atomic
 from stepline.errors import ShapeError
 from stepline.evaluate.events import Event
 from stepline.procx.batch import StepSample, resize_rows
@@ -54,7 +55,7 @@ from stepline.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.records import FeatureSequence, Matrix, Record, Sentence
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
-from stepline.storage import from_json, to_json, write_atomic
+from stepline.storage import from_json, to_json
 from stepline.text import embed
 from stepline.text_base.build import build_base
 

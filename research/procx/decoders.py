@@ -19,6 +19,7 @@ from research.procx.corpus import ProcxCorpus, baseline_steps, procx_corpus
 from research.procx.rows import PROCX, Baseline, Form, ProcxSize
 from research.procx.trials import Events, ProcxTrials, oracle_selection, score_events
 from research.study import interval, markdown_table, spread
+from stepline.atomic_files import write_atomic
 from stepline.evaluate.soda import soda
 from stepline.procx.batch import StepSample
 from stepline.procx.inference import (
@@ -31,7 +32,6 @@ from stepline.procx.inference import (
 )
 from stepline.procx.model import ProcX
 from stepline.procx.settings import DescribeSettings
-from stepline.storage import write_atomic
 
 COVERS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 BASELINES: Sequence[Baseline] = ("uniform, nearest", "prior, nearest")

@@ -31,10 +31,10 @@ from research.procx.trials import (
     spread_points,
 )
 from research.study import Claim, Outcome, Study
+from stepline.atomic_files import write_atomic
 from stepline.evaluate.benchmarks import DENSE
 from stepline.evaluate.bootstrap import Floats
 from stepline.procx.model import ProcX
-from stepline.storage import write_atomic
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from research.procx.vid2seq import (
     vid2seq_sample,
 )
 from research.study import Outcome, TrialStore
+from stepline.atomic_files import write_atomic
 from stepline.evaluate.bootstrap import Floats
 from stepline.evaluate.dense_captioning import densevid
 from stepline.evaluate.events import Event, segment_iou, times
@@ -66,7 +67,6 @@ from stepline.procx.settings import (
     ProcxTrainSettings,
 )
 from stepline.procx.train import train_procx
-from stepline.storage import write_atomic
 
 LONGEST = 32  # tokens of a sentence; what is said has 20
 

@@ -37,9 +37,9 @@ from research.simulate.video import (
     shown_texts,
     spoken_words,
 )
+from stepline.atomic_files import write_atomic
 from stepline.errors import StoreError
 from stepline.records import Matrix, Step
-from stepline.storage import write_atomic
 
 FeatureFile: TypeAlias = Literal["pth.tar", "npy"]
 Tree: TypeAlias = Any  # a JSON value

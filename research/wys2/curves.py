@@ -21,9 +21,9 @@ import numpy as np
 from research.simulate import SimulatedVideo
 from research.wys2.alignability import embed_sentences
 from research.wys2.uses import HeldOutWorld, UsesSize, features_of, prepare
+from stepline.atomic_files import write_atomic
 from stepline.records import Matrix
 from stepline.settings import Count
-from stepline.storage import write_atomic
 from stepline.training.settings import TrainSettings
 from stepline.wys2.detector import Detector
 from stepline.wys2.summarizer import (

@@ -20,10 +20,10 @@ from pydantic import Field
 
 from stepline.annotate.clips import AnnotationClip, write_clips
 from stepline.append_log import AppendLog
+from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
 from stepline.records import FrozenModel
 from stepline.settings import NonNegative
-from stepline.storage import write_atomic
 
 Confidence: TypeAlias = Literal["very", "somewhat", "not"]  # WYS2, supplement 2
 AnnotatorName: TypeAlias = Annotated[str, Field(pattern=r"^[\w][\w .@-]{0,59}$")]

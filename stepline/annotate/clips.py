@@ -8,10 +8,11 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
+from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
 from stepline.limits import RECORD, parse_json_text, read_limited
 from stepline.records import FrozenModel, Record, Span
-from stepline.storage import read_parquet, read_record, write_atomic
+from stepline.storage import read_parquet, read_record
 
 SHORTEST = 3.0  # s; a shorter sentence is widened around its middle: WYS2's clips are 3 s
 

@@ -9,9 +9,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from stepline.annotate.answers import AnnotatorName, Answer
-from stepline.annotate.local_server import LocalServer, file_response, local_application, post
 from stepline.annotate.queue import AnnotationQueue
 from stepline.records import FrozenModel
+from stepline.web.local_server import LocalServer, file_response, local_application, post
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; media-src 'self'; connect-src 'self'"

@@ -11,13 +11,14 @@ import click
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline.cli.annotate import annotate
-from stepline.cli.common import Group, LogLines, log, offer_verbosity, verbosity_options
 from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap, text_base
 from stepline.cli.doctor import completion, datasets, doctor
+from stepline.cli.errors import Group, LogLines, log
 from stepline.cli.evaluate import calibrate, evaluate, export_onnx, predict
 from stepline.cli.library import search
 from stepline.cli.live import live
+from stepline.cli.options import offer_verbosity, verbosity_options
 from stepline.cli.steps import demo, describe, ground, judge, steps, summarize, transcribe
 from stepline.cli.studio import learn, mcp, studio
 from stepline.cli.train import refine, train

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from stepline.cli.common import PATH, out_option, say, serve_until_stopped
+from stepline.cli.errors import say
+from stepline.cli.options import PATH, out_option, serve_until_stopped
 
 
 @click.group()
@@ -51,8 +52,8 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     from stepline.annotate import AnnotationQueue, Answers, consensus, read_clips
     from stepline.annotate.answers import LABELS, export
     from stepline.annotate.clips import check_qualifying
+    from stepline.atomic_files import check_writable
     from stepline.errors import SettingsError
-    from stepline.storage import check_writable
 
     if not options["asked"] / 2 < options["needed"] <= options["asked"]:
         raise SettingsError(

@@ -14,17 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import (
-    PATH,
-    Group,
-    curation_bar,
-    device_option,
-    json_option,
-    print_data,
-    say,
-    serve_until_stopped,
-    set_option,
-)
+from stepline.cli.errors import Group, print_data, say
+from stepline.cli.options import PATH, device_option, json_option, serve_until_stopped, set_option
+from stepline.cli.progress import curation_bar
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 

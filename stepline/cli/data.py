@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import (
+from stepline.cli.errors import Group, print_data, say
+from stepline.cli.options import (
     BACKBONES,
     PATH,
     VIDEO,
-    Group,
     PluginChoice,
     chosen_settings,
     device_option,
@@ -24,18 +24,16 @@ from stepline.cli.common import (
     one_writer,
     out_option,
     preset_option,
-    print_data,
-    progress_bars,
-    say,
     settings_options,
     together,
 )
+from stepline.cli.progress import progress_bars
 from stepline.cli.weights import download_bar
 
 if TYPE_CHECKING:
     from stepline.features.import_files import ImportReport
     from stepline.pipeline.extract import ExtractionReport
-    from stepline.pipeline.sources import Given
+    from stepline.pipeline.sources import VideoArgument
     from stepline.sieve_swap.run import Job, RunResult
     from stepline.text_base.manifest import Manifest
     from stepline.text_base.settings import TextBaseSettings
@@ -125,7 +123,7 @@ def _print_added(
 @json_option
 @device_options
 @one_writer
-def extract(videos: "tuple[Given, ...]", out: Path, as_json: bool, **options: Any) -> None:
+def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **options: Any) -> None:
     """Extract the features of VIDEOS, files and folders of them, into a store: one row a second, as
     the papers' are.
 
@@ -147,7 +145,7 @@ def extract(videos: "tuple[Given, ...]", out: Path, as_json: bool, **options: An
     with download_bar(None) as report:
         files = fetch_sources(videos, out, settings, report)
     with progress_bars() as progress:
-        done = extract_to_store(files, out, settings, progress=progress, say=say)
+        done = extract_to_store(files, out, settings, progress=progress, report=say)
     reasons = count_reasons(done.omitted)
     _print_added(out, done, "videos", {"omitted": reasons}, as_json)
     say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
@@ -286,7 +284,7 @@ def index(base: Path, engine: str, **options: Any) -> None:
     Example:
       stepline text-base index base --engine lists --set text_base.recall=0.99
     """
-    from stepline.storage import LOCK, lock_output
+    from stepline.locks import LOCK, lock_output
     from stepline.text_base import add_index
 
     settings = _text_base_settings(options).model_copy(update={"engine": engine})
@@ -397,7 +395,7 @@ HEARD = "heard"  # folder in --out for what is said in given video files
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @device_options
 @one_writer
-def sieve_swap(videos: "tuple[Given, ...]", base: Path, out: Path, **options: Any) -> None:
+def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **options: Any) -> None:
     """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.
 
     VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json or csv
@@ -455,11 +453,12 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
 
     Each is transcribed once.
     """
+    from stepline.atomic_files import files_below
     from stepline.errors import MediaError, SettingsError, SteplineError
     from stepline.pipeline.batch import transcribe
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.sieve_swap.videos import SUFFIXES
-    from stepline.storage import files_below, write_record
+    from stepline.storage import write_record
 
     if len(videos) == 1:
         (source,) = videos

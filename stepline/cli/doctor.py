@@ -12,7 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from stepline.cli.common import json_option, print_data
+from stepline.cli.errors import print_data
+from stepline.cli.options import json_option
 from stepline.version import __version__
 from stepline.weights import Weights, known_weights
 

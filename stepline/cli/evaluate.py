@@ -11,13 +11,12 @@ from typing import Any
 
 import click
 
-from stepline.cli.common import (
+from stepline.cli.errors import print_data, say
+from stepline.cli.options import (
     PATH,
     chosen_settings,
     device_options,
     preset_option,
-    print_data,
-    say,
     settings_options,
     together,
 )
@@ -160,7 +159,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     Example:
       stepline predict ht-step --aligner trained --features features --reference htstep --out result.json
     """
-    from stepline.storage import lock_output
+    from stepline.locks import lock_output
 
     answers = {
         "aligner": (PREDICTED_BENCHMARKS, _placed),
@@ -327,7 +326,7 @@ def _tell_unasked(reasons: dict[str, int]) -> None:
 
 
 def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
-    from stepline.storage import remove_file, write_atomic
+    from stepline.atomic_files import remove_file, write_atomic
 
     say(*(f"missing: {id}: {reason}" for id, reason in list(missing.items())[:NAMED]))
     if len(missing) > NAMED:

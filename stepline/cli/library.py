@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepline.cli.common import PATH, device_options, json_option, print_data, progress_bars, say
+from stepline.cli.errors import print_data, say
+from stepline.cli.options import PATH, device_options, json_option
+from stepline.cli.progress import progress_bars
 from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import (
+from stepline.cli.errors import print_data, say
+from stepline.cli.options import (
     BACKBONES,
     PATH,
     PluginChoice,
     chosen_settings,
     device_options,
     out_option,
-    print_data,
-    say,
     settings_options,
 )
 from stepline.cli.weights import offer_weights

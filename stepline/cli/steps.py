@@ -9,7 +9,7 @@ import re
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,26 +18,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import stepline
-from stepline.cli.common import (
+from stepline.cli.errors import check_address_space, complain, print_data, say
+from stepline.cli.options import (
     BACKBONES,
     PATH,
     VIDEO,
     PluginChoice,
-    check_address_space,
     chosen_part,
     chosen_settings,
-    complain,
     device_options,
     json_option,
     out_option,
     part_options,
-    print_data,
-    progress_bars,
     read_seconds,
-    say,
     settings_options,
     speech_options,
 )
+from stepline.cli.progress import progress_bars
 from stepline.cli.weights import download_bar, offer_weights
 from stepline.errors import SettingsError
 
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
     from stepline.curate.audit.sentences import SentenceCheck
     from stepline.pipeline.batch import VideoResult
     from stepline.pipeline.request import Request, StepsSettings
-    from stepline.pipeline.sources import Given, Source
+    from stepline.pipeline.sources import VideoArgument, VideoSource
     from stepline.pipeline.summary import Summary
     from stepline.records import Record, Span
     from stepline.wys2.settings import SummarySettings
@@ -119,7 +116,7 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     "--watch", is_flag=True, help="Go on with what arrives in the folders named, until Ctrl-C."
 )
 @speech_options
-def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
+def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     """Find the steps of VIDEOS (files, folders or links): what to do, and the seconds in which it
     is shown.
 
@@ -133,7 +130,7 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
     from stepline.outputs import safe_stem
     from stepline.pipeline.batch import OutputOptions, read_texts, run_video
     from stepline.pipeline.networks import load_networks
-    from stepline.pipeline.sources import find_sources, is_site, name_sources, source_label
+    from stepline.pipeline.sources import find_sources, is_site, name_sources
 
     check_address_space()
     settings, part = chosen_settings(options), chosen_part(options)
@@ -172,13 +169,12 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
         )
     networks = load_networks(settings, several=many)
 
-    def find_steps(source: "Source", identity: str | None) -> "VideoResult":
+    def find_steps(source: "VideoSource") -> "VideoResult":
         with (
             _opened(
                 source,
                 output.out,
                 settings,
-                id=identity,
                 captions=captions,
                 texts=texts,
                 part=part,
@@ -188,11 +184,11 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
         ):
             return run_video(request, settings, output, networks=networks, progress=progress)
 
-    for found in _arriving_videos(videos) if options["watch"] else [sources]:
-        jobs = [
-            (source_label(source), partial(find_steps, source, id))
-            for source, id in name_sources(found, output.out)
-        ]
+    arrivals: Iterable[list[VideoSource]] = [sources]
+    if options["watch"]:
+        arrivals = (name_sources(files, output.out) for files in _arriving_videos(videos))
+    for batch in arrivals:
+        jobs = [(source.label, partial(find_steps, source)) for source in batch]
         status, last = _run_each(jobs, "videos", options["formats"], as_json=options["as_json"])
         if options["browse"] and last is not None:
             webbrowser.open((output.out / f"{safe_stem(last.id)}.html").absolute().as_uri())
@@ -201,27 +197,25 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
 
 @contextlib.contextmanager
 def _opened(
-    source: "Source", out: Path, settings: "StepsSettings", **options: Any
+    source: "VideoSource", out: Path, settings: "StepsSettings", **options: Any
 ) -> "Iterator[Request]":
-    """Yield what `open_source` does; of a link, say what is fetched, with a bar on a terminal."""
-    from stepline.pipeline.sources import open_source, source_label
-
-    if isinstance(source, Path):
-        with open_source(source, out, settings, **options) as request:
+    """Yield what `source.open` does; of a link, print what is fetched, with a bar on a
+    terminal."""
+    if not source.is_link:
+        with source.open(out, settings, **options) as request:
             yield request
         return
-    say(f"fetching {source_label(source)}")
+    say(f"fetching {source.label}")
     with contextlib.ExitStack() as stack:
         with download_bar(None) as report:
-            request = stack.enter_context(
-                open_source(source, out, settings, report=report, **options)
-            )
+            opened = source.open(out, settings, report=report, **options)
+            request = stack.enter_context(opened)
         yield request
 
 
 @contextlib.contextmanager
 def _opened_only(
-    video: "Given",
+    video: "VideoArgument",
     settings: "StepsSettings",
     out: Path | None = None,
     captions: Path | None = None,
@@ -234,7 +228,7 @@ def _opened_only(
     with contextlib.ExitStack() as stack:
         with download_bar(None) if isinstance(video, str) else contextlib.nullcontext() as report:
             request = stack.enter_context(
-                open_only_source(video, settings, out, captions, part=part, report=report)
+                open_only_source(video, settings, out, captions=captions, part=part, report=report)
             )
         yield request
 
@@ -242,7 +236,7 @@ def _opened_only(
 LOOK_AGAIN = 2.0  # s between two looks into the folders that are watched
 
 
-def _arriving_videos(folders: "Sequence[Given]") -> Iterator[list[Path]]:
+def _arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
     """Yield, for ever, the videos that have come or changed since, once their size has stood still
     between two looks.
 
@@ -361,7 +355,7 @@ def demo(out: Path, browse: bool) -> None:
     show_default=True,
 )
 @speech_options
-def transcribe(video: "Given", form: str, **options: Any) -> None:
+def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     """Print what is said in VIDEO; with --captions, what they say, cleaned and in sentences.
 
     \b
@@ -409,7 +403,7 @@ def transcribe(video: "Given", form: str, **options: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @settings_options("One setting.")
 @device_options
-def ground(source: "Given", **options: Any) -> None:
+def ground(source: "VideoArgument", **options: Any) -> None:
     """Find lines of text in SOURCE, a video or a file of ready features: the seconds in which each
     is shown, if any.
 
@@ -454,7 +448,7 @@ def ground(source: "Given", **options: Any) -> None:
 @json_option
 @speech_options
 def judge(
-    video: "Given",
+    video: "VideoArgument",
     out: Path,
     detector: str | None,
     count: int | None,
@@ -525,14 +519,11 @@ def _check_sentences(
     from stepline.curate.audit.sentences import check_sentences, read_people
     from stepline.media import probe
     from stepline.pipeline.part import part_info
-    from stepline.visual_questions.pictures import question_pictures
+    from stepline.vision_language.pictures import question_pictures
 
     given = read_people(people, record) if people is not None else ()
     duration = part_info(probe(request.path, settings.media), request.part).duration
-    start, witness = (
-        request.part.start if request.part is not None else 0.0,
-        settings.vision.witness,
-    )
+    start, witness = (request.start, settings.vision.witness)
     read = question_pictures(
         request.path, witness, duration=duration, start=start, media=settings.media
     )
@@ -570,7 +561,7 @@ def _told(check: "SentenceCheck") -> dict[str, Any]:
 
 
 def _find_steps(
-    video: "Given", out: Path, settings: "StepsSettings", options: dict[str, Any]
+    video: "VideoArgument", out: Path, settings: "StepsSettings", options: dict[str, Any]
 ) -> "tuple[Request, Record]":
     """Return what the main job is asked of one video, and its record, which OUT holds or is made
     now."""
@@ -638,7 +629,7 @@ def _why_nobody_judged(record: "Record") -> str:
 @settings_options("One setting, e.g. procx.choose=apart.")
 @part_options
 @device_options
-def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
+def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
     """Find the steps of SOURCES and say what is done in each, from the pictures alone.
 
     SOURCES: videos, folders of them, links, or files of ready features.
@@ -653,7 +644,7 @@ def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
     from stepline.pipeline.describe import describe_features
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.request import Request
-    from stepline.pipeline.sources import find_sources, is_site, name_sources, source_label
+    from stepline.pipeline.sources import find_sources, is_site
 
     given = ["procx.when=alone", *(["procx.speech=true"] if options["speech"] else [])]
     given += [f"procx.count={options['count']}"] if options["count"] is not None else []
@@ -669,15 +660,13 @@ def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
     )
     ready = [path for path in sources if isinstance(path, Path) and is_feature_file(path)]
     videos = find_sources((path for path in sources if path not in ready), output.out, settings)
-    named = name_sources(videos, output.out)
     stems = [path.name.split(".")[0] for path in ready]
-    if len({*stems, *(id for _, id in named if id)}) < len(stems) + sum(
-        id is not None for _, id in named
-    ):
+    ids = [*stems, *(video.id for video in videos if video.id is not None)]
+    if len(set(ids)) < len(ids):
         raise SettingsError(
             "two sources have the same name; give each a folder of its own with --out"
         )
-    if len(named) + len(ready) > 1 and captions is not None and not is_site(captions):
+    if len(videos) + len(ready) > 1 and captions is not None and not is_site(captions):
         raise SettingsError(
             "--captions is for one video; run each video with its own captions file"
         )
@@ -702,16 +691,14 @@ def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
                 record, tuple(write_outputs(record, output.out, formats=formats)), False
             )
 
-    def describe_video(source: "Source", identity: str | None) -> VideoResult:
+    def describe_video(source: "VideoSource") -> VideoResult:
         with (
-            _opened(
-                source, output.out, settings, id=identity, captions=captions, part=part
-            ) as request,
+            _opened(source, output.out, settings, captions=captions, part=part) as request,
             progress_bars() as progress,
         ):
             return run_video(request, settings, output, networks=networks, progress=progress)
 
-    jobs = [(source_label(source), partial(describe_video, source, id)) for source, id in named]
+    jobs = [(video.label, partial(describe_video, video)) for video in videos]
     jobs += [
         (str(path), partial(describe_ready, path, id))
         for path, id in zip(ready, stems, strict=True)
@@ -734,7 +721,7 @@ def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
 @json_option
 @speech_options
 def summarize(
-    video: "Given",
+    video: "VideoArgument",
     out: Path,
     length: str | None,
     summarizer: Path | None,

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import (
+from stepline.cli.errors import print_data, say
+from stepline.cli.options import (
     PATH,
     chosen_settings,
     device_options,
     json_option,
-    print_data,
-    progress_bars,
-    say,
     serve_until_stopped,
     settings_options,
 )
+from stepline.cli.progress import progress_bars
 from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
@@ -69,13 +68,13 @@ def studio(folder: Path, **options: Any) -> None:
     Example:
       stepline studio out --port 8080
     """
-    from stepline.annotate.local_server import Certificate, is_this_machine
     from stepline.errors import SettingsError
-    from stepline.storage import lock_output
+    from stepline.locks import lock_output
     from stepline.studio.access import read_password
     from stepline.studio.events import open_webhook
     from stepline.studio.server import StudioOptions, StudioServer
     from stepline.studio.store import STORE, Studio
+    from stepline.web.local_server import Certificate, is_this_machine
 
     settings, password_file = _library_settings(folder, options), options["password_file"]
     if options["audit"] is not None:
@@ -150,9 +149,9 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     Example:
       stepline mcp out
     """
-    from stepline.annotate.local_server import LocalServer
     from stepline.library.search import index_path
     from stepline.studio.mcp_server import LibraryTools, http_application, mcp_server
+    from stepline.web.local_server import LocalServer
 
     tools = LibraryTools(folder, allow=allow, settings=_library_settings(folder, options))
     if (path := index_path(folder)).parent != folder:
@@ -206,9 +205,9 @@ def learn(library: Path, data: Path | None, as_json: bool) -> None:
     import json
     from dataclasses import asdict
 
-    from stepline.studio.learning import LEARNED, learn, report
+    from stepline.learning.corrected_videos import LEARNED, learn, report
+    from stepline.learning.training_data import export_corrected
     from stepline.studio.store import Studio
-    from stepline.studio.training_data import export_corrected
 
     offer_weights()
     studio = Studio(library)
@@ -230,7 +229,7 @@ def learn(library: Path, data: Path | None, as_json: bool) -> None:
 def _library_settings(folder: Path, options: dict[str, Any]) -> "StepsSettings":
     """Return the settings of the main job: without a file of them, what was learnt in the
     library."""
-    from stepline.studio.learning import LEARNED
+    from stepline.learning.corrected_videos import LEARNED
 
     learned = folder / LEARNED
     given = options["settings_file"] or (learned if learned.is_file() else None)

@@ -15,22 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import (
+from stepline.cli.errors import Group, print_data, say
+from stepline.cli.options import (
     PATH,
     STORE,
-    Group,
     device_option,
     exclude_option,
     json_option,
     one_writer,
     out_option,
     preset_option,
-    print_data,
-    say,
     settings_options,
     store_option,
-    training_bar,
 )
+from stepline.cli.progress import training_bar
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepline.cli.common import PATH, json_option, print_data, say
+from stepline.cli.errors import print_data, say
+from stepline.cli.options import PATH, json_option
 from stepline.errors import ModelError, SteplineError
 from stepline.weights import Weights, known_weights, weights_folder
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from stepline.atomic_files import check_writable
 from stepline.curate.dataset_stages import run_dataset_stage
 from stepline.curate.execution.local import run_locally, scratch_folder
 from stepline.curate.execution.scheduler import FinishedVideo, Phase
@@ -46,7 +47,6 @@ from stepline.device import core_count
 from stepline.errors import DatasetError
 from stepline.records import Rejected
 from stepline.remote import RemotePath
-from stepline.storage import check_writable
 from stepline.version import __version__
 
 log = logging.getLogger(__name__)

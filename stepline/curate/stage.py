@@ -253,7 +253,7 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     recipe = load_settings(Recipe, path, overrides)
     if recipe.steps.vision.witness.named:
         from stepline.pipeline.networks import check_witness
-        from stepline.visual_questions.corrections import with_counted_answers
+        from stepline.vision_language.corrections import with_counted_answers
 
         check_witness(recipe.steps)
         witness = with_counted_answers(recipe.steps.vision.witness)

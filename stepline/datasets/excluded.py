@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stepline.atomic_files import write_atomic
 from stepline.datasets.files import read_text
 from stepline.datasets.registry import find_dataset, stream
 from stepline.errors import DatasetError
-from stepline.storage import write_atomic
 
 UNNAMED = "unnamed"  # dataset of a line that names none
 YOUTUBE, PREFIX = 11, "v_"  # letters of a YouTube id; what ActivityNet-style files put before it

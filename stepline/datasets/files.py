@@ -22,11 +22,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from stepline.atomic_files import files_below
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
-from stepline.limits import ANNOTATIONS, LimitError, read_limited, read_member, unpack_limited
+from stepline.limits import (
+    ANNOTATIONS,
+    LimitError,
+    TarHeader,
+    read_limited,
+    read_member,
+    unpack_limited,
+)
 from stepline.limits import parse_json as json_tree
-from stepline.storage import TarHeader, files_below
 
 Tree: TypeAlias = Any  # a JSON value: the one place where no type is known yet
 

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from stepline.atomic_files import write_atomic
 from stepline.datasets.predictions import PredictedSegment
 from stepline.errors import DatasetError
 from stepline.records import Record, Step
-from stepline.storage import write_atomic
 
 DENSEVID = "VERSION 1.0"  # what densevid_eval and PDVC write; neither reads it
 # HT-Step's evaluate_article_grounding

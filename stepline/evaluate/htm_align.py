@@ -259,9 +259,9 @@ def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = 
     )
     for index, (id, truth) in enumerate(kept.items()):
         if id in found and found[id].seconds is not None:
-            right[index] = hits_span(found[id].seconds, truth.spans, convention)[
-                truth.alignable
-            ].sum()  # type: ignore[arg-type]
+            seconds = found[id].seconds
+            hits = hits_span(seconds, truth.spans, convention)  # type: ignore[arg-type]
+            right[index] = hits[truth.alignable].sum()
     statistics: dict[str, Statistic] = {}
     notes = (
         [f"{len(truths) - len(kept)} videos without an alignable sentence left out"]

@@ -304,7 +304,7 @@ def write_per_video(made: EvaluationReport, path: Path) -> None:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    from stepline.storage import atomic_path
+    from stepline.atomic_files import atomic_path
 
     rows = [{"protocol": f"{made.benchmark}/{made.protocol}", **row} for row in made.per_video]
     with atomic_path(path) as partial:

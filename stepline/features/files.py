@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from stepline.atomic_files import write_atomic
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.limits import FEATURES, check_zip, parse_json
 from stepline.records import VERSION, FeatureSequence, Matrix
-from stepline.storage import write_atomic
 
 TORCH = (".pth", ".pt", ".pth.tar")
 KINDS = (".npy", ".npz", ".safetensors", *TORCH)

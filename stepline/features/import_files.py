@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from stepline.atomic_files import files_below, write_atomic
 from stepline.errors import StoreError
 from stepline.features.files import FEATURE_SUFFIXES, VALUES, read_arrays, stated_rate
 from stepline.features.store import (
@@ -34,9 +35,8 @@ from stepline.features.store import (
     FeatureWriter,
     RowTexts,
 )
-from stepline.limits import FEATURES, LimitError, parse_json, read_member
+from stepline.limits import FEATURES, LimitError, TarHeader, parse_json, read_member
 from stepline.records import Rejected
-from stepline.storage import TarHeader, files_below, write_atomic
 
 DROPPED = "dropped.jsonl"  # beside the shards
 ARCHIVES = (".tar", ".tar.gz", ".tgz")

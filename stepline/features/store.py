@@ -18,16 +18,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from stepline.atomic_files import atomic_path, check_writable, remove_partial_files
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.limits import HEADER, parse_json
+from stepline.parquet import ParquetError, ParquetReader
 from stepline.records import FeatureSequence, Matrix, Rejected
-from stepline.storage import (
-    ParquetError,
-    ParquetReader,
-    atomic_path,
-    check_writable,
-    remove_partial_files,
-)
+from stepline.remote.cache import CachedFolder
 
 # Why features are rejected: fixed wordings, so that what was left out can be counted.
 UNREADABLE = "the file cannot be read"
@@ -145,13 +141,13 @@ def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
 def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
     """Return the texts of every item of a shard that has some."""
     rows = _read_columns(folder, shard, ("id", *TEXT_COLUMNS))
-    return {
-        str(row["id"]): RowTexts(
-            tuple(row["text"]), tuple(row["start"] or ()), tuple(row["end"] or ())
-        )  # type: ignore[arg-type]
-        for row in rows
-        if row["text"] is not None
-    }
+    texts_by_id = {}
+    for row in rows:
+        text, start, end = row["text"], row["start"] or (), row["end"] or ()
+        if text is not None:
+            texts = RowTexts(tuple(text), tuple(start), tuple(end))  # type: ignore[arg-type]
+            texts_by_id[str(row["id"])] = texts
+    return texts_by_id
 
 
 def text_digest(text: str) -> int:
@@ -384,7 +380,6 @@ def open_store(place: Path | str) -> FeatureStore:
     """Return the store in a folder, or at a URL. Raises StoreError where there is none."""
     if "://" not in str(place):
         return FeatureStore(Path(place))
-    from stepline.features.remote import RemoteFeatureStore
 
     return RemoteFeatureStore(str(place))
 
@@ -517,3 +512,16 @@ class FeatureWriter:
 
     def __exit__(self, *error: object) -> None:
         self.flush()
+
+
+class RemoteFeatureStore(FeatureStore):
+    """A store at a URL. All its indexes are fetched at once, its shards as they are read
+    (`remote.cache`)."""
+
+    def __init__(self, url: str, *, most: int | None = None) -> None:
+        self._cached = CachedFolder(url, most=most)
+        self._cached.fetch(name for name in self._cached.names if name.endswith(".parquet"))
+        super().__init__(self._cached.folder, shown=self._cached.display_url)
+
+    def _shard_file(self, shard: int) -> Path:
+        return self._cached.path(shard_path(Path(), shard).name)

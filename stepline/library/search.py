@@ -22,12 +22,14 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from stepline.atomic_files import files_below
 from stepline.errors import ModelError, SettingsError, StoreError
 from stepline.limits import parse_json
-from stepline.pipeline.understand import ON_SCREEN
+from stepline.locks import lock_output
+from stepline.pipeline.placing import ON_SCREEN
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Status, Step
-from stepline.storage import files_below, lock_output, read_record
+from stepline.storage import read_record
 from stepline.text import embed
 from stepline.weights import cache_folder
 

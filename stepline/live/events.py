@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from stepline.append_log import AppendLog
+from stepline.atomic_files import write_atomic
 from stepline.outputs.subtitles import webvtt
 from stepline.records import (
     FrozenModel,
@@ -24,7 +25,6 @@ from stepline.records import (
     Transcript,
     Video,
 )
-from stepline.storage import write_atomic
 
 Kind: TypeAlias = Literal[
     "started",

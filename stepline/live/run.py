@@ -9,6 +9,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
 
+from stepline.atomic_files import check_writable, remove_file
 from stepline.errors import MediaError, SettingsError
 from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
 from stepline.live.hearing import Read
@@ -18,9 +19,8 @@ from stepline.live.source import LiveSource, PictureRate, parse_sources
 from stepline.media.container import LiveInput
 from stepline.outputs import USUAL, safe_stem
 from stepline.pipeline.batch import OutputOptions, lock_video, run_video
+from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import FRAMES_A_ROW
-from stepline.storage import check_writable, remove_file
 from stepline.vision import frames_per_row, load_backbone
 
 # behind the source's name
@@ -99,7 +99,7 @@ def run_live(
                     reason="Stepline did not run",
                 )
             )
-        rate = vision.rate * max(FRAMES_A_ROW, frames_per_row(backbone)) if backbone else None
+        rate = vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone)) if backbone else None
         pictures = PictureRate(rate, vision.frame_size)
         sources = [
             LiveSource(

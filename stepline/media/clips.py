@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stepline.atomic_files import atomic_path
 from stepline.errors import MediaError, SettingsError
 from stepline.media.audio import AudioTimeline
 from stepline.media.container import OpenMedia, open_media, picture_rate
@@ -17,7 +18,6 @@ from stepline.media.frames import Image, display_size, quarter_turns
 from stepline.media.reader import seek_before
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
-from stepline.storage import atomic_path
 
 TICK_RATE = 90_000  # a second in the clip's picture time; a multiple of all usual frame rates
 CLIP_RATE = 48_000  # Hz, sound of the clip

@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from stepline.atomic_files import write_atomic
 from stepline.errors import MediaError, SteplineError, missing_extra
 from stepline.limits import parse_json
 from stepline.media.clips import join_tracks
 from stepline.media.http import CHUNK, TransferLimits, connection_class, display_url, open_url
 from stepline.media.settings import LinkSettings
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
-from stepline.storage import write_atomic
 
 log = logging.getLogger(__name__)
 

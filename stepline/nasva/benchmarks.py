@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from stepline.atomic_files import write_atomic
 from stepline.datasets import read, write_htstep_grounding, write_htstep_result
 from stepline.datasets.htm_align import read_rows
 from stepline.datasets.htstep import find_queries, read_queries
@@ -38,7 +39,6 @@ from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.predict import StepPlacement, place_steps
 from stepline.nasva.settings import AlignerSettings, Mode
 from stepline.records import FeatureSequence, Matrix, Record, Step, Video
-from stepline.storage import write_atomic
 
 
 class StoredFeatures:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
+from stepline.atomic_files import write_atomic
 from stepline.errors import ModelError
 from stepline.evaluate.calibration import Logistic, read_logistic
 from stepline.grounding.said_to_shown import Array
 from stepline.limits import parse_json
 from stepline.nasva.align import TextScores, softmax
 from stepline.nasva.settings import Mode
-from stepline.storage import write_atomic
 
 NAMES = ("best", "rise", "spread", "lead", "uncontested", "alignable")
 TEMPERATURE = 0.07  # NaSVA section 4.2

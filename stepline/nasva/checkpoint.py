@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from stepline.atomic_files import write_atomic
 from stepline.device import current_device
 from stepline.errors import ModelError, first_line
 from stepline.limits import check_zip
@@ -23,7 +24,6 @@ from stepline.nasva.onnx_aligner import OnnxAligner, onnx_model
 from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.onnx_graph import Array
 from stepline.records import FeatureSequence
-from stepline.storage import write_atomic
 from stepline.training.network_file import UNKNOWN, Header, NetworkFile, TrainedOn, check_weights
 from stepline.weights import known_weights, sha256
 

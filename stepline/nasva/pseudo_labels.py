@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stepline.atomic_files import write_atomic
 from stepline.device import device_of
 from stepline.errors import ShapeError, StoreError
 from stepline.grounding.speech import grow_window
@@ -30,7 +31,6 @@ from stepline.nasva.dataset import labelled_sample
 from stepline.nasva.model import Aligner, AlignerOutput
 from stepline.nasva.settings import RecordPlace, RefineSettings
 from stepline.records import FeatureSequence, Matrix, Span
-from stepline.storage import write_atomic
 from stepline.training.batches import MAX_ROWS, LazySamples, Mask, Sample, collate, length_buckets
 
 log = logging.getLogger(__name__)

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stepline.atomic_files import write_atomic
 from stepline.errors import ShapeError, StoreError
 from stepline.limits import parse_json
 from stepline.nasva.checkpoint import FeatureSpace, read_aligner, write_aligner
@@ -59,7 +60,6 @@ from stepline.nasva.pseudo_labels import (
 from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, SelfTrainSettings
 from stepline.nasva.train import train_aligner
 from stepline.records import Matrix
-from stepline.storage import write_atomic
 from stepline.training.batches import Sample
 from stepline.training.distributed import (
     first_says,

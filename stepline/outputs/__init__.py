@@ -5,6 +5,7 @@ from stepline.outputs.chapters import ChapterPlan, chapters, plan_chapters
 from stepline.outputs.clips import SUFFIX as CLIPS_SUFFIX
 from stepline.outputs.clips import clip_spans, remove_clips, write_clips
 from stepline.outputs.jsonld import jsonld
+from stepline.outputs.ownership import foreign_outputs, missing_outputs
 from stepline.outputs.page import page
 from stepline.outputs.registry import (
     OUTPUTS,
@@ -12,16 +13,14 @@ from stepline.outputs.registry import (
     Output,
     OutputExtras,
     find_outputs,
-    foreign_outputs,
-    missing_outputs,
     output_path,
     output_places,
-    write_outputs,
 )
 from stepline.outputs.storyboard import SUMMARY_SUFFIX, storyboard
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.terminal import TRANSCRIPTS, step_table
 from stepline.outputs.text import safe_stem
+from stepline.outputs.write import write_outputs
 
 __all__ = [
     "CLIPS_SUFFIX",

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from stepline.atomic_files import FileSet, atomic_files
 from stepline.errors import MediaError
 from stepline.outputs.text import one_line, safe_stem, shown_span
 from stepline.records import Record, Span, Step
-from stepline.storage import FileSet, atomic_files
 
 SUFFIX = ".clips"  # of the folder that holds a video's clips
 TITLE = 40  # characters of a step's text in its clip's name

@@ -9,8 +9,8 @@ import numpy as np
 from stepline.errors import SettingsError, ShapeError
 from stepline.features.files import is_feature_file, read_feature_file
 from stepline.pipeline.networks import Networks, fingerprint, load_aligner
+from stepline.pipeline.pictures import extract_features
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import extract_features
 from stepline.records import FeatureSequence, Matrix, Record, Step, Video
 from stepline.writing.types import instruction_kind
 

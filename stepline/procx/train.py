@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from stepline.atomic_files import write_atomic
 from stepline.datasets.excluded import read_excluded
 from stepline.device import device_of
 from stepline.errors import ModelError, SettingsError
@@ -42,7 +43,6 @@ from stepline.procx.settings import (
     ProcxTrainSettings,
 )
 from stepline.procx.vocabulary import Vocabulary, train_vocabulary
-from stepline.storage import write_atomic
 from stepline.training.distributed import first_then_all, is_first, start_processes
 from stepline.training.gather import FeatureSpec
 from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, fit

@@ -16,10 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from os import utime
 from pathlib import Path
 
+from stepline.atomic_files import remove_file
 from stepline.errors import StoreError
+from stepline.locks import lock_file_now
 from stepline.remote.path import DEFAULTS, RemotePath
 from stepline.remote.settings import RemoteSettings
-from stepline.storage import lock_file_now, remove_file
 from stepline.weights import cache_folder
 
 SHARDS = "*.safetensors"  # files that make room; all others are small, or wanted whole

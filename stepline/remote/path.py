@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import unquote
 
+from stepline.atomic_files import PARTIAL, atomic_path, remove_file, write_atomic
 from stepline.errors import StoreError
 from stepline.limits import is_storable
 from stepline.remote.filesystems import filesystem, list_objects, request
 from stepline.remote.retry import ShortReadError, exists_already, knows_no_conditions, retry
 from stepline.remote.settings import MIB, RemoteSettings
-from stepline.storage import PARTIAL, atomic_path, remove_file, write_atomic
 
 T = TypeVar("T")
 

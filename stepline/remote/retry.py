@@ -6,19 +6,18 @@ import errno
 import logging
 import random
 import re
-import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from stepline.errors import StoreError
 from stepline.remote.settings import RemoteSettings
+from stepline.retry import TRANSIENT_STATUSES, doubled_pause
+from stepline.retry import retry as retry_after
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LONGEST_PAUSE = 30.0  # s between two tries
-BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses of HTTP that another try may cure
 # what clients call a connection that failed; they are named, since they need not be installed
 BROKEN = frozenset(
     {
@@ -61,37 +60,26 @@ def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
     permanent failure at once, OutOfReachError for a transient one after the last try. No text of
     the server or its client gets into it.
     """
-    for attempt in range(1, settings.attempts + 1):
-        try:
-            return action()
-        except (StoreError, MemoryError):
-            raise
-        # fsspec's clients raise whatever they like; each is told or tried again below
-        except Exception as error:
-            for cause in causes(error):
-                if isinstance(cause, StoreError):  # a limit of ours, in what a client made of it
-                    raise StoreError(str(cause)) from error
-            reason = retry_reason(error)
-            if reason is None:
-                raise StoreError(f"{name}: {failure_reason(error)}") from error
-            if attempt == settings.attempts:
-                cure = "see whether its server is up, then run again: what is done stays done"
-                raise OutOfReachError(
-                    f"{name}: {reason}, {attempt} times in a row; {cure}"
-                ) from error
-            pause = min(LONGEST_PAUSE, settings.pause * 2 ** (attempt - 1)) * random.uniform(
-                0.5, 1.0
-            )
-            log.info(
-                "%s: %s; try %d of %d in %.1f s",
-                name,
-                reason,
-                attempt + 1,
-                settings.attempts,
-                pause,
-            )
-            time.sleep(pause)
-    raise AssertionError("attempts is at least 1")
+
+    def pause_after(error: Exception, tries: int) -> float:
+        if isinstance(error, (StoreError, MemoryError)):
+            raise error
+        for cause in causes(error):
+            if isinstance(cause, StoreError):  # a limit of ours, in what a client made of it
+                raise StoreError(str(cause)) from error
+        reason = retry_reason(error)
+        if reason is None:
+            raise StoreError(f"{name}: {failure_reason(error)}") from error
+        if tries == settings.attempts:
+            cure = "see whether its server is up, then run again: what is done stays done"
+            raise OutOfReachError(f"{name}: {reason}, {tries} times in a row; {cure}") from error
+        pause = doubled_pause(settings.pause, tries) * random.uniform(0.5, 1.0)
+        log.info(
+            "%s: %s; try %d of %d in %.1f s", name, reason, tries + 1, settings.attempts, pause
+        )
+        return pause
+
+    return retry_after(action, pause_after)
 
 
 def retry_reason(error: BaseException) -> str | None:
@@ -102,7 +90,7 @@ def retry_reason(error: BaseException) -> str | None:
         return "another one writes it at the same time"
     status = _status(error)
     if status is not None:
-        return f"the server answered {status}" if status in BUSY else None
+        return f"the server answered {status}" if status in TRANSIENT_STATUSES else None
     for cause in causes(error):
         if isinstance(cause, ShortReadError):
             return "an answer broke off"

@@ -18,21 +18,15 @@ from pathlib import Path
 
 from pydantic import Field
 
+from stepline.atomic_files import atomic_path, remove_file, remove_partial_files
 from stepline.errors import StoreError, first_line
+from stepline.parquet import ParquetError, ParquetReader
 from stepline.records import FrozenModel, Record, Rejected, Step
 from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.agreement.check import NEW
 from stepline.sieve_swap.content_words import content_words
 from stepline.sieve_swap.videos import length
-from stepline.storage import (
-    ParquetError,
-    ParquetReader,
-    atomic_path,
-    read_parquet,
-    remove_file,
-    remove_partial_files,
-    to_json,
-)
+from stepline.storage import read_parquet, to_json
 
 TRAIN, VALIDATION, LEFT_OUT = "train", "validation", "left_out"
 PAIRS, PARTS = "pairs", "parts"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stepline.atomic_files import write_atomic
 from stepline.plots import grouped_histogram, histogram, ranked_bars
 from stepline.records import Record
 from stepline.sieve_swap.output import (
@@ -29,7 +30,7 @@ from stepline.sieve_swap.output import (
 )
 from stepline.sieve_swap.pairing import IOUS, RECALLS, Pairs, ThresholdRow, threshold_table
 from stepline.sieve_swap.run import Job, RunResult
-from stepline.storage import read_parquet, write_atomic
+from stepline.storage import read_parquet
 from stepline.text_base.base import TextBase
 
 COLOURS = 8  # colours of matched lines; style.css names them c0 to c7

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from stepline.atomic_files import check_writable, write_atomic
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import SettingsError, StoreError
 from stepline.progress import trim_memory
@@ -45,7 +46,6 @@ from stepline.sieve_swap.pairing import PairFinder, WordSets
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.sieve_swap.swap import Embed, sieve_and_swap
 from stepline.sieve_swap.videos import VideoFilter, VideoOrRejected, read_videos
-from stepline.storage import check_writable, write_atomic
 from stepline.text_base.base import TextBase
 from stepline.version import __version__
 

@@ -28,14 +28,16 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.asr.caption_formats import decode_file, parse_csv
+from stepline.atomic_files import files_below
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.datasets.files import Node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import CaptionError, DatasetError, StoreError
 from stepline.limits import LATEST
+from stepline.parquet import read_text_column
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
-from stepline.storage import files_below, from_json, read_record, read_text_column
+from stepline.storage import from_json, read_record
 from stepline.text_base.json_stream import JsonDamage, json_members
 
 VIDEOS, TITLES, LENGTHS = "HowTo100M_v1.csv", "task_ids.csv", "htm_vlen.csv"

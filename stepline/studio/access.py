@@ -23,9 +23,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from stepline.annotate.local_server import is_this_machine
 from stepline.errors import SettingsError
 from stepline.limits import LimitError, read_limited
+from stepline.web.local_server import is_this_machine
 
 HEADER = "studio"  # what X-Stepline says of what is sent
 SHORTEST = 8  # characters of a password

@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
-from stepline.annotate.local_server import file_response
+from stepline.library.corrections import ConflictError, Correction, Edit, PersonName
 from stepline.library.search import Moment, SearchIndex, open_index
 from stepline.limits import parse_json
 from stepline.outputs import OUTPUTS
@@ -31,7 +31,6 @@ from stepline.storage import to_json
 from stepline.studio import media
 from stepline.studio.access import HEADER
 from stepline.studio.annotation import AuditView
-from stepline.studio.corrections import ConflictError, Correction, Edit, PersonName
 from stepline.studio.events import Broadcast
 from stepline.studio.jobs import JobRunner
 from stepline.studio.live import follow_log, live_log, live_logs
@@ -40,6 +39,7 @@ from stepline.studio.store import Studio, Upload, VideoCard, video_id
 from stepline.studio.uploads import PIECE, UploadBody, Uploads
 from stepline.studio.worker import JobOptions
 from stepline.version import __version__
+from stepline.web.local_server import file_response
 
 LARGEST = 2**20  # bytes of what may be sent, but for the pieces of uploads
 LOOK = 2.0  # s between two looks of the search for records that changed

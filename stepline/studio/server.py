@@ -1,7 +1,7 @@
 """The studio's server: its pages, the API behind them, who may ask, and the jobs that run
 meanwhile.
 
-The guards are those of annotate/local_server.py; access.py tells who may ask.
+The guards are those of web/local_server.py; access.py tells who may ask.
 """
 
 import logging
@@ -19,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from stepline.annotate.local_server import HOST, Certificate, LocalServer, local_application
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
 from stepline.studio.access import HEADER, Access, Password
@@ -29,6 +28,7 @@ from stepline.studio.events import Broadcast, Webhook
 from stepline.studio.jobs import JobRunner
 from stepline.studio.store import Studio
 from stepline.studio.uploads import PIECE
+from stepline.web.local_server import HOST, Certificate, LocalServer, local_application
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from stepline.atomic_files import check_writable, files_below, write_atomic
 from stepline.errors import SettingsError, StoreError
 from stepline.outputs import OUTPUTS, USUAL, output_path, output_places, write_outputs
 from stepline.outputs.html import template
 from stepline.outputs.text import clock, safe_stem
 from stepline.pipeline.batch import keyframes
 from stepline.records import Record
-from stepline.storage import check_writable, files_below, write_atomic
 from stepline.studio.store import Studio
 
 INDEX = "index.html"

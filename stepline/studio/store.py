@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from pydantic import JsonValue
 
 from stepline.annotate import Answer
+from stepline.atomic_files import files_below
 from stepline.errors import StoreError
+from stepline.library.corrections import CorrectedRecord, Correction, check_correction, corrected
 from stepline.limits import parse_json
 from stepline.records import FrozenModel, Record
-from stepline.storage import files_below, from_json, read_record, to_json
-from stepline.studio.corrections import CorrectedRecord, Correction, check_correction, corrected
+from stepline.storage import from_json, read_record, to_json
 from stepline.weights import sha256
 
 if TYPE_CHECKING:

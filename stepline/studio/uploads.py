@@ -17,10 +17,10 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from stepline.atomic_files import check_writable
 from stepline.outputs import safe_stem
-from stepline.pipeline.sources import SUFFIXES
+from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel
-from stepline.storage import check_writable
 from stepline.studio.jobs import JobRunner
 from stepline.studio.store import Studio, Upload
 from stepline.studio.worker import JobOptions
@@ -57,8 +57,8 @@ class Uploads:
     def begin(self, body: UploadBody) -> Upload:
         """Return a new upload. Raises HTTPException for what is no video, too many at once, and a
         disk too small."""
-        if Path(body.name).suffix.lower() not in SUFFIXES:
-            told = f"no video by its name; known: {', '.join(sorted(SUFFIXES))}"
+        if Path(body.name).suffix.lower() not in VIDEO_SUFFIXES:
+            told = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, told)
         if sum(upload.job is None for upload in self._studio.uploads()) >= MOST:
             raise HTTPException(

@@ -13,12 +13,10 @@ tokenizer.json, model.safetensors
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from stepline.device import Device, current_device
@@ -26,119 +24,14 @@ from stepline.errors import ModelError
 from stepline.limits import HEADER, parse_json
 from stepline.onnx_graph import OnnxGraph
 from stepline.records import Matrix
-
-Array: TypeAlias = npt.NDArray[Any]
-
-ARCHITECTURES = ("bert", "mpnet")
-MODULE_ORDER = ("Transformer", "Pooling", "Normalize")
-
-
-@dataclass(frozen=True)
-class EncoderConfig:
-    """Sizes of a sentence encoder. longest: tokens a text, with its marks; the rest of a text is
-    not read."""
-
-    kind: Literal["bert", "mpnet"]
-    layers: int
-    heads: int
-    width: int
-    inner: int
-    vocabulary: int
-    positions: int
-    epsilon: float  # of every LayerNorm
-    pad: int  # id of the padding token; MPNet counts its positions from the next number
-    longest: int
-    pooling: Literal["mean", "cls"]
-    buckets: int  # of relative distance, MPNet only
-
-
-def read_encoder_config(folder: Path) -> EncoderConfig:
-    """Return the layout of a model folder. Raises ModelError for a kind that is not supported."""
-    for file in ("model.safetensors", "tokenizer.json", "config.json", "modules.json"):
-        if not (folder / file).is_file():
-            raise ModelError(
-                f"{folder}: no {file}; give a folder in the sentence-transformers layout with safetensors"
-            )
-    parts = [part["type"].rpartition(".")[2] for part in _json(folder / "modules.json")]
-    if parts[:2] != ["Transformer", "Pooling"] or any(part not in MODULE_ORDER for part in parts):
-        raise ModelError(
-            f"{folder}: modules {parts}; only {', '.join(MODULE_ORDER)} in this order are supported"
-        )
-    pooling = _json(folder / _json(folder / "modules.json")[1]["path"] / "config.json")
-    config, limits = _json(folder / "config.json"), folder / "sentence_bert_config.json"
-    try:
-        kind = config["model_type"]
-        if kind not in ARCHITECTURES or config["hidden_act"] != "gelu":
-            cure = f"give {' or '.join(ARCHITECTURES)} with gelu"
-            raise ModelError(f"{folder}: a {kind} model with {config['hidden_act']}; {cure}")
-        longest = _json(limits).get("max_seq_length") if limits.is_file() else None
-        room = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)
-        return EncoderConfig(
-            kind=kind,
-            layers=config["num_hidden_layers"],
-            heads=config["num_attention_heads"],
-            width=config["hidden_size"],
-            inner=config["intermediate_size"],
-            vocabulary=config["vocab_size"],
-            positions=config["max_position_embeddings"],
-            epsilon=config["layer_norm_eps"],
-            pad=config.get("pad_token_id", 1 if kind == "mpnet" else 0),
-            longest=min(longest or room, room),
-            pooling=_pooling(folder, pooling),
-            buckets=config.get("relative_attention_num_buckets", 32),
-        )
-    except KeyError as error:
-        raise ModelError(f"{folder}/config.json: no {error}; give a BERT or MPNet model") from error
-
-
-def _pooling(folder: Path, config: dict[str, Any]) -> Literal["mean", "cls"]:
-    """Read both spellings: one flag a mode (sentence-transformers < 5.3) and `pooling_mode`."""
-    flags = [
-        key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
-        for key, on in config.items()
-        if key.startswith("pooling_mode_") and on
-    ]
-    modes: list[Any] = [config["pooling_mode"]] if "pooling_mode" in config else flags
-    if modes not in (["mean"], ["cls"]):
-        raise ModelError(f"{folder}: pooling {modes}; only 'mean' or 'cls' is supported")
-    mode: Literal["mean", "cls"] = modes[0]
-    return mode
-
-
-def _json(path: Path) -> Any:
-    try:
-        return parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: cannot be read ({error}); install the model again") from error
-
-
-FARTHEST = 128  # tokens; MPNet puts all larger distances into one bucket
-
-# Our name of each part of a layer -> its name in the checkpoint.
-FEED_FORWARD = {
-    "widen": "intermediate.dense",
-    "narrow": "output.dense",
-    "narrow_norm": "output.LayerNorm",
-}
-PARTS = {
-    "bert": {
-        "query": "attention.self.query",
-        "key": "attention.self.key",
-        "value": "attention.self.value",
-        "mix": "attention.output.dense",
-        "mix_norm": "attention.output.LayerNorm",
-        **FEED_FORWARD,
-    },
-    "mpnet": {
-        "query": "attention.attn.q",
-        "key": "attention.attn.k",
-        "value": "attention.attn.v",
-        "mix": "attention.attn.o",
-        "mix_norm": "attention.LayerNorm",
-        **FEED_FORWARD,
-    },
-}
-UNUSED = ("pooler.", "embeddings.position_ids")  # what checkpoints carry beyond the sentence vector
+from stepline.text.encoder_config import (
+    FARTHEST,
+    PARTS,
+    UNUSED,
+    Array,
+    EncoderConfig,
+    read_encoder_config,
+)
 
 
 class SentenceEncoder:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepline.device import Device
-from stepline.text.encoder import PARTS, Array, EncoderConfig
+from stepline.text.encoder_config import PARTS, Array, EncoderConfig
 
 
 class TorchTransformer:

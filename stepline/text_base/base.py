@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import ModelError, ShapeError, StoreError
+from stepline.parquet import ParquetError, ParquetReader
 from stepline.records import Matrix
-from stepline.storage import ParquetError, ParquetReader
 from stepline.text_base.deduplicate import DOCUMENT_GROUP, STEP_GROUP
 from stepline.text_base.documents import Document, TextStep
 from stepline.text_base.encoding import encoder_facts

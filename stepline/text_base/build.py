@@ -13,9 +13,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from stepline.atomic_files import check_writable, remove_partial_files, write_atomic
 from stepline.errors import StoreError
 from stepline.limits import parse_json
-from stepline.storage import check_writable, remove_partial_files, write_atomic
 from stepline.text_base.base import TextBase, open_base
 from stepline.text_base.deduplicate import Counts, write_tables
 from stepline.text_base.encoding import encoder_facts, write_embeddings

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.storage import atomic_path
+from stepline.atomic_files import atomic_path
 from stepline.text_base.near_duplicates import (
     BANDS,
     Hashes,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import StoreError
-from stepline.storage import ParquetError, ParquetReader
+from stepline.parquet import ParquetError, ParquetReader
 from stepline.text import embed
 from stepline.text.embedding import load_encoder
 from stepline.text_base.settings import TextBaseSettings

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from stepline.atomic_files import atomic_path
 from stepline.device import current_device
 from stepline.errors import ModelError, StoreError
 from stepline.records import Matrix
-from stepline.storage import atomic_path
 from stepline.text_base.manifest import (
     CurvePoint,
     IndexEntry,

@@ -8,10 +8,10 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from stepline.atomic_files import write_atomic
 from stepline.errors import StoreError
 from stepline.records import FrozenModel
 from stepline.settings import CountOrZero
-from stepline.storage import write_atomic
 from stepline.text_base.settings import Engine
 
 VERSION: Literal[1] = 1  # of the layout on disk; a reader refuses any other

@@ -8,9 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import StoreError
 from stepline.limits import parse_json
-from stepline.storage import ParquetError, ParquetReader, atomic_path, write_atomic
+from stepline.parquet import ParquetError, ParquetReader
 from stepline.text_base.documents import Document, DocumentOrRejected
 from stepline.text_base.manifest import EXAMPLES
 from stepline.text_base.readers import read_source

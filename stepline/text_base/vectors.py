@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from stepline.atomic_files import atomic_path
 from stepline.device import current_device
 from stepline.errors import ShapeError, StoreError
 from stepline.records import Matrix
-from stepline.storage import atomic_path
 
 if TYPE_CHECKING:
     from torch import Tensor

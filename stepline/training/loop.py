@@ -26,9 +26,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stepline.atomic_files import remove_partial_files
 from stepline.device import device_of
 from stepline.errors import ModelError, SettingsError, ShapeError
-from stepline.storage import remove_partial_files
 from stepline.training.batches import length_buckets
 from stepline.training.distributed import (
     is_first,

@@ -19,11 +19,11 @@ import numpy.typing as npt
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
+from stepline.atomic_files import atomic_path
 from stepline.device import current_device
 from stepline.errors import ModelError, first_line
 from stepline.limits import parse_json
 from stepline.records import FeatureSequence
-from stepline.storage import atomic_path
 from stepline.training.settings import CHECKPOINT
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import ModelError, SettingsError, StoreError, first_line
 from stepline.limits import parse_json
 from stepline.settings import Settings
-from stepline.storage import atomic_path, write_atomic
 from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 
 log = logging.getLogger(__name__)

@@ -111,7 +111,7 @@ def write_class_vectors() -> None:
     """Embed the class names with MiniLM and store them beside this file, as float16."""
     from safetensors.numpy import save
 
-    from stepline.storage import write_atomic
+    from stepline.atomic_files import write_atomic
 
     vectors = embed(class_names()).astype(np.float16)
     write_atomic(VECTORS, save({"vectors": vectors}, metadata={"names_sha256": sha256(NAMES)}))

@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stepline.atomic_files import write_atomic
 from stepline.device import current_device, device_of
 from stepline.errors import DatasetError, ModelError, SteplineError
 from stepline.media import probe
 from stepline.records import FeatureSequence, Matrix, Span
-from stepline.storage import write_atomic
 from stepline.training.network_file import TrainedOn
 from stepline.training.sources import TextEncoder, text_encoder
 from stepline.wys2.clips import collate_pairs

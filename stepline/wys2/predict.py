@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepline.atomic_files import write_atomic
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.calibration import (
     LEAST,
@@ -24,7 +25,6 @@ from stepline.evaluate.calibration import (
 )
 from stepline.limits import parse_json
 from stepline.records import FeatureSequence, Matrix, Sentence, Span
-from stepline.storage import write_atomic
 from stepline.training.batches import Mask
 from stepline.weights import sha256
 from stepline.wys2.clips import ClipTextPair, FrameClip, clip_text_pair

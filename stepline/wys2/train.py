@@ -24,11 +24,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from stepline.atomic_files import write_atomic
 from stepline.device import device_of
 from stepline.errors import DatasetError, SettingsError
 from stepline.evaluate.ranking import roc_auc
 from stepline.records import Matrix, count_reasons
-from stepline.storage import write_atomic
 from stepline.training.batches import LazySamples, Mask
 from stepline.training.distributed import one_process, start_processes
 from stepline.training.gather import reasons_in_words

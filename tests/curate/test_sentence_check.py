@@ -16,7 +16,7 @@ from stepline.curate.audit.sample import narration_texts, sample_sentences
 from stepline.curate.audit.sentences import check_sentences, read_people
 from stepline.curate.audit.verdicts import Verdict, Verdicts
 from stepline.errors import DatasetError, StoreError
-from stepline.vision.settings import WitnessSettings
+from stepline.vision.settings import VisionLanguageSettings
 
 SENTENCES = [
     ("hello all", 1.0, 0.1),
@@ -54,7 +54,9 @@ def seconds_of(content):
 def check(count, *, people=(), start=0.0, **settings):
     read = VideoPictures(lambda seconds: {s: str(s).encode() for s in seconds}, 60.0 - start, start)
     with FakeServer(knows) as server:
-        given = WitnessSettings(base_url=server.url, **({"choices": 20, "pause": 0.0} | settings))
+        given = VisionLanguageSettings(
+            base_url=server.url, **({"choices": 20, "pause": 0.0} | settings)
+        )
         return check_sentences(RECORD, count, read, given, people=people), server.asked
 
 

@@ -10,13 +10,7 @@ from aligner_samples import WIDTH, released_layout, tiny
 
 from stepline.curate.stage import Recipe, VideoContext, VideoItem
 from stepline.curate.stages import per_video
-from stepline.curate.stages.intermediate import (
-    CoarseSteps,
-    GroundedSteps,
-    pack_features,
-    to_bytes,
-    unpack,
-)
+from stepline.curate.stages.intermediate import CoarseSteps, GroundedSteps
 from stepline.datasets.htstep import read_queries
 from stepline.errors import ModelError
 from stepline.nasva.benchmarks import benchmark_questions
@@ -28,7 +22,8 @@ from stepline.nasva.checkpoint import (
     write_aligner,
 )
 from stepline.nasva.model import Aligner
-from stepline.pipeline.understand import VisualFeatures
+from stepline.pipeline.packed_features import pack_features, to_bytes, unpack
+from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Step, Transcript
 from stepline.settings import load_settings
 from stepline.storage import from_json, read_record

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from output_samples import hostile_record
 
 from stepline.cli import COMMANDS, main
-from stepline.cli.common import LogLines, complain
+from stepline.cli.errors import LogLines, complain
 from stepline.errors import SteplineError, printable
 from stepline.outputs import OUTPUTS, OutputExtras
 from stepline.storage import from_json, to_json
@@ -211,7 +211,7 @@ def test_nothing_is_printed_but_through_the_two_functions_that_escape(request):
         if path.parts[-2:] == ("stepline", "__init__.py"):  # an example in its docstring prints
             continue
         code = path.read_text()
-        if path.parts[-2:] == ("cli", "common.py"):
+        if path.parts[-2:] == ("cli", "errors.py"):
             assert all("printable(" in line for line in code.splitlines() if "click.echo(" in line)
         else:
             assert not re.search(

@@ -20,8 +20,8 @@ from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.nasva.train import train_aligner
 from stepline.pipeline.ground_texts import read_order
 from stepline.pipeline.networks import fingerprint, load_networks
+from stepline.pipeline.pictures import extract_features
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import extract_features
 from stepline.records import FeatureSequence
 from stepline.storage import from_json, read_record
 from stepline.text import embed

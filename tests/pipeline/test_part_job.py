@@ -8,7 +8,7 @@ import pytest
 from small_video import draw_video
 
 import stepline as package
-from stepline.cli.common import read_seconds
+from stepline.cli.options import read_seconds
 from stepline.media import MediaReader
 from stepline.media.container import OpenMedia
 from stepline.pipeline.part import features_within, in_whole_video

@@ -15,14 +15,11 @@ from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, Frame
 from stepline.pipeline import understand as pipeline
 from stepline.pipeline.networks import Networks
+from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures
+from stepline.pipeline.placing import describe_evidence
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import (
-    Speech,
-    VisualFeatures,
-    describe_evidence,
-    drop_speech_past_end,
-    understand,
-)
+from stepline.pipeline.speech import Speech, drop_speech_past_end
+from stepline.pipeline.understand import understand
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.vision import Activity, PictureCues, ScreenText
 from stepline.vision.conse import ConSEBackbone
@@ -130,7 +127,7 @@ def test_a_sound_without_a_picture_shows_nothing(captions_file, tmp_path):
     record = understand(Request(path, "talk", captions_file), StepsSettings()).record
     assert {step.status for step in record.steps} == {"said"}
     assert not any(step.spans for step in record.steps)
-    assert pipeline.NO_PICTURE in record.warnings
+    assert NO_PICTURE in record.warnings
 
 
 @pytest.mark.skipif(

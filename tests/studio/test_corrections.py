@@ -8,8 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stepline.errors import StoreError
-from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.studio.corrections import (
+from stepline.library.corrections import (
     FIELDS,
     ConflictError,
     Correction,
@@ -19,6 +18,7 @@ from stepline.studio.corrections import (
     step_fields,
     touched_places,
 )
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
 IDS = ("s1", "s2", "s3", "s4")
 

@@ -22,10 +22,10 @@ from http_client import ask
 from studio_server import library, serving
 
 from stepline.errors import SettingsError
+from stepline.library.corrections import ChangeEdit, Correction
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.settings import load_settings
-from stepline.studio.corrections import ChangeEdit, Correction
 from stepline.studio.events import Webhook, open_webhook
 from stepline.studio.store import Studio, video_id
 

@@ -8,10 +8,35 @@ import pytest
 
 from stepline.errors import DatasetError, SettingsError
 from stepline.features import FeatureStore, FeatureWriter
+from stepline.learning import corrected_videos as learning
+from stepline.learning.corrected_videos import (
+    EVIDENCE,
+    LEARNED,
+    learned_settings,
+    record_settings,
+    report,
+    source_of,
+    write_settings,
+)
+from stepline.learning.refit import (
+    DEFAULT,
+    GROUND,
+    CorrectedVideo,
+    Figure,
+    PlacingFit,
+    Refit,
+    ground_settings,
+    outcome,
+    refit,
+    refusal,
+)
+from stepline.learning.training_data import agreement
+from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
 from stepline.nasva.dataset import gather_samples as nasva_samples
 from stepline.nasva.settings import NasvaSettings
+from stepline.pipeline.pictures import VisualFeatures
+from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings
-from stepline.pipeline.understand import VisualFeatures, ground_steps
 from stepline.procx.dataset import gather_samples as procx_samples
 from stepline.procx.settings import DataSettings
 from stepline.records import (
@@ -27,31 +52,7 @@ from stepline.records import (
 )
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_record
-from stepline.studio import learning
-from stepline.studio.corrections import ChangeEdit, Correction, DeleteEdit
-from stepline.studio.learning import (
-    EVIDENCE,
-    LEARNED,
-    learned_settings,
-    record_settings,
-    report,
-    source_of,
-    write_settings,
-)
-from stepline.studio.refit import (
-    DEFAULT,
-    GROUND,
-    CorrectedVideo,
-    Figure,
-    PlacingFit,
-    Refit,
-    ground_settings,
-    outcome,
-    refit,
-    refusal,
-)
 from stepline.studio.store import Studio, video_id
-from stepline.studio.training_data import agreement
 from stepline.text import embed
 from stepline.training.sources import read_labelled_texts, read_records
 from stepline.weights import sha256

@@ -16,15 +16,15 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import stepline as package
-from stepline.annotate.local_server import LocalServer
+from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
 from stepline.media import probe
 from stepline.pipeline import batch
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import read_record, write_record
 from stepline.studio import mcp_server as module
-from stepline.studio.corrections import ChangeEdit, Correction, DeleteEdit
 from stepline.studio.mcp_server import LibraryTools, http_application, mcp_server
 from stepline.studio.store import Studio, video_id
+from stepline.web.local_server import LocalServer
 
 DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
 FILM = Path(package.__file__).parent / "demo" / "demo.mp4"

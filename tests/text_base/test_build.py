@@ -157,7 +157,7 @@ KILLED = """
 import contextlib, os, signal, sys
 from pathlib import Path
 import numpy, pyarrow.parquet
-from stepline import storage as store
+from stepline import atomic_files as store
 from stepline.text_base import build, deduplicate, encoding, manifest, read_sources, vectors
 from stepline.text_base.settings import TextBaseSettings
 

@@ -20,10 +20,10 @@ from stepline.device import Device
 from stepline.errors import SettingsError
 from stepline.features import FeatureStore
 from stepline.media import probe
-from stepline.pipeline import understand
+from stepline.pipeline import pictures
 from stepline.pipeline.extract import extract_to_store
+from stepline.pipeline.pictures import LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import extract_features
 from stepline.progress import read_ahead
 from stepline.vision import VisionSettings
 from stepline.vision.s3d import read_s3d
@@ -140,7 +140,7 @@ def test_rows_of_an_interrupted_run_are_told_apart_by_the_case_of_an_id_and_by_t
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        extract_to_store([tmp_path], tmp_path / "store", StepsSettings(), say=stop)
+        extract_to_store([tmp_path], tmp_path / "store", StepsSettings(), report=stop)
     held = [path.name.casefold() for path in (tmp_path / "store" / "rows").iterdir()]
     assert len(set(held)) == 2  # also on a disk that takes V and v for one
     (tmp_path / "v.mp4").write_bytes((videos / "v2.mp4").read_bytes())
@@ -171,7 +171,7 @@ def run():
     extract.extract_to_store([Path(sys.argv[1])], Path(sys.argv[2]), StepsSettings(), shard_bytes=5000)
 
 # within a video, after a video, and when a shard is written and its rows are not removed yet
-for owner, name, calls in ((VideoEncoder, "add", 7), (extract, "write_feature_file", 1), (extract, "_remove", 0)):
+for owner, name, calls in ((VideoEncoder, "add", 7), (extract, "write_feature_file", 1), (extract.Extraction, "_remove_written", 0)):
     child = os.fork()
     if child == 0:
         setattr(owner, name, dies(getattr(owner, name), calls))
@@ -302,8 +302,8 @@ def test_beside_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(
         ahead.append(count)
         return read_ahead(reader, count)
 
-    monkeypatch.setattr(understand, "read_ahead", noted)
-    monkeypatch.setattr(understand, "current_device", lambda: Device("cuda:0"))
+    monkeypatch.setattr(pictures, "read_ahead", noted)
+    monkeypatch.setattr(pictures, "current_device", lambda: Device("cuda:0"))
     found = extract_features(request, info, StepsSettings())
     assert ahead == [192]  # three pictures of each of the 64 rows that a GPU takes at once
     np.testing.assert_array_equal(found.features.values, usual.features.values)
@@ -318,13 +318,13 @@ def test_beside_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(
 
 def test_a_network_that_fails_ends_the_decoding_beside_it(videos, monkeypatch):
     backbone = SimpleNamespace(dim=4, name="fails", encode_images=lambda _: 1 / 0)
-    monkeypatch.setattr(understand, "current_device", lambda: Device("cuda:0"))
+    monkeypatch.setattr(pictures, "current_device", lambda: Device("cuda:0"))
     with pytest.raises(ZeroDivisionError) as kept:
         extract_features(
             Request(videos / "v1.mp4", "v1"),
             probe(videos / "v1.mp4"),
             StepsSettings(),
-            backbone=backbone,
+            LookOptions(backbone=backbone),
         )
     assert kept.tb  # which holds the frames of the functions
     assert not decoding_threads()

@@ -7,8 +7,9 @@ import pytest
 
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.evaluate.calibration import Logistic
+from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_judge
-from stepline.pipeline.understand import VisualFeatures, judge_sentences
+from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import (
     Alignment,
     FeatureSequence,

@@ -15,8 +15,9 @@ from stepline.cli import main
 from stepline.errors import DatasetError, MediaError, SettingsError
 from stepline.evaluate.calibration import Logistic
 from stepline.features import FeatureStore
+from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_judge
-from stepline.pipeline.understand import VisualFeatures, judge_sentences
+from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Sentence, Span, Transcript
 from stepline.training.settings import TrainSettings
 from stepline.vision import VisionSettings

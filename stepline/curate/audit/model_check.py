@@ -6,7 +6,6 @@ people.
 """
 
 import re
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from pathlib import Path
 
 from stepline.append_log import EntryStore
 from stepline.chat.pictures import VideoPictures
-from stepline.chat.requests import RequestLimits, open_cache
 from stepline.chat.servers import Server, open_server
 from stepline.curate.audit.sample import AuditSample
 from stepline.curate.audit.verdicts import (
@@ -26,10 +24,10 @@ from stepline.curate.audit.verdicts import (
     annotator_agreements,
     mean_answers,
 )
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.pictures import question_pictures
-from stepline.visual_questions.runner import QuestionRunner
-from stepline.visual_questions.spot_check import cost_at_most, where_shown
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.pictures import question_pictures
+from stepline.vision_language.runner import QuestionRunner
+from stepline.vision_language.spot_check import cost_at_most, where_shown
 
 FILE = "model_verdicts.jsonl"  # beside the people's
 PEOPLE, JUDGE = "people", "judge"  # the mean of all people; what the dataset believes of a sentence
@@ -53,13 +51,13 @@ class ModelCheck:
     pictures: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
-def annotator_name(settings: WitnessSettings) -> str:
+def annotator_name(settings: VisionLanguageSettings) -> str:
     """Return the name under which a model's verdicts are kept."""
     model = settings.gguf.stem if settings.gguf is not None else settings.model
     return ("model " + re.sub(r"[^\w .@-]", "-", model))[:60]
 
 
-def read_video(path: Path, duration: float, settings: WitnessSettings) -> VideoPictures:
+def read_video(path: Path, duration: float, settings: VisionLanguageSettings) -> VideoPictures:
     """Return pictures of a file, or clips, as the settings say."""
     return VideoPictures(question_pictures(path, settings, duration=duration), duration)
 
@@ -68,7 +66,7 @@ def check_by_model(
     sample: AuditSample,
     pictures: Callable[[str], VideoPictures | None],
     verdicts: EntryStore[Verdict],
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     *,
     server: Server | None = None,
 ) -> ModelCheck:
@@ -94,9 +92,8 @@ def check_by_model(
                 most = cost_at_most(texts, found.duration, settings)
                 sent, tokens = sent + most[0], tokens + most[1]
                 continue
-            limits = RequestLimits(settings.requests, settings.tokens)
-            until = time.monotonic() + settings.deadline
-            runner = QuestionRunner(opened, settings, open_cache(settings.cache), limits, until)
+            runner = QuestionRunner.begin(opened, settings)
+            limits = runner.limits
             told, shown[video] = where_shown(runner, texts, found)
             for row, said in told.items():
                 verdicts.add(

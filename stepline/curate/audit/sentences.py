@@ -17,7 +17,7 @@ from stepline.curate.audit.sample import AuditSample, narration_texts, sample_se
 from stepline.curate.audit.verdicts import AnnotatorAgreement, Said, Verdict, Verdicts
 from stepline.errors import DatasetError, StoreError
 from stepline.records import Record, Span
-from stepline.vision.settings import WitnessSettings
+from stepline.vision.settings import VisionLanguageSettings
 from stepline.wys2.judge import judged_span
 
 
@@ -39,7 +39,7 @@ def check_sentences(
     record: Record,
     count: int,
     video: VideoPictures,
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     *,
     people: Sequence[Verdict] = (),
     server: Server | None = None,

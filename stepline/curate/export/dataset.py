@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from stepline.atomic_files import remove_file, write_atomic
 from stepline.curate.export.card import (
     DatasetFacts,
     dataset_card,
@@ -30,7 +31,6 @@ from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.records import Record, Rejected, Video
 from stepline.remote import RemotePath
-from stepline.storage import remove_file, write_atomic
 
 if TYPE_CHECKING:
     from stepline.features import FeatureStore

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from stepline.atomic_files import atomic_path, write_atomic
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.outputs import webvtt
 from stepline.records import VERSION, Record
 from stepline.remote import RemotePath
-from stepline.storage import atomic_path, to_json, write_atomic
+from stepline.storage import to_json
 from stepline.weights import sha256
 
 STRING, WHOLE, NUMBER = "string", "int32", "double"

@@ -25,7 +25,7 @@ from stepline.curate.settings import SourceSettings
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
-from stepline.pipeline.sources import SUFFIXES
+from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.remote import FileEntry, RemotePath
 from stepline.remote.filesystems import allow_host, host_of, may_lead
 from stepline.remote.settings import MIB, RemoteSettings
@@ -46,7 +46,7 @@ FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 def video_id(name: str) -> tuple[str, int] | None:
     """Return the stem of a video's file name; None for any other file."""
     stem, ending = _split(name)
-    return (stem, 0) if stem and ending in SUFFIXES else None
+    return (stem, 0) if stem and ending in VIDEO_SUFFIXES else None
 
 
 def captions_id(name: str) -> tuple[str, int] | None:

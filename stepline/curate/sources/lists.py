@@ -28,9 +28,9 @@ from stepline.curate.sources.select import Entry, SourceFilter
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError, first_line
 from stepline.limits import parse_json_text
+from stepline.parquet import ParquetError, ParquetReader
 from stepline.remote import RemotePath
 from stepline.sieve_swap.videos import seconds_of
-from stepline.storage import ParquetError, ParquetReader
 
 Row: TypeAlias = Mapping[str, object]
 Rows: TypeAlias = Iterator[Row]

@@ -17,9 +17,8 @@ from stepline.curate.sources.files import SideFolders, captions_id, features_id,
 from stepline.curate.sources.select import Entry
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
-from stepline.limits import LATEST, LimitError, parse_json_text
+from stepline.limits import LATEST, LimitError, TarHeader, parse_json_text
 from stepline.remote import RemotePath
-from stepline.storage import TarHeader
 
 BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")  # shard-{00000..00099}.tar
 HEADERS = 64 * 1024  # bytes read at a time; a header has 512

@@ -27,23 +27,22 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from stepline.atomic_files import write_atomic
 from stepline.curate.settings import GatherSettings
 from stepline.curate.stage import DatasetContext, StageFailure, VideoItem
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
-    FeatureHeader,
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
-    from_bytes,
-    unpack,
 )
 from stepline.errors import StoreError
 from stepline.features import FeatureWriter
 from stepline.limits import parse_json
-from stepline.pipeline.understand import NO_PICTURE
+from stepline.pipeline.packed_features import FeatureHeader, from_bytes, unpack
+from stepline.pipeline.pictures import NO_PICTURE
 from stepline.records import Matrix, Record, Transcript, Video
-from stepline.storage import read_parquet, write_atomic, write_parquet
+from stepline.storage import read_parquet, write_parquet
 from stepline.training.gather import Flaw
 from stepline.version import __version__
 

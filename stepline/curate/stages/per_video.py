@@ -25,31 +25,20 @@ from stepline.curate.stages.intermediate import (
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
-    pack,
-    pack_features,
     pack_grounding,
     read_result,
     round_seconds,
-    to_bytes,
-    unpack_features,
     unpack_grounding,
 )
 from stepline.device import Device, current_device
 from stepline.errors import MediaError, WriterError
+from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_aligner, load_judge, shared_recognisers
+from stepline.pipeline.packed_features import pack, pack_features, to_bytes, unpack_features
+from stepline.pipeline.pictures import NO_PICTURE, LookOptions, VisualFeatures, extract_features
+from stepline.pipeline.placing import ask_witness, ground_steps
 from stepline.pipeline.request import Request
-from stepline.pipeline.understand import (
-    NO_PICTURE,
-    NO_SOUND,
-    Speech,
-    VisualFeatures,
-    ask_witness,
-    drop_speech_past_end,
-    extract_features,
-    ground_steps,
-    judge_sentences,
-    recognise_many,
-)
+from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_many
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
 from stepline.weights import sha256
 from stepline.writing import WrittenSteps
@@ -248,9 +237,8 @@ def encode(video: VideoContext) -> bytes:
         if info.has_picture and settings.vision.backbone != "none"
         else None
     )
-    return pack_features(
-        extract_features(Request(video.media, video.item.id), info, settings, backbone=network)
-    )
+    request = Request(video.media, video.item.id)
+    return pack_features(extract_features(request, info, settings, LookOptions(backbone=network)))
 
 
 def coarse(video: VideoContext) -> bytes:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepline.errors import StoreError
-from stepline.storage import lock_file_now, lock_output, owner_fields, owner_name, owner_note, taken
+from stepline.locks import lock_file_now, lock_output, owner_fields, owner_name, owner_note, taken
 
 if TYPE_CHECKING:
     from stepline.remote import RemotePath

@@ -16,11 +16,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepline.atomic_files import PARTIAL
 from stepline.curate.stage import DATASET, Stage, StageFailure
 from stepline.curate.store.manifests import MANIFESTS, KeySet, disk_keys, save_store_keys
 from stepline.errors import StoreError
 from stepline.limits import parse_json
-from stepline.storage import PARTIAL
 from stepline.weights import cache_folder
 
 if TYPE_CHECKING:

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import JsonValue
 
+from stepline.atomic_files import atomic_path
 from stepline.curate.stage import Collection, Recipe, VideoItem, rejected_video
 from stepline.curate.store.manifests import MANIFESTS, read_json, write_manifest
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.records import Rejected
 from stepline.settings import validate
-from stepline.storage import atomic_path
 from stepline.version import __version__
 
 if TYPE_CHECKING:

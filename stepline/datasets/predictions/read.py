@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from stepline.atomic_files import files_below
 from stepline.datasets.files import Node, parse_json, quoted, read_text, stem
 from stepline.datasets.predictions.parse import (
     BAD_TEXT,
@@ -28,7 +29,7 @@ from stepline.datasets.predictions.types import (
 )
 from stepline.errors import DatasetError, StoreError
 from stepline.limits import is_storable
-from stepline.storage import files_below, read_parquet
+from stepline.storage import read_parquet
 
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv.gz", ".txt")
 # no video's id

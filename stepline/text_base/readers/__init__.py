@@ -4,8 +4,8 @@ folders of them."""
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from stepline.atomic_files import files_below
 from stepline.errors import DatasetError
-from stepline.storage import files_below
 from stepline.text_base.documents import DocumentOrRejected
 from stepline.text_base.readers.documents import read_json, read_text
 from stepline.text_base.readers.item import file_format

@@ -14,8 +14,8 @@ from typing import BinaryIO
 
 from stepline.errors import DatasetError
 from stepline.limits import parse_json
+from stepline.parquet import ParquetError, ParquetReader
 from stepline.records import Rejected
-from stepline.storage import ParquetError, ParquetReader
 from stepline.text_base.documents import DocumentOrRejected
 from stepline.text_base.readers.item import (
     DAMAGE,

@@ -20,12 +20,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from stepline.atomic_files import write_atomic
 from stepline.device import current_device, device_of
 from stepline.errors import DatasetError, ShapeError
 from stepline.evaluate.video_summaries import frames_overlap, kendall_tau, spearman_rho
 from stepline.features import FeatureStore
 from stepline.records import Record, Rejected, Transcript, count_reasons
-from stepline.storage import write_atomic
 from stepline.training.batches import Mask, pad
 from stepline.training.distributed import one_process, start_processes
 from stepline.training.gather import FeatureJoin, reasons_in_words

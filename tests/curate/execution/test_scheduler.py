@@ -3,6 +3,7 @@ import time
 import pytest
 from fake_stages import STAGES, recipe
 
+from stepline.atomic_files import atomic_path
 from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.execution.scheduler import Fetcher, OpenVideo
 from stepline.curate.plan import Plan, video_status
@@ -10,7 +11,6 @@ from stepline.curate.stage import StageFailure, VideoItem, resolve_stages
 from stepline.errors import SteplineError
 from stepline.remote import RemotePath
 from stepline.remote.settings import RemoteSettings
-from stepline.storage import atomic_path
 
 ITEM = VideoItem(
     "a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk"

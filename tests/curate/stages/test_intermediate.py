@@ -3,20 +3,18 @@
 import numpy as np
 import pytest
 
-from stepline.curate.stages.intermediate import (
+from stepline.curate.stages.intermediate import GroundedSteps, ProbeResult, round_seconds
+from stepline.errors import StoreError
+from stepline.pipeline.packed_features import (
     FeatureHeader,
-    GroundedSteps,
-    ProbeResult,
     from_bytes,
     pack,
     pack_features,
-    round_seconds,
     to_bytes,
     unpack,
     unpack_features,
 )
-from stepline.errors import StoreError
-from stepline.pipeline.understand import VisualFeatures
+from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Span, Step
 from stepline.vision import Activity, PictureCues, ScreenText
 

@@ -20,11 +20,6 @@ from stepline.curate.stages.intermediate import (
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
-    from_bytes,
-    pack_features,
-    to_bytes,
-    unpack,
-    unpack_features,
 )
 from stepline.curate.stages.per_video import (
     FEW,
@@ -39,7 +34,15 @@ from stepline.curate.stages.per_video import (
 from stepline.errors import MediaError, WriterError
 from stepline.media import AudioBlock
 from stepline.pipeline.networks import shared_recognisers
-from stepline.pipeline.understand import Speech, VisualFeatures
+from stepline.pipeline.packed_features import (
+    from_bytes,
+    pack_features,
+    to_bytes,
+    unpack,
+    unpack_features,
+)
+from stepline.pipeline.pictures import VisualFeatures
+from stepline.pipeline.speech import Speech
 from stepline.records import FeatureSequence, Span, Step
 from stepline.settings import load_settings
 from stepline.writing import WrittenSteps

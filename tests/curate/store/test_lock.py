@@ -123,13 +123,13 @@ def test_a_driver_that_slept_until_another_took_its_place_ends(tmp_path, monkeyp
 DRIVER = """
 import sys, time
 from pathlib import Path
-from stepline import storage
+from stepline import locks
 from stepline.remote import RemotePath
 from stepline.curate.store.lock import lock_run
 from stepline.errors import SettingsError
 
 out, gate = sys.argv[1], Path(sys.argv[2])
-owner, name = (RemotePath, "create") if "://" in out else (storage, "lock_file_now")
+owner, name = (RemotePath, "create") if "://" in out else (locks, "lock_file_now")
 take = getattr(owner, name)
 
 def when_told(*arguments, **options):

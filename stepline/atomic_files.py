@@ -1,0 +1,181 @@
+"""Files that appear whole or not at all: written to a temporary file in the same folder, then renamed."""
+
+import contextlib
+import itertools
+import os
+import re
+import socket
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from stepline.errors import StoreError
+
+# marks a file that is being written; its name holds the writer's process id and machine
+PARTIAL = ".partial"
+STEM = 80  # bytes of a file's stem that its temporary name begins with; a name may have 255
+_serial = itertools.count()
+
+
+def write_atomic(path: Path, data: str | bytes) -> None:
+    """Write a file whole or not at all: a temporary file beside it, flushed to disk, then renamed
+    over it."""
+    with atomic_path(path) as partial:
+        partial.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path` to write to; it takes its place on success and is
+    removed on failure.
+
+    Raises StoreError, with the cure, when the disk is full or the folder cannot be written.
+    """
+    with atomic_files() as files:
+        yield files.partial(path)
+
+
+class FileSet:
+    """Files that appear together: each is written beside its place, and none takes it before all
+    are on disk."""
+
+    def __init__(self) -> None:
+        self.current = Path()  # what an error is about
+        self._partials: dict[Path, Path] = {}
+        self._stale: list[Path] = []
+
+    def partial(self, path: Path) -> Path:
+        """Return the temporary path to write to instead of `path`."""
+        self.current = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        name = f".{_partial_stem(path)}.{os.getpid()}-{next(_serial)}-{_machine()}{PARTIAL}{path.suffix}"
+        self._partials[path] = path.parent / name
+        return self._partials[path]
+
+    @property
+    def partials(self) -> Mapping[Path, Path]:
+        """The temporary path of each file that was asked for."""
+        return self._partials
+
+    def remove(self, path: Path) -> None:
+        """Have a file that none of the new ones replaces removed with the change."""
+        self._stale.append(path)
+
+    def commit(self) -> None:
+        """Flush all to disk, then put each in its place, in the order in which they were asked
+        for."""
+        for path, partial in self._partials.items():
+            self.current = path
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+        for path in self._stale:
+            if path not in self._partials:
+                remove_file(path)
+        for path, partial in self._partials.items():
+            self.current = path
+            partial.replace(path)
+
+    def discard(self) -> None:
+        """Remove what has not taken its place."""
+        for partial in self._partials.values():
+            partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_files() -> Iterator[FileSet]:
+    """Yield a set of files that takes its place on success, as a whole; on failure nothing of it is
+    left.
+
+    Raises StoreError, with the cure, when the disk is full or a folder cannot be written.
+    """
+    from safetensors import SafetensorError  # what its writers raise, also when the disk is full
+
+    files = FileSet()
+    try:
+        yield files
+        files.commit()
+    except (FileExistsError, NotADirectoryError) as error:
+        reason = "a file stands where its folder should be"
+        raise StoreError(
+            f"{files.current}: cannot be written, {reason}; give another --out"
+        ) from error
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        cure = "free some space or give another --out"
+        raise StoreError(f"{files.current}: cannot be written ({reason}); {cure}") from error
+    finally:
+        files.discard()
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return the files below a folder, sorted by path; folders that cannot be read, or go
+    meanwhile, are left out.
+
+    pathlib's own rglob ends with an error where another process removes a folder of it.
+    """
+    inside = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in inside if path.is_file())
+
+
+def check_writable(folder: Path) -> None:
+    """Raise StoreError where files could not be written into a folder, or the folder not be made;
+    makes nothing."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:  # the writers of Parquet and safetensors take no other
+        raise StoreError(f"{str(folder)!a}: its name is not UTF-8; give another --out") from error
+    existing = next(
+        path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
+    )
+    if not existing.is_dir():
+        raise StoreError(f"{folder}: cannot be a folder, {existing} is a file; give another --out")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise StoreError(f"{folder}: {existing} does not allow writing; give another --out")
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file that Stepline wrote, if it is there. Raises StoreError where the folder does
+    not allow it."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(
+            f"{path}: cannot be removed ({reason}); remove it, or give another --out"
+        ) from error
+
+
+def remove_partial_files(folder: Path, of: Path | None = None) -> None:
+    """Remove the temporary files that killed processes of this machine left in `folder`; those of
+    others stay.
+
+    of: the one file in it whose temporary files are meant.
+    """
+    import psutil
+
+    for partial in folder.glob(f".*{PARTIAL}*") if of is None else partial_files(of):
+        owner, _, rest = partial.name.rpartition(PARTIAL)[0].rpartition(".")[2].partition("-")
+        ours = rest.partition("-")[2] in (_machine(), "")  # "": of a version that did not name it
+        if owner.isdigit() and ours and not psutil.pid_exists(int(owner)):
+            partial.unlink(missing_ok=True)
+
+
+def _machine() -> str:
+    """Return what tells this machine from another on a shared disk, short enough for a file's
+    name."""
+    return f"{zlib.crc32(socket.gethostname().encode()):08x}"
+
+
+def _partial_stem(path: Path) -> str:
+    """Return the first bytes of a file's stem: its temporary name is then no longer than names may
+    be."""
+    return os.fsencode(path.stem)[:STEM].decode(errors="ignore")
+
+
+def partial_files(path: Path) -> list[Path]:
+    """Return the temporary files of `path` that are being written, or that killed processes
+    left."""
+    own = re.compile(
+        rf"\.{re.escape(_partial_stem(path))}\.\d+-\d+(-[0-9a-f]{{8}})?{re.escape(PARTIAL + path.suffix)}"
+    )
+    return sorted(file for file in path.parent.glob(f".*{PARTIAL}*") if own.fullmatch(file.name))

@@ -1,0 +1,187 @@
+"""What a command prints: data on stdout, talk and one-line errors on stderr."""
+
+import errno
+import io
+import logging
+import math
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepline.errors import SettingsError, SteplineError, error_line, missing_extra, printable
+
+# at level DEBUG, as --debug sets it, every error comes with its trace
+log = logging.getLogger("stepline.cli")
+FAULT = 70  # exit code of a fault of Stepline itself; EX_SOFTWARE of sysexits.h
+LONGEST_ERROR = 400  # characters of a message that Stepline did not write
+# of the system's errors, those no user can cure
+OWN_FAULTS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL})
+LEAST_STACK = 2**18  # bytes; with 2**17 the libraries of networks crash
+LEAST_SPACE = 3 * 2**29  # bytes of addresses; the main job ends well from 1.4 GB on
+LEAST_ROOM = 800 * 2**20  # bytes of addresses beside those that a command has from its start
+
+
+def _system_limit(kind: str) -> float:
+    """Return a limit of the system on this process in bytes, infinity where there is none. kind: as
+    after RLIMIT_."""
+    if sys.platform == "win32":
+        return math.inf
+    import resource
+
+    soft, _ = resource.getrlimit(getattr(resource, f"RLIMIT_{kind}"))
+    return math.inf if soft == resource.RLIM_INFINITY else soft
+
+
+def check_address_space() -> None:
+    """Raise SettingsError where the main job would run out of addresses, which ends a process
+    within C++, unheard."""
+    import psutil
+
+    room = _system_limit("AS") - psutil.Process().memory_info().vms
+    if room < LEAST_ROOM:
+        needs = f"the main job takes {LEAST_ROOM / 2**20:.0f} or more"
+        raise SettingsError(
+            f"`ulimit -v` leaves {room / 2**20:.0f} MiB of addresses, {needs}; allow more"
+        )
+
+
+class Group(click.Group):
+    """A group whose commands end with one line whatever goes wrong, and with the exit code of
+    `complain`."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        """Run the command that the arguments name; say what is wrong in one line."""
+        arguments = sys.argv[1:] if args is None else list(args)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors=ESCAPES)
+        try:
+            if (stack := _system_limit("STACK")) < LEAST_STACK:
+                raise SettingsError(
+                    f"a stack of {stack / 1024:.0f} KiB is too small for any network; `ulimit -s 8192`"
+                )
+            return super().main(arguments, *rest, **extra)
+        except Exception as error:  # noqa: BLE001   the outermost handler: what comes here is told, never lost
+            sys.exit(complain(error, _named_files(arguments)))
+
+    def make_context(self, *given: Any, **extra: Any) -> click.Context:
+        """Read the arguments; what is said of wrong ones can be shown."""
+        with _shown_usage():
+            return super().make_context(*given, **extra)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command; a keyboard's interrupt ends it with a line and exit code 130."""
+        try:
+            with _shown_usage():
+                return super().invoke(context)
+        except KeyboardInterrupt:
+            say("stepline: stopped; what was finished is kept", urgent=True)
+            sys.exit(130)
+
+
+def say(*lines: str, urgent: bool = False) -> None:
+    """Print lines on stderr, where what is no data goes; after --quiet only urgent ones."""
+    context = click.get_current_context(silent=True)
+    if urgent or context is None or not context.meta.get(QUIET):
+        for line in lines:
+            click.echo(printable(line), err=True)
+
+
+QUIET = "stepline.quiet"  # in a context's notes
+
+
+def print_data(text: str, *, end: str = "\n") -> None:
+    """Print data, a table or JSON, on stdout."""
+    click.echo(printable(text + end), nl=False)
+
+
+@contextmanager
+def _shown_usage() -> Iterator[None]:
+    """Make click's own messages of wrong usage, which quote the arguments, printable."""
+    try:
+        yield
+    except click.UsageError as error:
+        said = error.format_message()
+        if printable(said) == said:
+            raise
+        raise click.UsageError(printable(said), error.ctx) from error
+
+
+class LogLines(logging.Formatter):
+    """Log records as lines that a terminal shows and does not obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's text."""
+        return printable(super().format(record))
+
+
+def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
+    """Print an error as one line on stderr and return the exit code: 1 for what a user can cure, 70
+    for the rest.
+
+    files: what was worked on, for errors that do not name it.
+    """
+    if log.isEnabledFor(logging.DEBUG):
+        say("".join(traceback.format_exception(error)).rstrip(), urgent=True)
+    if isinstance(error, SteplineError):
+        say(f"stepline: {error}", urgent=True)
+        return 1
+    if (lacking := missing_extra(error)) is not None:
+        say(f"stepline: {lacking}", urgent=True)
+        return 1
+    named = error_line(", ".join(map(str, files)))
+    if isinstance(error, OSError) and error.errno and error.errno not in OWN_FAULTS:
+        # Without a file's name it is a stream's, most likely.
+        output = named if named and error.errno != errno.ENOSPC else "the output"
+        place = error_line(error.filename) if isinstance(error.filename, str) else output
+        say(
+            f"stepline: {place}: {error.strerror}; free some space, correct the path or what it allows",
+            urgent=True,
+        )
+        return 1
+    what = error_line(f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
+    # modules that then cannot be loaded raise almost anything
+    if (space := _system_limit("AS")) < LEAST_SPACE:
+        cure = f"`ulimit -v` allows {space / 2**20:.0f} MiB, allow more"
+        say(f"stepline: {named or 'no file'}: not enough memory ({what}); {cure}", urgent=True)
+        return 1
+    if isinstance(error, MemoryError) or "OutOfMemory" in what or "can't allocate memory" in what:
+        say(
+            f"stepline: {named or 'no file'}: not enough memory; give less at once, or smaller sizes in the settings",
+            urgent=True,
+        )
+        return 1
+    report = "run it again as `stepline --debug COMMAND ...` and report what it shows, with the file if you may"
+    say(
+        f"stepline: {named or 'no file'}: a fault of Stepline itself ({what}); {report}",
+        urgent=True,
+    )
+    return FAULT
+
+
+def _named_files(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments that name something on the disk."""
+    found = []
+    for argument in arguments:
+        try:
+            found += [argument] if not argument.startswith("-") and Path(argument).exists() else []
+        except (OSError, ValueError):  # a name that no file can have is none
+            continue
+    return found
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Replace what a stream cannot hold (a latin-1 terminal, half a surrogate pair) by JSON's
+    escapes, in text too."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)), error.end
+
+
+ESCAPES = "stepline.escapes"  # how the standard streams treat what they cannot hold

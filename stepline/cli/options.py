@@ -1,0 +1,371 @@
+"""What the commands share: options and the settings they make, one-line errors, and what shows
+while work goes on."""
+
+import codecs
+import functools
+import json
+import logging
+import os
+import re
+import webbrowser
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from stepline.cli.errors import ESCAPES, QUIET, _escaped, say
+from stepline.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stepline.pipeline.request import StepsSettings
+    from stepline.plugins import Kind
+    from stepline.records import Span
+    from stepline.web.local_server import LocalServer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PATH = click.Path(path_type=Path)
+
+
+class VideoPath(click.Path):
+    """A path, or an address of http(s), which stays text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a Path, or the address."""
+        from stepline.pipeline.sources import is_link
+
+        return value if is_link(str(value)) else super().convert(value, param, ctx)
+
+
+class StorePath(click.Path):
+    """A path, or an address of any kind, which stays text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a Path, or the address."""
+        return value if "://" in str(value) else super().convert(value, param, ctx)
+
+
+VIDEO = VideoPath(path_type=Path)
+STORE = StorePath(path_type=Path)
+BACKBONES = ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+store_option = click.option(
+    "--features",
+    type=STORE,
+    required=True,
+    help="Store of the videos' features: a folder, or a URL.",
+)
+
+exclude_option = click.option(
+    "--exclude", multiple=True, type=PATH, help="A list of evaluation videos."
+)
+
+
+class PluginChoice(click.Choice[str]):
+    """A choice among Stepline's own and, beside them, the plugins of a kind, which are looked for
+    when one is named."""
+
+    def __init__(self, own: Sequence[str], kind: "Kind") -> None:
+        super().__init__(own)
+        self._kind = kind
+
+    def convert(
+        self, value: Any, option: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the name."""
+        from stepline.plugins import plugin_names
+
+        if value not in self.choices and value in plugin_names(self._kind):
+            return value
+        return super().convert(value, option, context)
+
+
+def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
+    """Return the option that says where to write; without a default it must be given."""
+    given: dict[str, Any] = (
+        {"default": Path(default), "show_default": True} if default else {"required": True}
+    )
+    return click.option("-o", "--out", type=PATH, help=meaning, **given)
+
+
+def one_writer(command: F) -> F:
+    """Have a command hold its folder --out from begin to end; a second run there is told whose it
+    is.
+
+    Of the processes that torchrun starts, the first holds it for all.
+    """
+
+    @functools.wraps(command)
+    def alone(out: Path, **options: Any) -> Any:
+        from stepline.atomic_files import check_writable
+        from stepline.locks import LOCK, lock_output
+
+        if os.environ.get("RANK", "0") != "0":
+            return command(out=out, **options)
+        check_writable(out)
+        with lock_output(out / LOCK, out):
+            return command(out=out, **options)
+
+    return cast(F, alone)
+
+
+def set_option(meaning: str) -> Callable[[F], F]:
+    """Return the option --set. meaning: its help, with an example that suits the command."""
+    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=meaning)
+
+
+def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Callable[[F], F]:
+    """Return the options --settings and --set. meaning: the help of --set."""
+    return together(
+        click.option("--settings", "settings_file", type=PATH, help=file), set_option(meaning)
+    )
+
+
+PRESETS = Path(__file__).parents[1] / "presets"  # a folder a command
+
+
+def preset_files(command: str) -> dict[str, Path]:
+    """Return the presets of a command by name: settings files that hold a paper's values, each with
+    its source."""
+    return {
+        path.stem: path for path in sorted((PRESETS / command.replace(" ", "-")).glob("*.toml"))
+    }
+
+
+def preset_option(command: str) -> Callable[[F], F]:
+    """Return the option --preset of a command, whose value is the preset's file."""
+    files = preset_files(command)
+    return click.option(
+        "--preset",
+        type=click.Choice(list(files)),
+        callback=lambda context, option, name: files.get(name),  # noqa: ARG005
+        help="Values of the paper (docs/reproduce.md); --settings and --set change them.",
+    )
+
+
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that adds the options in the order given."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+COMPUTE = "stepline.compute"  # in a context's notes
+
+
+def _note_compute(context: click.Context, _: click.Parameter, value: str) -> None:
+    context.meta[COMPUTE] = value
+
+
+def _set_device(context: click.Context, _: click.Parameter, value: str) -> None:
+    from stepline.device import set_device
+
+    set_device(value, context.meta.get(COMPUTE, "auto"))
+
+
+# Of every command that trains a network, or runs one; it decides for the whole process, no command
+# passes it on.
+device_option = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    expose_value=False,
+    callback=_set_device,
+    help="Where networks run: auto (a GPU where there is one), cpu, cuda, cuda:N or mps.",
+)
+device_options: Callable[[F], F] = together(
+    device_option,
+    click.option(
+        "--compute-type",
+        type=click.Choice(["auto", "float32", "bf16", "float16"]),
+        default="auto",
+        show_default=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_note_compute,
+        help="Their numbers; auto: float32, but recognition on a GPU in float16.",
+    ),
+)
+
+
+def read_seconds(text: str) -> float | None:
+    """Return the seconds of "80", "1:20" or "0:01:20.5"; None for anything else."""
+    if re.fullmatch(r"(\d+:){0,2}\d+(\.\d+)?", text) is None:
+        return None
+    return float(
+        sum(float(part) * 60**place for place, part in enumerate(reversed(text.split(":"))))
+    )
+
+
+part_options: Callable[[F], F] = together(
+    click.option(
+        "--from",
+        "begin",
+        metavar="TIME",
+        help="Hear and look at the video from there on: 80 or 1:20.",
+    ),
+    click.option(
+        "--to",
+        "end",
+        metavar="TIME",
+        help="... and up to there; times are of the whole video all the same.",
+    ),
+)
+
+
+def chosen_part(options: dict[str, Any]) -> "Span | None":
+    """Return the part of the video that --from and --to name; None where neither is given."""
+    from stepline.errors import SettingsError
+    from stepline.limits import LATEST
+    from stepline.records import Span
+
+    given = {"--from": options["begin"], "--to": options["end"]}
+    if not any(given.values()):
+        return None
+    limits = [0.0, LATEST]
+    for place, (option, text) in enumerate(given.items()):
+        if text is not None:
+            seconds = read_seconds(text)
+            if seconds is None or seconds > LATEST:
+                raise SettingsError(
+                    f"{option} {text!r}: give seconds (80), minutes (1:20) or hours (1:01:20)"
+                )
+            limits[place] = seconds
+    if limits[0] >= limits[1]:
+        raise SettingsError(
+            f"--from {options['begin'] or 0} --to {options['end']}: nothing lies between; swap them"
+        )
+    return Span(*limits)
+
+
+# What every command takes that recognises speech.
+speech_options: Callable[[F], F] = together(
+    settings_options(
+        "One setting, e.g. asr.beam=5.", "A TOML file of settings (docs/settings.md)."
+    ),
+    click.option(
+        "--model",
+        help="Recogniser: whisper-tiny.en, whisper-base, a CTranslate2 folder, or any name of "
+        "faster-whisper (small, large-v3, ...), which is fetched from the model hub.",
+    ),
+    click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ..."),
+    click.option("--captions", type=PATH, help="Captions to use instead of recognition."),
+    click.option(
+        "--translate",
+        is_flag=True,
+        help="Write speech of other languages in English (Whisper base).",
+    ),
+    part_options,
+    device_options,
+)
+
+
+def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
+    """Return the settings from file, --set and the shorthand options, which win."""
+    from stepline.pipeline.request import StepsSettings
+    from stepline.settings import load_settings
+
+    shorthand = {
+        "asr.model": options.get("model"),
+        "asr.language": options.get("language"),
+        "writing.writer": options.get("writer"),
+        "vision.backbone": options.get("backbone"),
+        "vision.path": options.get("weights"),
+        "nasva.aligner.path": options.get("aligner"),
+        "nasva.aligner.mode": options.get("mode"),
+        "nasva.aligner.order": options.get("order"),
+        "procx.path": options.get("describer"),
+    }
+    given = [
+        f"{key}={json.dumps(str(value))}" for key, value in shorthand.items() if value is not None
+    ]
+    if options.get("translate"):
+        if options.get("captions") is not None:
+            raise SettingsError(
+                "--translate is for speech, and --captions stands for it; leave one of them out"
+            )
+        given.append("asr.translate=true")
+    if options.get("dry_run"):
+        given += ["vision.witness.dry_run=true", "writing.llm.dry_run=true"]
+    overrides = [*options["overrides"], *given]
+    settings = load_settings(
+        StepsSettings, options["settings_file"], overrides, preset=options.get("preset")
+    )
+    if settings.vision.witness.machine is None and settings.vision.witness.corrected is None:
+        return settings
+    from stepline.vision_language.corrections import with_counted_answers
+
+    vision = settings.vision.model_copy(
+        update={"witness": with_counted_answers(settings.vision.witness)}
+    )
+    return settings.model_copy(update={"vision": vision})
+
+
+def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
+    """Return the options --verbose and --quiet; hidden: where the help of the command above has
+    them."""
+
+    def choose(context: click.Context, option: click.Parameter, value: bool) -> None:
+        if value and option.name == "quiet":
+            context.meta[QUIET] = True
+        elif value:
+            logging.getLogger().setLevel(logging.INFO)
+            logging.getLogger("faster_whisper").setLevel(logging.NOTSET)
+
+    own: dict[str, Any] = {
+        "is_flag": True,
+        "expose_value": False,
+        "callback": choose,
+        "hidden": hidden,
+    }
+    verbose = click.option(
+        "-v", "--verbose", help="Say what each stage does; also after the command.", **own
+    )
+    quiet = click.option(
+        "-q", "--quiet", help="Say only what is wrong; also after the command.", **own
+    )
+    return together(verbose, quiet)
+
+
+def offer_verbosity(command: click.Command) -> None:
+    """Have a command, and all below it, take --verbose and --quiet too."""
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            offer_verbosity(below)
+    else:
+        verbosity_options(hidden=True)(command)
+
+
+codecs.register_error(ESCAPES, _escaped)
+
+
+def serve_until_stopped(
+    start: "Callable[[], LocalServer]",
+    port: int,
+    *,
+    notice: str,
+    goodbye: str,
+    browse: bool = False,
+) -> None:
+    """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address};
+    goodbye: at the end."""
+    try:
+        server = start()
+    except OSError as error:
+        raise SettingsError(
+            f"--port {port}: {error.strerror or error}; give another, or 0"
+        ) from error
+    line = notice.format(address=server.address)
+    try:
+        say(line)
+        if browse:
+            webbrowser.open(line.split()[0])
+        server.run()
+    except KeyboardInterrupt:
+        say(goodbye)

@@ -1,0 +1,147 @@
+"""One writer at a time: locks of the operating system that name their owner."""
+
+import contextlib
+import itertools
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from stepline.errors import SettingsError, StoreError
+from stepline.limits import parse_json
+
+log = logging.getLogger(__name__)
+
+LOCK = ".stepline.lock"  # in the folder that a run writes to
+# times in a row that a folder is not there after it was made, from which nobody else is the reason
+OFTEN_GONE = 100
+# s between two looks at a lock that another holds; one who only asks who holds it is done sooner
+POLL = 0.2
+
+
+@contextlib.contextmanager
+def lock_output(
+    lock: Path, shown: Path | str, *, wait: bool = False, keep: bool = False
+) -> Iterator[bool]:
+    """Hold what a run writes to, and tell whether the one before was killed.
+
+    A lock of the system's on the file `lock`, which names its owner: it ends with its owner,
+    however that ends, also on a disk that machines share. shown: what messages call it. wait: for
+    another's end, after a warning that names it; without it SettingsError names it. keep: leave the
+    file, empty, at the end. On Windows, and on a disk that knows no locks, nothing is held.
+    """
+    made = [folder for folder in lock.parents if not folder.exists()]
+    file, killed = _locked_file(lock, shown, wait=wait)
+    try:
+        yield killed
+    finally:
+        with contextlib.suppress(OSError):
+            if keep:
+                file.truncate(0)
+            else:
+                # before it is free: whoever locks it next finds that it is gone, and makes another
+                lock.unlink()
+        file.close()
+        for folder in made:
+            with contextlib.suppress(OSError):  # something was written there
+                folder.rmdir()
+
+
+def _locked_file(lock: Path, shown: Path | str, *, wait: bool) -> tuple[BinaryIO, bool]:
+    gone = 0
+    for attempt in itertools.count():
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            file = lock.open("a+b", buffering=0)
+            gone = 0
+            locked = lock_file_now(file)
+            file.seek(0)
+            note = file.read()
+            if locked and _is_at(lock, file):
+                file.truncate(0)
+                file.write(owner_note())
+                return file, bool(note)  # one that ends by itself leaves no file
+            file.close()
+        except (FileNotFoundError, FileExistsError) as error:
+            # Whoever had the lock ended meanwhile, and took the folder away: mkdir too raises where
+            # it is gone between its "exists" and its look whether that is a folder.
+            gone += 1
+            if gone < OFTEN_GONE:
+                continue
+            raise StoreError(
+                f"{lock.parent}: cannot be made ({error.strerror}); give another --out"
+            ) from error
+        except OSError as error:
+            raise StoreError(
+                f"{lock}: cannot be written ({error.strerror}); give another --out"
+            ) from error
+        if locked:
+            continue
+        if attempt and not wait:
+            raise taken(shown, note)
+        if attempt == 1:
+            log.warning("%s: %s works on it; waiting for its end", shown, owner_name(note))
+        time.sleep(POLL)
+    raise AssertionError("counts without end")
+
+
+def _is_at(path: Path, file: BinaryIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
+    """Lock an open file, or tell that another process has. Nothing is held where the system or disk
+    has no locks."""
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        log.warning(
+            "%s: this disk has no locks (%s); let no second run write there",
+            file.name,
+            error.strerror,
+        )
+    return True
+
+
+def owner_note(name: str = "") -> bytes:
+    """Return what tells others who holds a lock: this process, and since when."""
+    return json.dumps(
+        {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
+    ).encode()
+
+
+def owner_fields(note: bytes) -> dict[str, Any]:
+    """Return what a note says; nothing where it is none."""
+    try:
+        fields = parse_json(note)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def owner_name(note: bytes) -> str:
+    """Return whose note it is, in words."""
+    fields = owner_fields(note)
+    known = {"process", "host"} <= set(fields)
+    return f"process {fields['process']} on {fields['host']}" if known else "another process"
+
+
+def taken(shown: Path | str, note: bytes) -> SettingsError:
+    """Return the error of one who wants to write where the note's owner does."""
+    return SettingsError(
+        f"{shown}: {owner_name(note)} works on it; wait for its end, or give another --out"
+    )

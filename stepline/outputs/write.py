@@ -1,0 +1,86 @@
+"""Write the outputs of a record, together or not at all."""
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stepline.atomic_files import FileSet, atomic_files
+from stepline.outputs.ownership import _keep_ownership
+from stepline.outputs.registry import (
+    OUTPUTS,
+    USUAL,
+    Content,
+    OutputExtras,
+    _picture_links,
+    _pictures_folder,
+    find_outputs,
+    output_path,
+)
+from stepline.records import Alignment, Record
+
+
+def write_outputs(
+    record: Record,
+    folder: Path,
+    *,
+    alignment: Alignment | None = None,
+    keyframes: Mapping[str, bytes] | None = None,
+    media: Path | None = None,
+    linked: bool = True,
+    formats: Sequence[str] = USUAL,
+    said_cues: bool = True,
+    files: FileSet | None = None,
+) -> list[Path]:
+    """Write `<id>` with each format's suffix into the folder and return the paths, in the order of
+    OUTPUTS.
+
+    media: the video's path, linked from the page relative to the folder, unless it does not stay:
+    linked=False. A format that cannot hold the record (chapters of a short video) is left out, and
+    an older file of its name removed.
+    files: a set of other files with which these appear; without it they are a set of their own.
+    Raises SettingsError for an unknown format and for one that needs the video where none is given,
+    ModelError where its library is not installed, MediaError where the video cannot be read,
+    StoreError where the folder cannot be written.
+    """
+    find_outputs(formats)
+    link = os.path.relpath(media, folder) if media is not None and linked else None
+    extras = OutputExtras(alignment, link, keyframes or {}, said_cues, media)
+    paths: list[Path] = []
+    with atomic_files() if files is None else contextlib.nullcontext(files) as together:
+        if any(OUTPUTS[name].keyframes == "beside" for name in formats):
+            links = _picture_links(record, extras)
+            pictures: dict[str, Content] = {
+                Path(links[id]).name: extras.keyframes[id] for id in links
+            }
+            paths += _write_folder(_pictures_folder(record, folder), pictures, together)
+        for name in (name for name in OUTPUTS if name in formats):
+            path, content = output_path(record, folder, name), OUTPUTS[name].write(record, extras)
+            if name == "json":  # from then on the earlier one tells nothing
+                _keep_ownership(record, folder, formats, together)
+            if OUTPUTS[name].folder:
+                paths += _write_folder(
+                    path, content if isinstance(content, Mapping) else {}, together
+                )
+            elif content is None or isinstance(content, Mapping):
+                together.remove(path)
+            else:
+                _write(content, together.partial(path))
+                paths.append(path)
+    return paths
+
+
+def _write_folder(folder: Path, contents: Mapping[str, Content], files: FileSet) -> list[Path]:
+    """Write the files of a folder, and have those of an earlier run that none replaces removed."""
+    for name, content in contents.items():
+        _write(content, files.partial(folder / name))
+    for stale in folder.glob("[0-9][0-9]*-*"):
+        files.remove(stale)
+    return [folder / name for name in contents]
+
+
+def _write(content: Content, path: Path) -> None:
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -1,0 +1,124 @@
+"""Parquet files that anybody may have written, read as plain values with errors that name the place."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from stepline.errors import StoreError, first_line
+
+if TYPE_CHECKING:
+    import pyarrow as arrow
+
+
+ROWS = 2000  # records of a Parquet file held at once; each is some 10 KiB
+
+
+def read_text_column(path: Path, column: str) -> Iterator[str]:
+    """Yield the cells of one column of a Parquet file, "" where a cell is empty. Raises
+    StoreError."""
+    from pyarrow import types
+
+    try:
+        table = ParquetReader(path)
+        if column not in table.columns:
+            has = f"it has {', '.join(table.columns)[:200]}" if table.columns else "it has none"
+            raise StoreError(
+                f"{path}: lacks the column {column!r}, {has}; give records that Stepline wrote"
+            )
+        if not types.is_string(table.schema.field(column).type):
+            raise StoreError(
+                f"{path}: its column {column!r} holds no text; give records that Stepline wrote"
+            )
+        yield from (row[column] or "" for row in table.rows([column]))
+    except ParquetError as error:
+        raise StoreError(
+            f"{path}: not a readable Parquet file ({error}); write it again"
+        ) from error
+
+
+class ParquetError(ValueError):
+    """A Parquet file that is damaged; the message says how, and in which column and row where one
+    is at fault."""
+
+
+class ParquetReader:
+    """A Parquet file that anybody may have written; all that turns one into values reads through
+    this.
+
+    columns: the names of its columns. schema: Arrow's. Every method raises ParquetError for what is
+    damaged.
+    """
+
+    def __init__(self, file: Path | BinaryIO) -> None:
+        import pyarrow.parquet as parquet
+
+        with _parquet_damage():
+            self._file = parquet.ParquetFile(file)
+            self.schema = self._file.schema_arrow
+            self.columns: list[str] = list(self.schema.names)
+
+    def rows(
+        self, columns: Sequence[str] | None = None, size: int = ROWS
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows as plain values, `size` of them held at once, of some columns or of
+        all."""
+        with _parquet_damage():
+            row = 0
+            for batch in self._file.iter_batches(batch_size=size, columns=columns):
+                yield from _plain_rows(batch, row)
+                row += len(batch)
+
+    def group(self, number: int) -> list[dict[str, Any]]:
+        """Return the rows of one row group."""
+        with _parquet_damage():
+            batches = self._file.read_row_group(number).to_batches()
+            return [row for batch in batches for row in _plain_rows(batch, 0)]
+
+    def table(self) -> "arrow.Table":
+        """Return all of it as Arrow's table, its texts checked."""
+        with _parquet_damage():
+            table = self._file.read()
+            table.validate(full=True)
+            return table
+
+
+def _plain_rows(batch: "arrow.RecordBatch", begin: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch, up to the first cell that has no value in Python. begin: number of
+    its first row."""
+    try:
+        yield from batch.to_pylist()
+        return
+    except PARQUET_DAMAGE:
+        names = batch.schema.names
+    for row, cells in enumerate(zip(*batch.columns, strict=True), start=begin):
+        values = {}
+        for name, cell in zip(names, cells, strict=True):
+            try:
+                values[name] = cell.as_py()
+            except PARQUET_DAMAGE as error:
+                reason = (
+                    "text that is not UTF-8"
+                    if isinstance(error, UnicodeDecodeError)
+                    else first_line(error)
+                )
+                raise ParquetError(f"column {name!r}, row {row}: {reason}") from error
+        yield values
+
+
+# Beside Arrow's own: ValueError for text that is not UTF-8, and what dates, times and zones raise
+# that Python lacks.
+PARQUET_DAMAGE = (OSError, ValueError, OverflowError, KeyError, TypeError, NotImplementedError)
+
+
+@contextlib.contextmanager
+def _parquet_damage() -> Iterator[None]:
+    """Raise ParquetError for what Arrow raises."""
+    import pyarrow as arrow
+
+    try:
+        yield
+    except ParquetError:
+        raise
+    except (*PARQUET_DAMAGE, arrow.ArrowException) as error:
+        raise ParquetError(first_line(error)) from error

@@ -1,0 +1,329 @@
+"""Where steps are shown: by speech and pictures, and what speaks for and against each step."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepline.grounding.correspondence import (
+    AFTER,
+    BEFORE,
+    HARDLY_FIT,
+    STANDING,
+    is_phrase,
+    is_said,
+)
+from stepline.outputs.text import one_line, shorten, shown_span
+from stepline.pipeline.describe import FROM_WITNESS, Descriptions, with_seen_steps
+from stepline.pipeline.networks import Networks
+from stepline.pipeline.pictures import VisualFeatures
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.speech import SpeechInVideo
+from stepline.records import Alignment, Sentence, Span, Step, Transcript
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stepline.chat.pictures import PictureReader
+    from stepline.grounding.ground import Grounding
+    from stepline.media import MediaInfo
+    from stepline.nasva.checkpoint import LoadedAligner
+    from stepline.nasva.predict import AlignerGrounding
+    from stepline.vision import PictureCues
+    from stepline.vision_language import VisualAnswers
+
+
+ON_SCREEN = " on screen: "  # in a remark of `seen`, before what is written in the picture
+# confidence of a face that looks at the camera, and share of the step's seconds with one, from
+# which a presenter is reported
+MIN_FACE_CONFIDENCE = 0.5
+MIN_PRESENTER_SHARE = 0.5
+MAX_LINES = 2  # lines of text in the picture that are reported of a step: the largest
+MAX_LINE_CHARS = 80  # letters of each of these lines
+
+
+@dataclass(frozen=True)
+class PlacedSteps:
+    """The steps where they are shown, and what says so: None where nothing was grounded, or no
+    witness asked."""
+
+    steps: tuple[Step, ...]
+    alignment: Alignment | None
+    grounding: "Grounding | AlignerGrounding | None"
+    answers: "VisualAnswers | None"
+
+
+def place_steps(
+    request: Request,
+    info: "MediaInfo",
+    inside: SpeechInVideo,
+    visual: VisualFeatures,
+    settings: StepsSettings,
+    networks: Networks,
+    duration: float,
+) -> PlacedSteps:
+    """Return the steps where they are shown, by speech, pictures and a witness, with what speaks
+    for and against each.
+
+    Of a sound without a picture no step is shown. Steps that a writer saw and nobody says stand
+    where it saw them.
+    """
+    from stepline.grounding.ground import GroundReport
+
+    transcript = inside.transcript
+    spoken = tuple(step for step in inside.steps if step.sources or step.at is None)
+    grounding, answers, alignment = None, None, None
+    if spoken and info.has_picture:
+        grounding = ground_steps(
+            spoken,
+            duration,
+            transcript,
+            visual,
+            settings,
+            networks.aligner,
+            written=not request.texts,
+        )
+        if settings.vision.witness.named:
+            answers = ask_witness(request, grounding, visual, settings, duration)
+            grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
+        alignment = grounding.alignment
+        report = grounding.report
+        unclear = report.unclear if isinstance(report, GroundReport) else HARDLY_FIT
+        steps = with_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
+    else:
+        steps = tuple(map(_without_picture, spoken))
+    if len(spoken) < len(inside.steps):
+        steps, alignment = with_seen_steps(
+            inside.steps,
+            steps,
+            alignment,
+            _shots(visual, math.ceil(duration)),
+            duration,
+            settings.vision.witness,
+        )
+    return PlacedSteps(steps, alignment, grounding, answers)
+
+
+def _without_picture(step: Step) -> Step:
+    """Return a step of a sound without a picture, where nothing is shown."""
+    status = "said" if step.said else "not found"
+    return step.model_copy(update={"status": status, "score": 0.0})
+
+
+def ground_steps(
+    steps: Sequence[Step],
+    duration: float,
+    transcript: Transcript,
+    visual: VisualFeatures,
+    settings: StepsSettings,
+    aligner: "LoadedAligner | None" = None,
+    *,
+    written: bool = True,
+) -> "Grounding | AlignerGrounding":
+    """Return the steps with the seconds in which they are shown, their scores and the alignment.
+
+    aligner: a trained network that does it; else the default grounder, which needs none. written:
+    whether the steps are what a writer found in the transcript, not the user's own lines.
+    """
+    backbone = visual.backbone
+    vectors = backbone.encode_texts([step.text for step in steps]) if backbone else None
+    if aligner is not None and visual.features is not None and vectors is not None:
+        from stepline.nasva.predict import ground_by_aligner
+
+        options = settings.nasva.aligner
+        return ground_by_aligner(
+            steps, aligner, visual.features, vectors, settings=options, duration=duration
+        )
+    from stepline.grounding.correspondence import load_weights
+    from stepline.grounding.ground import ground
+
+    sentences = [sentence.text for sentence in transcript.sentences]
+    sentence_vectors = None
+    if sentences and backbone and backbone.name in load_weights().mean_pictures:
+        sentence_vectors = backbone.encode_texts(sentences)
+    return ground(
+        steps,
+        duration=duration,
+        transcript=transcript,
+        features=visual.features,
+        step_vectors=vectors,
+        activity=visual.activity,
+        sentence_vectors=sentence_vectors,
+        on_screen=visual.cues.lines if visual.cues is not None else (),
+        written=written,
+        settings=settings.nasva.ground,
+    )
+
+
+def ask_witness(
+    request: Request,
+    grounding: "Grounding | AlignerGrounding",
+    visual: VisualFeatures,
+    settings: StepsSettings,
+    duration: float,
+) -> "VisualAnswers":
+    """Return what a vision-language model makes of the grounded steps, by pictures of the video
+    itself."""
+    from stepline.vision_language import ask_about_steps
+
+    return ask_about_steps(
+        grounding.steps,
+        grounding.alignment,
+        _shots(visual, grounding.alignment.scores.shape[1]),
+        _question_pictures(request, settings, duration),
+        duration=duration,
+        settings=settings.vision.witness,
+        ground=settings.nasva.ground,
+        start=request.start,
+    )
+
+
+def describe_by_witness(
+    request: Request,
+    visual: VisualFeatures,
+    settings: StepsSettings,
+    duration: float,
+    found: Descriptions,
+) -> Descriptions:
+    """Return the steps of a video in which nobody speaks, in a vision-language model's words for
+    its pictures.
+
+    found: what a network describes, if one is given; its places are asked about then.
+    """
+    from stepline.vision_language.describe import describe_places
+
+    told = describe_places(
+        _shots(visual, math.ceil(duration)),
+        _question_pictures(request, settings, duration),
+        duration=duration,
+        settings=settings.vision.witness,
+        found=found.steps,
+        start=request.start,
+    )
+    network = found.network if isinstance(found.network, dict) else {}
+    notes = (*found.notes, *told.notes, *([FROM_WITNESS] if told.steps else []))
+    dropped = (*found.dropped, *told.dropped)
+    return Descriptions(
+        told.steps, found.captions, dropped, notes, {**network, "witness": told.report}
+    )
+
+
+def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
+    """Return the shots of a video of so many seconds as slices of them; one where cuts are not
+    known."""
+    from stepline.grounding.evidence import shot_slices
+
+    return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
+
+
+def _question_pictures(
+    request: Request, settings: StepsSettings, duration: float
+) -> "PictureReader":
+    """Return what reads what a vision-language model is shown of a video, or of its part, by
+    seconds."""
+    from stepline.vision_language.pictures import question_pictures
+
+    return question_pictures(
+        request.path,
+        settings.vision.witness,
+        duration=duration,
+        start=request.start,
+        media=settings.media,
+    )
+
+
+def doing_by_second(
+    steps: Sequence[Step], transcript: Transcript, visual: VisualFeatures
+) -> "npt.NDArray[np.float64] | None":
+    """Return (T,): log odds of doing against talk in each second; None where no faces were looked
+    for."""
+    if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
+        return None
+    from stepline.grounding.shots import doing_odds, told_and_chat
+
+    presenter = visual.cues.presenter.astype(np.float64)
+    return doing_odds(presenter, *told_and_chat(steps, transcript, len(presenter)))
+
+
+def with_evidence_remarks(
+    steps: Sequence[Step],
+    transcript: Transcript,
+    visual: VisualFeatures,
+    *,
+    unclear: str = HARDLY_FIT,
+) -> tuple[Step, ...]:
+    """Return grounded steps with `seen`: what the picture says for and against each.
+
+    unclear: why a step that is unclear is so.
+    """
+    doing = doing_by_second(steps, transcript, visual)
+    return tuple(
+        describe_evidence(step, transcript, visual, unclear=unclear, doing=doing) for step in steps
+    )
+
+
+def describe_evidence(
+    step: Step,
+    transcript: Transcript,
+    visual: VisualFeatures,
+    *,
+    unclear: str = HARDLY_FIT,
+    doing: "npt.NDArray[np.float64] | None" = None,
+) -> Step:
+    """Return the step with `seen`: what the picture says for and against it where it is shown, else
+    while it is said.
+
+    For it: a shot that begins with its sentence, its words on screen. Against it: what makes it
+    unclear, and a presenter's face for half of the time or longer, unless the log odds (T,) of
+    doing against talk are for doing. Neither: other text that a person can compare.
+    """
+    span = shown_span(step) or step.said
+    if span is None:
+        return step
+    remarks: list[str] = []
+    if step.status == "unclear":
+        remarks.append(f"against: {unclear}")
+    sentences = [transcript.sentences[index] for index in step.sources]
+    if visual.activity is not None and _begins_with_a_cut(sentences, visual.activity.cuts):
+        remarks.append("for: a new shot begins with its sentence")
+    if visual.cues is not None:
+        # somebody at work may look up: then a face says nothing
+        works = doing is not None and doing[int(span.start) : math.ceil(span.end)].sum() > 0
+        if not works and _shows_presenter(visual.cues, span):
+            remarks.append("against: a face looks into the camera, as a presenter's does")
+        words = " ".join([step.text, *(sentence.text for sentence in sentences)])
+        remarks += _screen_text_remarks(visual.cues, span, words)
+    return step.model_copy(update={"seen": (*remarks, *step.seen)})
+
+
+def _begins_with_a_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool:
+    lags = [cut - sentence.span.start for sentence in sentences for cut in cuts]
+    return any(-BEFORE <= lag <= AFTER for lag in lags)
+
+
+def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
+    """Whether a face looks at the camera for half of the span or longer."""
+    presenter = cues.between(span.start, span.end).presenter
+    confidence = presenter[np.isfinite(presenter)]
+    if not len(confidence):
+        return False
+    return float((confidence >= MIN_FACE_CONFIDENCE).mean()) >= MIN_PRESENTER_SHARE
+
+
+def _screen_text_remarks(cues: "PictureCues", span: Span, words: str) -> list[str]:
+    """Return a remark for each of the largest lines on screen within the span."""
+    lines = []
+    for line in cues.lines:
+        passing = line.span.overlap(span) > 0 and line.span.duration < STANDING
+        if passing and (is_phrase(line.text) or is_said(line.text, words)):
+            lines.append(line)
+    largest = sorted(lines, key=lambda line: -line.height)[:MAX_LINES]
+    remarks = {}  # by text, each once
+    for line in lines:
+        if line in largest:
+            text = shorten(one_line(line.text), MAX_LINE_CHARS)
+            kind = "for: its words stand" if is_said(line.text, words) else "text"
+            remarks[text] = f"{kind}{ON_SCREEN}{text}"
+    return list(remarks.values())

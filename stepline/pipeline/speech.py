@@ -1,0 +1,174 @@
+"""What is said in a video: recognised or read from captions, and only what lies within the video."""
+
+from collections.abc import Sequence
+from threading import Event
+from typing import TYPE_CHECKING
+
+from stepline.pipeline.part import transcript_within
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.progress import Progress, read_ahead, with_progress
+from stepline.records import FrozenModel, Rejected, Span, Step, Transcript
+
+if TYPE_CHECKING:
+    from stepline.asr.whisper import Models
+    from stepline.media import MediaInfo
+
+
+# s past the claimed end of a file up to which words are read; a file may be longer than it claims
+MARGIN_SECONDS = 60.0
+NO_SOUND = "it has no sound track"
+SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
+
+
+class Speech(FrozenModel):
+    """What is said, what was left out of it, the last second of sound that could be read, and
+    warnings."""
+
+    transcript: Transcript
+    dropped: tuple[Rejected, ...] = ()
+    end: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+
+class SpeechInVideo(FrozenModel):
+    """The sentences and steps that lie within the video, what was left out, and a warning where
+    something was."""
+
+    transcript: Transcript
+    steps: tuple[Step, ...]
+    dropped: tuple[Rejected, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def near_the_video(transcript: Transcript, duration: float) -> Transcript:
+    """Return the sentences that begin within the length that the file claims, or soon after it.
+
+    Captions may go on for hours, as those of another video: no step is written that
+    `drop_speech_past_end` would drop.
+    """
+    if duration <= 0:
+        return transcript
+    return _begun_before(duration + MARGIN_SECONDS, transcript)
+
+
+def _begun_before(second: float, transcript: Transcript) -> Transcript:
+    """Return the transcript with the sentences alone that begin before a second; they are its
+    first."""
+    sentences = [item for item in transcript.sentences if item.span.start < second]
+    if len(sentences) == len(transcript.sentences):
+        return transcript
+    return transcript.model_copy(update={"sentences": tuple(sentences)})
+
+
+def recognise_speech(
+    request: Request,
+    info: "MediaInfo",
+    settings: StepsSettings,
+    *,
+    models: "Models | None" = None,
+    progress: Progress | None = None,
+    stop: Event | None = None,
+) -> Speech:
+    """Return what is said, by a recogniser, or as given captions say it. models: as `transcribe`
+    takes them.
+
+    Empty without a sound track, and where a network describes the pictures alone.
+    """
+    videos = [(request, info)]
+    (speech,) = recognise_many(videos, settings, models=models, progress=progress, stop=stop)
+    return speech
+
+
+def recognise_many(
+    videos: "Sequence[tuple[Request, MediaInfo]]",
+    settings: StepsSettings,
+    *,
+    models: "Models | None" = None,
+    progress: Progress | None = None,
+    stop: Event | None = None,
+) -> list[Speech]:
+    """Return what `recognise_speech` does of each of several videos, whose sound a GPU hears in one
+    batch."""
+    from stepline.asr import transcribe_many
+    from stepline.media import AudioBlock, MediaReader
+
+    speeches = [_speech_without_recogniser(request, info, settings) for request, info in videos]
+    readers, sounds = [], []
+    for (request, info), speech in zip(videos, speeches, strict=True):
+        if speech is not None:
+            continue
+        reader = MediaReader(
+            request.path, frame_rate=None, sound=True, settings=settings.media, part=request.part
+        )
+        ahead = read_ahead(reader, SECONDS_AHEAD)
+        readers.append(reader)
+        sounds.append(with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop))
+    transcriptions = transcribe_many(sounds, settings.asr, models=models)
+    recognised = (
+        Speech(
+            transcript=transcription.transcript,
+            dropped=transcription.dropped,
+            end=reader.end,
+            warnings=reader.warnings + transcription.warnings,
+        )
+        for reader, transcription in zip(readers, transcriptions, strict=True)
+    )
+    return [next(recognised) if speech is None else speech for speech in speeches]
+
+
+def _speech_without_recogniser(
+    request: Request, info: "MediaInfo", settings: StepsSettings
+) -> Speech | None:
+    """Return what is said where nobody has to listen for it; else None."""
+    if settings.procx.when == "alone" and not settings.procx.speech:
+        return Speech(transcript=Transcript())
+    if request.captions is not None:
+        from stepline.asr import read_captions
+
+        captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
+        transcript = transcript_within(captions.transcript, request.part)
+        return Speech(transcript=transcript, dropped=captions.dropped)
+    if info.has_sound:
+        return None
+    return Speech(transcript=Transcript(), warnings=(NO_SOUND,))
+
+
+def drop_speech_past_end(
+    duration: float, transcript: Transcript, steps: Sequence[Step], *, keep_all_steps: bool
+) -> SpeechInVideo:
+    """Return the sentences that begin before `duration` seconds and the steps that rest on them.
+
+    Later ones are captions of another video, or of one that was cut short. keep_all_steps: a step
+    that rests on nothing else stays, as one that is not spoken of (the user's own lines).
+    """
+    shorter = _begun_before(duration, transcript)
+    late = transcript.sentences[len(shorter.sentences) :]  # the others keep their numbers
+    if not late:
+        return SpeechInVideo(transcript=transcript, steps=tuple(steps))
+    reason = f"it is said after the video ends at {duration:.1f} s"
+    dropped = [Rejected(what="sentence", text=sentence.text, reason=reason) for sentence in late]
+    remaining: list[Step] = []
+    for original in steps:
+        step = _with_sources_inside(original, shorter)
+        if original.sources and not step.sources and not keep_all_steps:
+            dropped.append(Rejected(what="step", text=step.text, reason=reason))
+        else:
+            remaining.append(step)
+    count = f"{len(late)} of {len(transcript.sentences)} sentences"
+    fault = f"are said after the video ends at {duration:.1f} s and left out"
+    warning = f"{count} {fault}; do the words belong to this video?"
+    return SpeechInVideo(
+        transcript=shorter, steps=tuple(remaining), dropped=tuple(dropped), warnings=(warning,)
+    )
+
+
+def _with_sources_inside(step: Step, transcript: Transcript) -> Step:
+    """Return the step with those of its sources that the transcript holds, said where they are."""
+    sources = tuple(index for index in step.sources if index < len(transcript.sentences))
+    if sources == step.sources:
+        return step
+    spans = [transcript.sentences[index].span for index in sources]
+    span = None
+    if spans:
+        span = Span(min(span.start for span in spans), max(span.end for span in spans))
+    return step.model_copy(update={"sources": sources, "said": span})

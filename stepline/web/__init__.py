@@ -1,0 +1,1 @@
+"""Pages on this machine: a server with guards that the annotation, audit and studio pages share."""
