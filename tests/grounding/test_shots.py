@@ -3,9 +3,9 @@ import pytest
 
 from stepline.grounding.shots import (
     ShotUnits,
+    action_log_odds,
     average_linkage,
     cut_into_pieces,
-    action_log_odds,
     expected_inversions,
     matching_marginals,
     move_to_starts,
