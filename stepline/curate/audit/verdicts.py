@@ -26,7 +26,7 @@ from stepline.curate.sampling import Proportion, proportion
 from stepline.errors import DatasetError, StoreError
 from stepline.evaluate.bootstrap import DRAWS, Floats, interval
 from stepline.records import FrozenModel
-from stepline.web.local_server import LocalServer, local_application, post
+from stepline.web.local_server import LocalServer, post, serve_page
 
 Said: TypeAlias = Literal["aligned", "misplaced", "not shown", "unsure"]
 
@@ -237,9 +237,7 @@ def serve(
 ) -> LocalServer:
     """Return a server on this machine; `page` is made anew for each visit, with the verdicts so
     far."""
-    return LocalServer(
-        local_application(audit_routes(page, sample, verdicts), token="audit", policy=POLICY), port
-    )
+    return serve_page(audit_routes(page, sample, verdicts), port, token="audit", policy=POLICY)
 
 
 def audit_routes(
@@ -265,10 +263,9 @@ def audit_routes(
             }
         )
 
-    def take(body: bytes) -> None:
-        verdict = Verdict.model_validate_json(body)
+    def take(verdict: Verdict) -> None:
         if verdict.asked not in ids:
             raise DatasetError(f"{verdict.asked!r} is not in this sample; load the page again")
         verdicts.add(verdict)
 
-    return [Route(at, visit), Route(f"{at}verdicts", said), post(f"{at}verdict", take)]
+    return [Route(at, visit), Route(f"{at}verdicts", said), post(f"{at}verdict", Verdict, take)]
