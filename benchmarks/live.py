@@ -41,7 +41,7 @@ from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
 from stepline.live.hearing import Heard, Read
 from stepline.live.session import LiveOptions, LiveSession
 from stepline.media import AudioBlock, Frame, MediaReader
-from stepline.pipeline.pictures import FRAMES_A_ROW
+from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import StepsSettings
 from stepline.progress import trim_memory
 from stepline.records import Record, Span, Video, Word
@@ -134,7 +134,7 @@ def replay(clip: Path, settings: StepsSettings, folder: Path, lag: float) -> Rep
     session.sources = (hearing,)  # type: ignore[assignment]
     waiting: list[AudioBlock] = []
     begun = time.process_time()
-    for second, item in items(clip, settings, settings.vision.rate * FRAMES_A_ROW):
+    for second, item in items(clip, settings, settings.vision.rate * FRAMES_PER_ROW):
         hearing.end = max(hearing.end, second)
         if isinstance(item, Frame):
             looking.begin(second)
@@ -288,7 +288,7 @@ def words_of_loop(words: Sequence[Word], length: float) -> Read:
 def loop(clip: Path, cache: Path, hours: float) -> None:
     """Play a clip again and again without a break, and print how the memory goes."""
     settings = StepsSettings()
-    held = list(items(clip, settings, settings.vision.rate * FRAMES_A_ROW))
+    held = list(items(clip, settings, settings.vision.rate * FRAMES_PER_ROW))
     length = float(int(max(second for second, _ in held)))
     held = [(second, item) for second, item in held if second <= length]
     record = records(clip.parent, [clip.name], cache)[clip.name]

@@ -18,7 +18,7 @@ from stepline.errors import SettingsError, SteplineError, StoreError
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import active_corrections
 from stepline.pipeline.packed_features import pack_features, unpack_features
-from stepline.pipeline.pictures import VisualFeatures, extract_features
+from stepline.pipeline.pictures import LookOptions, VisualFeatures, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import Record, Rejected
@@ -139,9 +139,8 @@ def visual_features(
     if path.is_file():
         return replace(unpack_features(path.read_bytes()), backbone=backbone)
     request = Request(media, record.id)
-    seen = extract_features(
-        request, probe(media, settings.media), settings, backbone=backbone, progress=progress
-    )
+    options = LookOptions(backbone=backbone, progress=progress)
+    seen = extract_features(request, probe(media, settings.media), settings, options)
     if seen.features is None:
         raise StoreError("no picture of it can be seen")
     write_atomic(path, pack_features(seen))

@@ -29,8 +29,9 @@ from stepline.wys2.dataset import (
     task_log_probabilities,
 )
 from stepline.wys2.detector import Detector, score_pairs
+from stepline.wys2.pseudo_labels import ValidationClips, train_with_pseudo_labels
 from stepline.wys2.settings import DetectorSettings, LabelSettings
-from stepline.wys2.train import ValidationClips, train_detector, train_with_pseudo_labels
+from stepline.wys2.train import train_detector
 from stepline.wys2.unlabelled import ListedClips
 
 

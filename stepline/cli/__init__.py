@@ -17,8 +17,9 @@ from stepline.cli.doctor import completion, datasets, doctor
 from stepline.cli.errors import Group, LogLines, log
 from stepline.cli.evaluate import calibrate, evaluate, export_onnx, predict
 from stepline.cli.live import live
+from stepline.cli.one_video import ground, judge, summarize, transcribe
 from stepline.cli.options import offer_verbosity, verbosity_options
-from stepline.cli.steps import demo, describe, ground, judge, steps, summarize, transcribe
+from stepline.cli.steps import demo, describe, steps
 from stepline.cli.studio import learn, mcp, search, studio
 from stepline.cli.train import refine, train
 from stepline.cli.weights import weights

@@ -12,7 +12,6 @@ import click
 
 from stepline.cli.errors import Group, print_data, say
 from stepline.cli.options import (
-    BACKBONES,
     PATH,
     VIDEO,
     PluginChoice,
@@ -27,13 +26,12 @@ from stepline.cli.options import (
     settings_options,
     together,
 )
-from stepline.cli.progress import progress_bars
-from stepline.cli.weights import download_bar
+from stepline.cli.progress import download_bar, progress_bars
 
 if TYPE_CHECKING:
     from stepline.features.import_files import ImportReport
     from stepline.pipeline.extract import ExtractionReport
-    from stepline.pipeline.sources import Given
+    from stepline.pipeline.sources import VideoArgument
     from stepline.sieve_swap.run import Job, RunResult
     from stepline.text_base.manifest import Manifest
     from stepline.text_base.settings import TextBaseSettings
@@ -115,7 +113,7 @@ def _print_added(
 @out_option("The store: a folder.")
 @click.option(
     "--backbone",
-    type=PluginChoice(BACKBONES[:-2], "backbones"),
+    type=PluginChoice("backbones", without=("precomputed", "none")),
     help="What sees a video.  [default: conse]",
 )
 @click.option("--weights", help="The backbone's checkpoint.")
@@ -123,7 +121,7 @@ def _print_added(
 @json_option
 @device_options
 @one_writer
-def extract(videos: "tuple[Given, ...]", out: Path, as_json: bool, **options: Any) -> None:
+def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **options: Any) -> None:
     """Extract the features of VIDEOS, files and folders of them, into a store: one row a second, as
     the papers' are.
 
@@ -145,7 +143,7 @@ def extract(videos: "tuple[Given, ...]", out: Path, as_json: bool, **options: An
     with download_bar(None) as report:
         files = fetch_sources(videos, out, settings, report)
     with progress_bars() as progress:
-        done = extract_to_store(files, out, settings, progress=progress, say=say)
+        done = extract_to_store(files, out, settings, progress=progress, report=say)
     reasons = count_reasons(done.omitted)
     _print_added(out, done, "videos", {"omitted": reasons}, as_json)
     say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
@@ -395,7 +393,7 @@ HEARD = "heard"  # folder in --out for what is said in given video files
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @device_options
 @one_writer
-def sieve_swap(videos: "tuple[Given, ...]", base: Path, out: Path, **options: Any) -> None:
+def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **options: Any) -> None:
     """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.
 
     VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json or csv

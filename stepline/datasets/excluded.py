@@ -38,7 +38,7 @@ class ExcludedVideos:
     def __contains__(self, video: str) -> bool:
         return plain_id(video) in self.datasets
 
-    def of(self, video: str) -> tuple[str, ...]:
+    def sets_with(self, video: str) -> tuple[str, ...]:
         """Return the evaluation sets that hold a video; () for none."""
         return self.datasets.get(plain_id(video), ())
 

@@ -30,7 +30,7 @@ from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import Correction, active_corrections, corrected
 from stepline.media import probe
 from stepline.outputs.text import safe_stem
-from stepline.pipeline.pictures import extract_features
+from stepline.pipeline.pictures import LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected, Step
@@ -160,9 +160,7 @@ class FeatureReader:
             Request(media, machine.id),
             probe(media, settings.media),
             settings,
-            backbone=self._backbones[network],
-            motion=False,
-            progress=self._progress,
+            LookOptions(self._backbones[network], motion=False, progress=self._progress),
         )
         if visual.features is None:
             raise StoreError("no picture of it can be seen")

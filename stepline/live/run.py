@@ -19,7 +19,7 @@ from stepline.live.source import LiveSource, PictureRate, parse_sources
 from stepline.media.container import LiveInput
 from stepline.outputs import USUAL, safe_stem
 from stepline.pipeline.batch import OutputOptions, lock_video, run_video
-from stepline.pipeline.pictures import FRAMES_A_ROW
+from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.vision import frames_per_row, load_backbone
 
@@ -99,7 +99,7 @@ def run_live(
                     reason="Stepline did not run",
                 )
             )
-        rate = vision.rate * max(FRAMES_A_ROW, frames_per_row(backbone)) if backbone else None
+        rate = vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone)) if backbone else None
         pictures = PictureRate(rate, vision.frame_size)
         sources = [
             LiveSource(

@@ -60,9 +60,9 @@ class CalibrationQuality:
 
 def calibrate(
     name: BenchmarkName,
-    asked: Sequence[AlignmentQuestion],
+    questions: Sequence[AlignmentQuestion],
     loaded: LoadedAligner,
-    given: BenchmarkInputs,
+    inputs: BenchmarkInputs,
     settings: AlignerSettings,
 ) -> tuple[CalibrationQuality, dict[str, str]]:
     """Fit P(shown) to all videos, store it beside the network, and return its quality and why
@@ -71,16 +71,16 @@ def calibrate(
     Raises DatasetError where the truth is hidden, and with too few texts of either kind in a half
     of the videos.
     """
-    if any(one.shown is None for one in asked):
+    if any(question.shown is None for question in questions):
         raise DatasetError(
             f"the truth of these videos of {name} is hidden; calibrate on others, such as val_seen"
         )
     settings = settings.model_copy(update={"mode": MODES[name]})
-    missing: dict[str, str] = {}
-    looks = [
-        (fit, np.array(one.shown, dtype=bool))
-        for one, fit in score_questions(asked, loaded, given, settings, missing)
-    ]
+    answers = score_questions(questions, loaded, inputs, settings)
+    looks = []
+    for question in questions:
+        if question.id in answers.by_id:
+            looks.append((answers.by_id[question.id], np.array(question.shown, dtype=bool)))
     if len(looks) < FEWEST_VIDEOS:
         raise DatasetError(
             f"{len(looks)} videos with features and texts; a calibration needs {FEWEST_VIDEOS} at least"
@@ -89,7 +89,7 @@ def calibrate(
     modes: Mapping[Mode, Logistic] = loaded.calibration.modes if loaded.calibration else {}
     calibration = Calibration(loaded.sha256, {**modes, settings.mode: _fitted(looks)})
     write_calibration(calibration, calibration_path(loaded.path))
-    return quality, missing
+    return quality, answers.missing
 
 
 def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQuality:

@@ -195,7 +195,7 @@ def _pair_part(
     """Return a row a video: why it stays out, or its split and its documents, the best first."""
     rows = []
     for video, reason in refused:
-        held_out = job.excluded.of(video.video.id) if isinstance(video, Record) else ()
+        held_out = job.excluded.sets_with(video.video.id) if isinstance(video, Record) else ()
         rows.append(PairedVideo(_id(video), reason, None, evaluation=list(held_out)))
     places = [place for place, (_, reason) in enumerate(refused) if reason is None]
     if not _paired_at_all(job.settings):

@@ -155,10 +155,10 @@ class AuditView(View):
 
     def _dataset(self) -> list[tuple[str, int, int]]:
         """Return the name, time of change and bytes of each file of the dataset."""
-        from stepline.curate.stage import DATASET
+        from stepline.curate.stage import DATASET_FOLDER
 
         shards = []
-        for path in sorted((self._out / DATASET / "data").glob("*.parquet")):
+        for path in sorted((self._out / DATASET_FOLDER / "data").glob("*.parquet")):
             state = path.stat()
             shards.append((path.name, state.st_mtime_ns, state.st_size))
         return shards
@@ -172,7 +172,7 @@ class AuditView(View):
         if shards == self._shards:
             return None
         recipe = report_recipe(RemotePath(str(self._out)))
-        folder = RemotePath(str(self._out), recipe.places)
+        folder = RemotePath(str(self._out), recipe.remote)
         report = make_report(folder, recipe.report)
         sample = report.findings.sample
         verdicts = StoredVerdicts(self._studio, local_verdicts(folder), sample)

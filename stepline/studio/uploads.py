@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 
 from stepline.atomic_files import check_writable
 from stepline.outputs import safe_stem
-from stepline.pipeline.sources import SUFFIXES
+from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel
 from stepline.studio.jobs import JobRunner
 from stepline.studio.store import Studio, Upload
@@ -61,8 +61,8 @@ class Uploads:
     def begin(self, body: UploadBody) -> Upload:
         """Return a new upload. Raises HTTPException for a file that is no video, too many open
         uploads, and a disk that is too small."""
-        if Path(body.name).suffix.lower() not in SUFFIXES:
-            reason = f"no video by its name; known: {', '.join(sorted(SUFFIXES))}"
+        if Path(body.name).suffix.lower() not in VIDEO_SUFFIXES:
+            reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
         if sum(upload.job is None for upload in self._uploads.all()) >= MAX_OPEN_UPLOADS:
             reason = f"{MAX_OPEN_UPLOADS} uploads are not whole; end some of them first"

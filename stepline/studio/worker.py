@@ -18,7 +18,7 @@ from stepline.outputs import USUAL, output_path
 from stepline.pipeline.batch import OutputOptions, run_video
 from stepline.pipeline.networks import load_networks
 from stepline.pipeline.request import StepsSettings
-from stepline.pipeline.sources import find_sources, name_sources, open_source
+from stepline.pipeline.sources import find_sources
 from stepline.records import FrozenModel
 
 NICENESS = 10  # added to the process's own: people who watch and correct come first
@@ -81,12 +81,10 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
         asr = settings.asr.model_copy(update={"language": options.language})
         settings = settings.model_copy(update={"asr": asr})
     captions = Path(options.captions) if options.captions is not None else None
-    sources = name_sources(find_sources([task.source], out, settings), out)
+    sources = find_sources([task.source], out, settings)
     networks = load_networks(settings, several=len(sources) > 1)
-    for source, id in sources:
-        with open_source(
-            source, out, settings, id=id, captions=captions, texts=options.texts
-        ) as request:
+    for source in sources:
+        with source.open(out, settings, captions=captions, texts=options.texts) as request:
             result = run_video(
                 request,
                 settings,

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from stepline.device import cpu_threads
 from stepline.onnx_graph import start_session
 from stepline.records import Span
-from stepline.vision.faces_and_hands import Image, resize
+from stepline.vision.faces import Image, resize
 
 Flags = npt.NDArray[np.bool_]
 Box = tuple[int, int, int, int]  # left, top, right, bottom, in pixels

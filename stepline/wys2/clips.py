@@ -214,6 +214,11 @@ class ClipTextPair:
             raise ShapeError(f"{self.id}: features hold NaN or infinity; extract them again")
 
 
+def pair_length(pair: ClipTextPair) -> int:
+    """Return how many rows or frames a clip has."""
+    return len(pair.video)
+
+
 @dataclass(frozen=True)
 class ClipTextBatch(TensorRecord):
     """video (B, R, C) with video_pad (B, R), or frames (B, T, H, W, 3) without; text (B, P, D) with

@@ -271,6 +271,12 @@ def test_ctrl_c_ends_the_server_and_keeps_the_answers(tmp_path, small_video):
         # it serves, so that Ctrl-C is its own
         with urllib.request.urlopen(address, timeout=120) as page:
             assert page.status == 200
+            page.read()  # to its end: a request still in work adds a line of the server's
         running.send_signal(signal.SIGINT)
-        said = running.communicate(timeout=120)[1].splitlines()
-    assert (running.returncode, said[0]) == (0, "stopped; every answer is kept")
+        lines = running.communicate(timeout=120)[1].splitlines()
+    assert running.returncode == 0
+    # On a busy machine a warning of the server may come before them, never between them.
+    assert lines[-2:] == [
+        "stopped; every answer is kept",
+        "no clip has 7 answers that agree yet; run this again to go on",
+    ]

@@ -176,8 +176,8 @@ def test_hours_in_which_nobody_speaks_are_not_looked_at_to_their_end(
 ):
     """Nothing is sought in the pictures then, and eyes cost more than ears."""
 
-    def look(request, info, settings, *, stop, **rest):
-        assert stop.wait(120)
+    def look(request, info, settings, options):
+        assert options.stop.wait(120)
         raise StoppedError
 
     monkeypatch.setattr(understand, "extract_features", look)

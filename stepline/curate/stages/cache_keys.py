@@ -81,8 +81,11 @@ def write(recipe: "Recipe") -> JsonValue:
 def encode(recipe: "Recipe") -> JsonValue:
     """Return what decides `encode`."""
     vision = recipe.steps.vision
-    seen = _plain(vision, SEEING | {"path", "dictionary"})
-    decides = {
+    # `vision.hands` was a setting; its default stays in the key, so that stored results stay valid
+    seen = vision.model_dump(mode="json", exclude=SEEING | {"path", "dictionary"}) | {
+        "hands": False
+    }
+    decides: dict[str, JsonValue] = {
         "vision": seen,
         "media": _plain(recipe.steps.media),
         "weights": file_digest(vision.path),

@@ -35,7 +35,7 @@ from stepline.errors import MediaError, WriterError
 from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_aligner, load_judge, shared_recognisers
 from stepline.pipeline.packed_features import pack, pack_features, to_bytes, unpack_features
-from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures, extract_features
+from stepline.pipeline.pictures import NO_PICTURE, LookOptions, VisualFeatures, extract_features
 from stepline.pipeline.placing import ask_witness, ground_steps
 from stepline.pipeline.request import Request
 from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_many
@@ -237,9 +237,8 @@ def encode(video: VideoContext) -> bytes:
         if info.has_picture and settings.vision.backbone != "none"
         else None
     )
-    return pack_features(
-        extract_features(Request(video.media, video.item.id), info, settings, backbone=network)
-    )
+    request = Request(video.media, video.item.id)
+    return pack_features(extract_features(request, info, settings, LookOptions(backbone=network)))
 
 
 def coarse(video: VideoContext) -> bytes:

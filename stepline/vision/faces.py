@@ -162,15 +162,3 @@ def frontality(points: Points) -> float:
     distance = max(float(np.linalg.norm(across)), 1e-6)
     nose = float((points[2] - points[0]) @ across) / distance**2
     return float(np.exp(-(((nose - 0.5) / TURNED) ** 2))) if across[0] / distance > LEVEL else 0.0
-
-
-class HandDetector:
-    """Palms of hands."""
-
-    def __init__(self, folder: Path) -> None:
-        self._detect = SquareDetector(folder / "palm_detection_full.tflite", low=0.0)
-
-    def count(self, picture: Image) -> int:
-        """Return how many palms are seen in a picture (H, W, 3); hands cut by the border are mostly
-        missed."""
-        return len(self._detect(picture))
