@@ -339,7 +339,9 @@ def looks_row(
             shots = shot_slices(seen[name].activity.cuts, seconds)
             said = [[step.said] if step.said else [] for step in record.steps]
             prior = np.array([load_prior().distribution(spans, seconds, lag=1.0) for spans in said])
-            company = odds_by_appearance(seen[name].activity, shots, prior, spoken(record, seconds)[1])
+            company = odds_by_appearance(
+                seen[name].activity, shots, prior, spoken(record, seconds)[1]
+            )
         head = talking_heads(company, shots) < -GroundSettings().talk
         kinds = _kinds(labels[name]["shots"], seconds)
         talk, wrong = (
