@@ -142,8 +142,8 @@ def parquet_readers():
     from stepline.curate.sources.read import read_source
     from stepline.features.store import KEY, LOCATION_COLUMNS, VERSION, read_index
     from stepline.sieve_swap.content_words import _read
-    from stepline.sieve_swap.output import read_pairs
     from stepline.sieve_swap.pairing import WordVocabulary
+    from stepline.sieve_swap.part_files import read_pairs
     from stepline.text_base.encoding import read_texts
     from stepline.text_base.parquet_tables import PartedTable
     from stepline.text_base.read_sources import read_shard

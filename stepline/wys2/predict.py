@@ -17,7 +17,7 @@ import numpy as np
 from stepline.atomic_files import write_atomic
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.calibration import (
-    LEAST,
+    MIN_ITEMS,
     Logistic,
     calibration_error,
     fit_logistic,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 KIND = "stepline.wys2.shown"
 # text encoders that belong to a backbone; all others know texts alone
 BACKBONE_ENCODERS = ("conse", "clip", "s3d")
-NEEDED_CLIPS = 2 * LEAST  # validation clips of either kind: each half must bear a fit
+NEEDED_CLIPS = 2 * MIN_ITEMS  # validation clips of either kind: each half must bear a fit
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def calibrate(scores: Matrix, labels: Mask) -> DetectorCalibration | None:
     rows = scores[:, None].astype(np.float64)
     halves = [(rows[k::2], labels[k::2]) for k in (0, 1)]
     for _, flags in halves:
-        if min(int(flags.sum()), int((~flags).sum())) < LEAST:
+        if min(int(flags.sum()), int((~flags).sum())) < MIN_ITEMS:
             return None
     even, odd = halves
     p = np.concatenate([fit_logistic(*even)(odd[0]), fit_logistic(*odd)(even[0])])

@@ -34,8 +34,9 @@ from stepline.training.run_folder import RUN
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import LabelledTexts, read_records, store_text_vectors, text_encoder
 from stepline.weights import sha256
+from stepline.wys2.clip_sources import VideoFrames
 from stepline.wys2.clips import ClipTextPair, FrameClip, collate_pairs, pair_length, split_videos
-from stepline.wys2.dataset import ClipDataset, VideoFrames, gather_clips, infer_labels
+from stepline.wys2.dataset import ClipDataset, gather_clips, infer_labels
 from stepline.wys2.detector import (
     DETECTOR,
     Detector,

@@ -8,10 +8,10 @@ from stepline.datasets.excluded import (
     ExcludedSource,
     ExcludedVideos,
     collect_excluded,
-    plain_id,
     read_excluded,
     write_excluded,
 )
+from stepline.datasets.youtube_ids import plain_id
 from stepline.errors import DatasetError
 
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from small_video import CAPTIONS
 
 from research.simulate import SimulationSettings, simulate
+from research.wys2.listed_clips import ListedClips
 from stepline.cli import main
 from stepline.errors import DatasetError, SettingsError
 from stepline.evaluate.ranking import roc_auc
@@ -31,7 +32,7 @@ from stepline.wys2.settings import (
     Wys2Settings,
 )
 from stepline.wys2.train import DetectorClips, train_detector_run
-from stepline.wys2.unlabelled import ClipStream, ListedClips
+from stepline.wys2.unlabelled import ClipStream
 
 PLAIN = ClipSettings(resolve=False)
 SMALL = Wys2Settings(

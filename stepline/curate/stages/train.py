@@ -47,7 +47,7 @@ NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 def sieve_swap(dataset: DatasetContext) -> None:
     """Swap the narrations of all videos, or go on where a run was killed."""
-    from stepline.sieve_swap.output import LEFT_OUT, TRAIN, VALIDATION
+    from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN, VALIDATION
     from stepline.sieve_swap.run import Job, run
     from stepline.text_base import open_base
 
