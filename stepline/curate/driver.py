@@ -205,7 +205,7 @@ def run_recipe(
                 videos=len(collection.items),
                 seconds=time.monotonic() - began,
             )
-            run = _Run(request, out, collection, run_log, scratch, lock)
+            run = _RunInProgress(request, out, collection, run_log, scratch, lock)
             plan = run.through_phases(plan)
             run_log.write(
                 "ended",
@@ -258,7 +258,7 @@ def _failures(plan: Plan, out: RemotePath, collection: Collection) -> tuple[Stag
 
 
 @dataclass(frozen=True)
-class _Run:
+class _RunInProgress:
     """A run under way. lock: its hold on OUT; scratch: its folder on this machine."""
 
     request: RunRequest

@@ -29,7 +29,10 @@ class ScoreSums:
 
     def add(self, scores: Iterable[float | None]) -> None:
         """Count a video's texts; those without a score are left out."""
-        values = [score for score in scores if score is not None]
+        values = []
+        for score in scores:
+            if score is not None:
+                values.append(score)
         if values:
             self.texts.append(len(values))
             self.sums.append(sum(values))
