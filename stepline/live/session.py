@@ -22,8 +22,8 @@ from stepline.asr.audio_windows import AudioWindow
 from stepline.asr.recogniser import RecogniserSwitch
 from stepline.asr.vad import FRAME
 from stepline.errors import StoreError
-from stepline.grounding.online import FOLLOWED, OnlineGrounder
-from stepline.grounding.recipe_filter import MOST_LINES
+from stepline.grounding.online import MAX_LAG_SECONDS, OnlineGrounder
+from stepline.grounding.recipe_filter import MAX_LINES
 from stepline.grounding.windows import GroundingWindow, cut_steps, to_video_time
 from stepline.limits import LATEST
 from stepline.live.events import GrowingVtt, LiveEvent, LiveLog, LiveStep
@@ -106,7 +106,7 @@ class LiveSession:
         self._meanings: dict[str, Any] = {}  # of a recipe's lines and of what was said, (384,) each
         self._begin = 0  # s before which what was said and shown is forgotten
         # s that grounding looks back
-        self._memory = 1.5 * self.settings.nasva.ground.window + FOLLOWED
+        self._memory = 1.5 * self.settings.nasva.ground.window + MAX_LAG_SECONDS
         self._read_to = self._seen = 0.0  # s of sound that was read, of pictures that were grounded
         self._kept = 0  # rows in the file
         self._at_hand: str | None = None  # the step that `next` told last
@@ -408,7 +408,7 @@ class LiveSession:
         )
         for step in self._in_source_time(self._grounder.steps):
             self._follow(step, picture.until - self.options.lag)
-        if 0 < len(self.options.texts) <= MOST_LINES:
+        if 0 < len(self.options.texts) <= MAX_LINES:
             self._tell_line()
         if picture.until >= self._begin + self._memory + FORGOTTEN:
             self._forget()
@@ -438,7 +438,7 @@ class LiveSession:
     def _tell_line(self) -> None:
         """Tell which line of the recipe is shown, `lag` seconds back, and which were skipped, where
         that is new."""
-        state = self._grounder.follow(min(round(self.options.lag), FOLLOWED))
+        state = self._grounder.follow(min(round(self.options.lag), MAX_LAG_SECONDS))
         ids = [step.id for step in self._grounder.steps]
         if state.line is None:
             return

@@ -116,7 +116,6 @@ class VisionSettings(Settings):
     cut_floor: Fraction = 0.2  # and at least this fraction of the pixels' colours
     # whether faces that look at the camera are looked for, which tell talk from doing
     faces: bool = True
-    hands: bool = False  # the same of hands; they do not tell it (docs/real_clips.md)
     screen_text: bool = True  # whether text in the picture is found and read
     # a vision-language model that is asked (docs/witness.md)
     witness: OptionalVisionLanguage = VisionLanguageSettings()

@@ -77,7 +77,7 @@ def test_answers_become_verdicts_by_the_seconds_of_their_pictures(sample, tmp_pa
         "hello all": "not shown",
         "serve it": "aligned",
     }
-    assert (checked.answered, checked.asked, checked.requests, len(asked)) == (5, 5, 2, 2)
+    assert (checked.answered, checked.texts, checked.requests, len(asked)) == (5, 5, 2, 2)
     assert checked.notes == ()
 
 
