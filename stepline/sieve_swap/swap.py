@@ -21,16 +21,12 @@ cooking steps and to talk between steps about the same food. Beyond the paper, w
 threshold on similarity alone.
 """
 
-import functools
 import itertools
-import json
 from collections.abc import Callable, Sequence
-from importlib import resources
 
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.numeric import sigmoid
 from stepline.records import Matrix, Record, Rejected, Step
 from stepline.sieve_swap.match import (
     DocumentIds,
@@ -44,6 +40,7 @@ from stepline.sieve_swap.match import (
     segments,
 )
 from stepline.sieve_swap.settings import SwapSettings
+from stepline.text.visibility import predict_by_wording
 from stepline.text_base.base import TextBase
 
 WORDING_ENCODER = "minilm"  # whose vectors the weights are for
@@ -55,12 +52,8 @@ def instruction_probability(vectors: Matrix) -> Matrix:
 
     Raises ShapeError for another width.
     """
-    weights, intercept = _model()
-    if vectors.ndim != 2 or vectors.shape[1] != len(weights):
-        raise ShapeError(
-            f"the sieve by wording needs MiniLM vectors (S, {len(weights)}), not {vectors.shape}"
-        )
-    return sigmoid(vectors.astype(np.float64) @ weights + intercept).astype(np.float32)
+    probabilities = predict_by_wording(vectors, "stepline.sieve_swap", "instruction_wording.json")
+    return probabilities.astype(np.float32)
 
 
 def are_instructions(
@@ -73,13 +66,6 @@ def are_instructions(
 
         vectors = embed(texts, model=WORDING_ENCODER)
     return [bool(chance >= floor) for chance in instruction_probability(vectors)]
-
-
-@functools.cache
-def _model() -> tuple[Matrix, float]:
-    file = resources.files("stepline.sieve_swap").joinpath("instruction_wording.json")
-    model = json.loads(file.read_text(encoding="utf-8"))
-    return np.array(model["weights"]), float(model["intercept"])
 
 
 Embed = Callable[[Sequence[str]], Matrix]
