@@ -111,7 +111,7 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
     """
     graph = OnnxGraph()
     fused: dict[str, Any] = {"domain": "com.microsoft"}
-    precision = {"epsilon": config.epsilon}
+    precision: dict[str, Any] = {"epsilon": config.epsilon}
 
     def matrix(name: str) -> str:
         return graph.constant(weights.pop(f"{name}.weight").T)
