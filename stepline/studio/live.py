@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from stepline.live.run import EVENTS
+from stepline.live.run import EVENTS_SUFFIX
 from stepline.studio.events import HEARTBEAT, LOOK
 
 MOST = 2**20  # bytes of a log that are read at once
@@ -17,16 +17,16 @@ MOST = 2**20  # bytes of a log that are read at once
 def live_logs(folder: Path) -> list[dict[str, Any]]:
     """Return the live runs whose logs lie in a folder, the newest first: name, and whether it has
     finished."""
-    logs = [path for path in folder.glob(f"*{EVENTS}") if path.is_file() and not path.is_symlink()]
+    logs = [path for path in folder.glob(f"*{EVENTS_SUFFIX}") if path.is_file() and not path.is_symlink()]
     logs.sort(key=lambda path: (-path.stat().st_mtime, path.name))
-    return [{"name": path.name.removesuffix(EVENTS), "finished": _finished(path)} for path in logs]
+    return [{"name": path.name.removesuffix(EVENTS_SUFFIX), "finished": _finished(path)} for path in logs]
 
 
 def live_log(folder: Path, name: str) -> Path:
     """Return the log of a run. Raises LookupError for a name that `live_logs` does not tell."""
     if name not in (each["name"] for each in live_logs(folder)):
         raise LookupError(name)
-    return folder / f"{name}{EVENTS}"
+    return folder / f"{name}{EVENTS_SUFFIX}"
 
 
 async def follow_log(path: Path, stops: Callable[[], bool]) -> AsyncIterator[str]:
