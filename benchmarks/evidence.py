@@ -136,8 +136,7 @@ def pooled(images: Sequence[npt.NDArray[np.uint8]]) -> Array:
     3)."""
     raw = efficientnet._load_state_dict(find_weights("efficientnet-lite0"))
     parts = [
-        [(conv, *efficientnet._fold(conv, raw)) for conv in part]
-        for part in efficientnet.architecture()
+        [efficientnet._fold(conv, raw) for conv in part] for part in efficientnet.architecture()
     ]
     network = efficientnet._compile(
         parts, (np.eye(1280, dtype=np.float32), np.zeros(1280, np.float32))
@@ -340,7 +339,9 @@ def looks_row(
             shots = shot_slices(seen[name].activity.cuts, seconds)
             said = [[step.said] if step.said else [] for step in record.steps]
             prior = np.array([load_prior().distribution(spans, seconds, lag=1.0) for spans in said])
-            company = odds_by_appearance(seen[name].activity, shots, prior, spoken(record, seconds)[1])
+            company = odds_by_appearance(
+                seen[name].activity, shots, prior, spoken(record, seconds)[1]
+            )
         head = talking_heads(company, shots) < -GroundSettings().talk
         kinds = _kinds(labels[name]["shots"], seconds)
         talk, wrong = (

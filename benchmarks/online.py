@@ -538,9 +538,7 @@ def crosstask_methods(
         for t in range(seconds):
             seen = cosine[:, : t + 1]
             recipe.update(
-                line_evidence(prior[:, : t + 1], seen, said, 0.0, settings, usual=likeness)[
-                    :, -1:
-                ],
+                line_evidence(prior[:, : t + 1], seen, said, 0.0, settings, usual=likeness)[:, -1:],
                 rate,
             )
             now[:, t] = recipe.state().now

@@ -428,30 +428,38 @@ def design_page() -> str:
     return with_part(page, MEASURES, MEASURES_END, measures())
 
 
+def presets_page() -> str:
+    """Return reproduce.md with its tables of presets."""
+    return page_with("reproduce.md", DEFAULTS, DEFAULTS_END, departures())
+
+
+# Page -> what makes it. design.md comes last, for it counts the references of all pages.
+PAGES = {
+    "cli.md": command_line,
+    "api.md": python_api,
+    "settings.md": settings,
+    "stepline.1": man_page,
+    "notebook.md": notebook_page,
+    "reproduce.md": presets_page,
+    "design.md": design_page,
+}
+
+
 def generate(check: bool) -> int:
     """Write the pages, or compare them; return the exit code."""
-    stale = []
-    pages = {
-        "cli.md": command_line(),
-        "api.md": python_api(),
-        "settings.md": settings(),
-        "design.md": design_page(),
-        "stepline.1": man_page(),
-        "notebook.md": notebook_page(),
-        "reproduce.md": page_with("reproduce.md", DEFAULTS, DEFAULTS_END, departures()),
-    }
-    for name, text in pages.items():
+    exit_code = 0
+    for name, make_page in PAGES.items():
         path = DOCS / name
-        if check:
-            present = path.read_text() if path.exists() else ""
-            equal = nearly_equal if name == "design.md" else operator.eq
-            if not equal(present, text):
-                stale.append(name)
-        else:
+        text = make_page()
+        if not check:
             path.write_text(text)
-    for name in stale:
-        print(f"docs/{name} is out of date; run `make docs`", file=sys.stderr)
-    return 1 if stale else 0
+            continue
+        present = path.read_text() if path.exists() else ""
+        equal = nearly_equal if name == "design.md" else operator.eq
+        if not equal(present, text):
+            exit_code = 1
+            print(f"docs/{name} is out of date; run `make docs`", file=sys.stderr)
+    return exit_code
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Numeric helpers that several rooms share: sigmoid, logit, softmax, unit rows, cosines.
+"""Numeric helpers that several rooms share: sigmoid, logit, softmax, unit rows, cosines, and the
+fit of a logistic regression.
 
 Each keeps the precision of what it is given: float32 in, float32 out.
 """
 
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 
+MAX_NEWTON_STEPS = 50  # of a logistic fit, which usually ends in ten
 MIN_NORM = 1e-12  # below it a row counts as zero; dividing by it keeps zero rows zero
 
 
@@ -54,3 +57,32 @@ def cosine(a: Array, b: Array) -> float | None:
     if not np.isfinite(length) or length <= 0:
         return None
     return float(a @ b) / length
+
+
+def fit_logistic_weights(
+    rows: Array,
+    labels: Array,
+    *,
+    prior_mean: Array,
+    prior_precision: Array,
+    damping: float = 0.0,
+    max_change: float = math.inf,
+    tolerance: float = 1e-9,
+) -> Array:
+    """Return the weights (F,) of a logistic regression that are most probable under a normal prior.
+
+    rows: (N, F). labels: (N,), 0 or 1. prior_mean: (F,), where Newton's method also starts.
+    prior_precision: (F, F). damping: added to the diagonal of the curvature, never to the slope.
+    max_change: bound of each weight in one step, since Newton's method may overshoot from far off.
+    tolerance: the fit ends when no weight changes by more.
+    """
+    weights = prior_mean
+    for _ in range(MAX_NEWTON_STEPS):
+        p = sigmoid(rows @ weights)  # (N,)
+        slope = rows.T @ (labels - p) - prior_precision @ (weights - prior_mean)  # (F,)
+        curvature = (rows * (p * (1 - p))[:, None]).T @ rows + prior_precision  # (F, F)
+        change = np.linalg.solve(curvature + damping * np.eye(len(weights)), slope)
+        weights = weights + np.clip(change, -max_change, max_change)
+        if np.abs(change).max() < tolerance:
+            break
+    return weights

@@ -13,19 +13,26 @@ import hashlib
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
-
-from pydantic import AfterValidator
-from pydantic_core import PydanticCustomError
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from stepline.errors import SettingsError
 
+if TYPE_CHECKING:
+    from pydantic import AfterValidator
+
+# What is written where no format is named.
+DEFAULT_OUTPUTS = ("json", "html", "vtt", "srt", "chapters", "jsonld")
 Kind: TypeAlias = Literal["outputs", "writers", "recognisers", "backbones"]
 
-# What is Stepline's own of the kinds that a setting names.
-OWN: dict[Kind, tuple[str, ...]] = {
+# Stepline's own of the kinds that a setting names, in the order of the command line's help.
+OWN_NAMES: dict[Kind, tuple[str, ...]] = {
     "recognisers": ("whisper", "whisperx"),
     "writers": ("extractive", "llm"),
+    "outputs": (
+        *DEFAULT_OUTPUTS,
+        *("markdown", "recipe", "docx", "pdf", "ffmetadata", "mp4", "mkv", "otio", "edl"),
+        *("labelstudio", "webp", "gif"),
+    ),
     "backbones": ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none"),
 }
 
@@ -72,7 +79,7 @@ def plugin_identities(named: dict[Kind, str]) -> dict[str, str]:
     for kind, name in named.items():
         points = (
             []
-            if name in OWN.get(kind, ())
+            if name in OWN_NAMES.get(kind, ())
             else [point for point in _points(kind) if point.name == name]
         )
         for point in points[:1]:
@@ -101,9 +108,12 @@ def _code(module: str) -> list[Path]:
     return [Path(spec.origin)] if spec.origin is not None and spec.has_location else []
 
 
-def choice(kind: Kind) -> AfterValidator:
+def choice(kind: Kind) -> "AfterValidator":
     """Return the validator of a setting that names one of Stepline's own or a plugin."""
-    own = OWN[kind]
+    from pydantic import AfterValidator
+    from pydantic_core import PydanticCustomError
+
+    own = OWN_NAMES[kind]
 
     def known(name: str) -> str:
         if name in own or name in plugin_names(kind):

@@ -117,7 +117,7 @@ def load_settings(
     """Return `kind` from its defaults, the user's config file, the environment, a preset, a TOML
     file and overrides.
 
-    Later ones win. preset: a TOML file of `cli.common.preset_files`. overrides:
+    Later ones win. preset: a TOML file of `cli.options.preset_files`. overrides:
     `section.key=value`. The config file and the environment serve every command: their sections
     that `kind` does not have are left to the others.
     Raises SettingsError, naming the key and the nearest known one, for anything that does not fit.

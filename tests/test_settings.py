@@ -34,6 +34,21 @@ def test_an_unknown_key_names_its_near_miss():
         load_settings(Tree, None, ["asr.bean=1"])
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("vision.hands=true", "unknown setting 'vision.hands'"),
+        ("procx.cover=1", "unknown setting 'procx.cover'"),
+        ("procx.choose=tile", r"procx.choose: .*'surest' or 'apart' \(given: 'tile'\)"),
+    ],
+)
+def test_a_setting_that_has_gone_is_named_in_one_line(override, message):
+    from stepline.pipeline.request import StepsSettings
+
+    with pytest.raises(SettingsError, match=message):
+        load_settings(StepsSettings, None, [override])
+
+
 def test_a_wrong_type_names_the_key_and_the_value():
     with pytest.raises(SettingsError, match="asr.beam.*'many'"):
         load_settings(Tree, None, ["asr.beam=many"])

@@ -142,10 +142,10 @@ def parquet_readers():
     from stepline.curate.sources.read import read_source
     from stepline.features.store import KEY, LOCATION_COLUMNS, VERSION, read_index
     from stepline.sieve_swap.content_words import _read
-    from stepline.sieve_swap.output import read_pairs
     from stepline.sieve_swap.pairing import WordVocabulary
-    from stepline.text_base.base import _Table
-    from stepline.text_base.encoding import _texts
+    from stepline.sieve_swap.part_files import read_pairs
+    from stepline.text_base.encoding import read_texts
+    from stepline.text_base.parquet_tables import PartedTable
     from stepline.text_base.read_sources import read_shard
 
     def index(path):
@@ -164,8 +164,8 @@ def parquet_readers():
         "pairs": ("id", read_pairs),
         "words": ("title", lambda path: _read(path, WordVocabulary())),
         "documents read": ("id", read_shard),
-        "text base": ("text", lambda path: list(_Table([path.parent], path.name, [1], 10))),
-        "lines to embed": ("text", lambda path: list(_texts(path, 10))),
+        "text base": ("text", lambda path: list(PartedTable([path], [1], 10))),
+        "lines to embed": ("text", lambda path: list(read_texts(path, 10))),
     }
 
 

@@ -11,12 +11,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from research.procx.corpus import ProcxCorpus, baseline_steps, procx_corpus
 from research.procx.rows import PROCX, Baseline, Form, ProcxSize
+from research.procx.tiling import tile_proposals, tiling_selector
 from research.procx.trials import Events, ProcxTrials, oracle_selection, score_events
 from research.study import interval, markdown_table, spread
 from stepline.atomic_files import write_atomic
@@ -25,6 +26,7 @@ from stepline.procx.batch import StepSample
 from stepline.procx.inference import (
     Floats,
     Proposals,
+    ProposalSelector,
     VideoToDescribe,
     describe_many,
     place_steps,
@@ -85,13 +87,9 @@ def scores_of(network: ProcX, corpus: ProcxCorpus, form: Form) -> dict[str, Any]
     }
     watched = [VideoToDescribe(one.values, one.duration, one.duration) for one in part.test]
     described = {}
-    for name, settings in {**CHOICES, "oracle": DescribeSettings()}.items():
-        selector = (
-            oracle_selection([part.reference[one.id] for one in part.test])
-            if name == "oracle"
-            else None
-        )
-        steps = describe_many(network, corpus.vocabulary, watched, settings, selector=selector)
+    oracle = oracle_selection([part.reference[one.id] for one in part.test])
+    for name, selector in {**CHOICES, "oracle": oracle}.items():
+        steps = describe_many(network, corpus.vocabulary, watched, selector=selector)
         given = {
             one.id: [(step.spans[0].start, step.spans[0].end, step.text) for step in each.steps]
             for one, each in zip(part.test, steps, strict=True)
@@ -106,11 +104,16 @@ def scores_of(network: ProcX, corpus: ProcxCorpus, form: Form) -> dict[str, Any]
     return {"places": places, "described": described, "unseen": unseen}
 
 
-CHOICES: Mapping[str, DescribeSettings] = {
-    "surest": DescribeSettings(),
-    "apart": DescribeSettings(choose="apart"),
-    "tile, cover 0": DescribeSettings(choose="tile", cover=0.0),
-    "tile, cover 1": DescribeSettings(choose="tile", cover=1.0),
+def settings_selector(choose: Literal["surest", "apart"]) -> ProposalSelector:
+    """Return the selector that a setting of `procx.choose` stands for."""
+    return lambda _, proposals: place_steps(proposals, DescribeSettings(choose=choose))
+
+
+CHOICES: Mapping[str, ProposalSelector] = {
+    "surest": settings_selector("surest"),
+    "apart": settings_selector("apart"),
+    "tile, cover 0": tiling_selector(cover=0.0),
+    "tile, cover 1": tiling_selector(cover=1.0),
 }
 
 
@@ -129,19 +132,14 @@ def placed(samples: Sequence[StepSample], proposals: Sequence[Proposals]) -> dic
     """Return the steps without words of every choice."""
     given: dict[str, dict[str, Floats]] = {}
     for sample, proposed in zip(samples, proposals, strict=True):
-        surest = place_steps(proposed, DescribeSettings())[1]
+        surest = CHOICES["surest"](0, proposed)[1]
         own = {"surest": surest, "surest, stretched": stretched(surest, proposed.duration)}
-        own["apart"] = place_steps(proposed, CHOICES["apart"])[1]
-        counted = len(surest)
+        own["apart"] = CHOICES["apart"](0, proposed)[1]
+        counts = {"": None, " as counted": len(surest), " of true count": len(sample.spans)}
         for cover in COVERS:
-            settings = DescribeSettings(choose="tile", cover=cover)
-            own[f"tile, cover {cover:g}"] = place_steps(proposed, settings)[1]
-            own[f"tile as counted, cover {cover:g}"] = place_steps(
-                proposed, settings.model_copy(update={"count": counted})
-            )[1]
-            own[f"tile of true count, cover {cover:g}"] = place_steps(
-                proposed, settings.model_copy(update={"count": len(sample.spans)})
-            )[1]
+            for name, count in counts.items():
+                tiling = tile_proposals(proposed, cover=cover, count=count)
+                own[f"tile{name}, cover {cover:g}"] = tiling[1]
         for name, spans in own.items():
             given.setdefault(name, {})[sample.id] = spans
     return {

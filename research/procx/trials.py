@@ -29,6 +29,7 @@ from torch import Tensor
 
 from research.procx.corpus import Captioned, ProcxCorpus, events_of, first_fraction, procx_corpus
 from research.procx.rows import FORMS, SELECTIONS, Attention, Form, ProcxTrial, Selection
+from research.procx.tiling import tiling_selector
 from research.procx.vid2seq import (
     SMALL_VID2SEQ,
     TimedVocabulary,
@@ -209,13 +210,22 @@ def oracle_selection(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
     ProcX section 5 measures with it how much ranking by confidence loses.
     """
 
-    def selector(number: int, proposals: Proposals) -> list[int]:
+    def selector(number: int, proposals: Proposals) -> tuple[list[int], Floats]:
         wanted = times(list(truth[number]))
         agree = segment_iou(wanted, proposals.boxes)  # (steps, queries)
         _, queries = linear_sum_assignment(-agree)
-        return sorted(queries.tolist(), key=lambda query: (*proposals.boxes[query], query))
+        ordered = sorted(queries.tolist(), key=lambda query: (*proposals.boxes[query], query))
+        return ordered, proposals.boxes[ordered]
 
     return selector
+
+
+def selector_of(selection: Selection, truth: Sequence[Sequence[Event]]) -> ProposalSelector | None:
+    """Return what chooses the steps; None: the settings do. truth: of each video, for the
+    oracle."""
+    if selection == "oracle":
+        return oracle_selection(truth)
+    return tiling_selector() if selection == "tile" else None
 
 
 def score_name(form: str, selection: Selection, metric: str) -> str:
@@ -381,11 +391,11 @@ def _described(
             trial.system == "pdvc" and selection == "surest" and trial.caption_weight != 0.0
         )
         settings = DescribeSettings(
-            choose="surest" if selection == "oracle" else selection,
+            choose="apart" if selection == "apart" else "surest",
             speech=trial.speech,
             caption_weight=1.0 if by_captions else 0.0,
         )
-        selector = oracle_selection(truth) if selection == "oracle" else None
+        selector = selector_of(selection, truth)
         described = describe_many(network, corpus.vocabulary, clips, settings, selector=selector)
         found[selection] = {
             one.id: [(step.spans[0].start, step.spans[0].end, step.text) for step in each.steps]

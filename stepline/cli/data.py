@@ -12,7 +12,6 @@ import click
 
 from stepline.cli.errors import Group, print_data, say
 from stepline.cli.options import (
-    BACKBONES,
     PATH,
     VIDEO,
     PluginChoice,
@@ -27,8 +26,7 @@ from stepline.cli.options import (
     settings_options,
     together,
 )
-from stepline.cli.progress import progress_bars
-from stepline.cli.weights import download_bar
+from stepline.cli.progress import download_bar, progress_bars
 
 if TYPE_CHECKING:
     from stepline.features.import_files import ImportReport
@@ -115,7 +113,7 @@ def _print_added(
 @out_option("The store: a folder.")
 @click.option(
     "--backbone",
-    type=PluginChoice(BACKBONES[:-2], "backbones"),
+    type=PluginChoice("backbones", without=("precomputed", "none")),
     help="What sees a video.  [default: conse]",
 )
 @click.option("--weights", help="The backbone's checkpoint.")

@@ -11,7 +11,6 @@ import click
 
 from stepline.cli.errors import print_data, say
 from stepline.cli.options import (
-    BACKBONES,
     PATH,
     PluginChoice,
     chosen_settings,
@@ -57,9 +56,7 @@ if TYPE_CHECKING:
 @click.option("--model", help="Recogniser, as of `stepline steps`.")
 @click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ...")
 @click.option(
-    "--backbone",
-    type=PluginChoice(BACKBONES, "backbones"),
-    help="What sees the picture; none: sound alone.",
+    "--backbone", type=PluginChoice("backbones"), help="What sees the picture; none: sound alone."
 )
 @settings_options(
     "One setting, e.g. links.attempts=20.", "A TOML file of settings (docs/settings.md)."

@@ -99,10 +99,9 @@ def ground(
     `said` of each step is where it is spoken, None where it is not; with a transcript, its
     `sources` say so more finely. step_vectors: (K, D), sentence_vectors: (S, D) in the space of the
     features. on_screen: what is written in the picture. visible: P(shown) of each step by its
-    wording alone (`text.visibility.predict_visibility`). written: whether the steps are all that
-    the transcript tells, not a user's own lines; then how many sentences tell one says whether it
-    instructs at all. A long video is grounded in windows. Raises ShapeError when arrays do not fit
-    together.
+    wording alone (`text.visibility`). written: whether the steps are all that the transcript tells,
+    not a user's own lines; then how many sentences tell one says whether it instructs at all. A
+    long video is grounded in windows. Raises ShapeError when arrays do not fit together.
     """
     inputs = GroundingInputs(
         tuple(steps),

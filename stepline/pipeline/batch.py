@@ -19,7 +19,13 @@ from stepline.device import current_device, set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
 from stepline.locks import lock_output
-from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
+from stepline.pipeline.networks import (
+    Networks,
+    fingerprint,
+    load_networks,
+    shared_recognisers,
+    with_witness,
+)
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.sources import find_sources, is_taken, open_only_source
@@ -238,6 +244,7 @@ def run_video(
     stem = safe_stem(request.id)
     refuse_overwriting(request, options)
     networks = networks or load_networks(settings)
+    settings = with_witness(settings, networks.witness)
     earlier = _earlier_result(request, settings, options, networks)
     if earlier is not None:
         return earlier

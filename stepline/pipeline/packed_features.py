@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 METADATA = "stepline"  # the one key of metadata
-CUES = ("presenter", "hands", "letters")  # arrays of PictureCues
+CUES = ("presenter", "letters")  # arrays of PictureCues
 Array = npt.NDArray[np.generic]
 Result = TypeVar("Result")
 Header = TypeVar("Header", bound=FrozenModel)

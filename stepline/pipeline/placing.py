@@ -167,18 +167,17 @@ def ask_witness(
 ) -> "VisualAnswers":
     """Return what a vision-language model makes of the grounded steps, by pictures of the video
     itself."""
-    from stepline.vision_language import ask_about_steps
+    from stepline.vision_language import GroundedVideo, ask_about_steps
 
-    return ask_about_steps(
+    video = GroundedVideo(
         grounding.steps,
         grounding.alignment,
         _shots(visual, grounding.alignment.scores.shape[1]),
         _question_pictures(request, settings, duration),
-        duration=duration,
-        settings=settings.vision.witness,
-        ground=settings.nasva.ground,
-        start=request.start,
+        duration,
+        request.start,
     )
+    return ask_about_steps(video, settings.vision.witness, ground=settings.nasva.ground)
 
 
 def describe_by_witness(

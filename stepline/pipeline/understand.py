@@ -25,7 +25,7 @@ from stepline.device import current_device
 from stepline.errors import MediaError
 from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
 from stepline.pipeline.judging import judge_sentences
-from stepline.pipeline.networks import Networks, fingerprint, load_networks
+from stepline.pipeline.networks import Networks, fingerprint, load_networks, with_witness
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.pictures import (
     FRAMES_AHEAD,
@@ -108,6 +108,7 @@ def understand(
 
     whole = probe(request.path, settings.media)
     networks = networks or load_networks(settings)
+    settings = with_witness(settings, networks.witness)
     run = VideoRun(request, settings, networks, part_info(whole, request.part))
     # Before the reading: a file that is replaced meanwhile is then known by what was there first.
     digest = sha256(request.path)

@@ -49,6 +49,11 @@ class Caption:
     log_probability: float
     ended: bool
 
+    @property
+    def length(self) -> int:
+        """How many tokens it has, its end mark included."""
+        return len(self.tokens) + self.ended
+
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def generate(

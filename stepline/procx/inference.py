@@ -1,11 +1,11 @@
 """The steps of silent videos: the network's proposals, those of them that are steps, and a sentence
 for each.
 
-    described = describe(model, vocabulary, features)         # one video
-    described.steps                                           # in the order of time
+    description = describe(model, vocabulary, features)         # one video
+    description.steps                                           # in the order of time
 
-Source: ProcX section 5 and PDVC's code: the surest proposals, as many as the network counts; or,
-beyond the paper, the surest together that do not overlap, or those that together fill the video.
+Source: ProcX section 5 and PDVC's code: the surest proposals, as many as the network counts. Beyond
+the paper: the surest set of proposals that do not overlap.
 Letters: B videos, N queries and so proposals of a video, C counts, M captions, k steps.
 """
 
@@ -16,7 +16,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import softmax
 from torch import Tensor
 
 from stepline.device import current_device, device_of
@@ -27,17 +26,16 @@ from stepline.procx.dataset import speech_window, timed_texts
 from stepline.procx.matcher import QueryIndex, boxes_to_spans
 from stepline.procx.model import ModelOutput, ProcX
 from stepline.procx.settings import DescribeSettings, SearchSettings
-from stepline.procx.tiling import expected_f1, tile
 from stepline.procx.vocabulary import Vocabulary, pad_tokens
 from stepline.records import FeatureSequence, Matrix, Rejected, Sentence, Span, Step
 
 Floats = npt.NDArray[np.float64]
 
-SHORTEST = 0.05  # s; a proposal that is shorter inside the video is no step
-CAPTIONS_AT_ONCE = 64  # each holds the rows of its video, 2 MB in a network of the paper's size
-DIGITS = 3  # of seconds and scores
+MIN_STEP_SECONDS = 0.05  # a proposal that is shorter inside the video is not a step
+CAPTION_BATCH = 64  # captions; each holds the rows of its video, 2 MB at the paper's size
+DECIMALS = 3  # of seconds and scores
 NO_WORDS = "the network found no words for it"
-TOO_SHORT = f"it lasts less than {SHORTEST:g} s inside the video"
+TOO_SHORT = f"it lasts less than {MIN_STEP_SECONDS:g} s inside the video"
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,7 @@ class Proposals:
 
     confidence: (N,); boxes: (N, 2) start and end in seconds, inside it; counts: (C,) logits of 0
     ... C - 1 steps.
-    likelihood: (N,) of each caption, to be added to the confidence; None where captions have no
-    say.
+    likelihood: (N,) of each caption, to be added to the confidence; None: captions are not ranked.
     """
 
     duration: float
@@ -66,94 +63,77 @@ class Proposals:
         """How many steps the network counts."""
         return int(self.counts.argmax())
 
+    def usable(self, floor: float) -> npt.NDArray[np.intp]:
+        """Return the numbers of proposals that are long enough and have a confidence of `floor`."""
+        long_enough = self.boxes[:, 1] - self.boxes[:, 0] >= MIN_STEP_SECONDS
+        return np.flatnonzero(long_enough & (self.confidence >= floor))
+
+
+# (number of the video, its proposals) -> which of them are steps, and their (k, 2) seconds
+ProposalSelector: TypeAlias = Callable[[int, Proposals], tuple[list[int], Floats]]
+
 
 def place_steps(proposals: Proposals, settings: DescribeSettings) -> tuple[list[int], Floats]:
     """Return the numbers of the proposals that are steps, in the order of time, and where each is,
     (k, 2) seconds."""
-    if settings.choose == "tile":
-        return tile_proposals(proposals, settings)
     queries = select_proposals(proposals, settings)
-    spans = proposals.boxes[queries].reshape(-1, 2)
+    spans = proposals.boxes[queries]
     return queries, cut_overlaps(spans) if settings.choose == "apart" else spans
-
-
-def tile_proposals(proposals: Proposals, settings: DescribeSettings) -> tuple[list[int], Floats]:
-    """Return the proposals that together fill the video best, and the segment of each, (k, 2);
-    `tiling.py` says how.
-
-    Of a fixed count as many as there can be; else at least `settings.least`, and the count of the
-    greatest expected F1.
-    """
-    lengths = proposals.boxes[:, 1] - proposals.boxes[:, 0]
-    usable = np.flatnonzero((lengths >= SHORTEST) & (proposals.confidence >= settings.floor))
-    chances = softmax(proposals.counts)  # (C,)
-    most = len(chances) - 1 if settings.count is None else settings.count
-    expected = max(1.0, float(chances @ np.arange(len(chances))))
-    found = tile(
-        proposals.boxes[usable],
-        np.maximum(proposals.scores[usable], 0.0),
-        proposals.duration,
-        most=most,
-        cost=settings.cover * expected / proposals.duration,
-    )
-    if settings.count is not None:
-        best = found[-1]
-    else:
-        best = max(
-            found[min(settings.least, len(found) - 1) :],
-            key=lambda each: expected_f1(each, chances),
-        )
-    return [int(usable[number]) for number in best.proposals], best.spans
 
 
 def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[int]:
     """Return the numbers of the proposals that are steps, in the order of time."""
-    if settings.choose == "tile":
-        return tile_proposals(proposals, settings)[0]
-    most = settings.count if settings.count is not None else max(proposals.count, settings.least)
-    lengths = proposals.boxes[:, 1] - proposals.boxes[:, 0]
-    usable = np.flatnonzero((lengths >= SHORTEST) & (proposals.confidence >= settings.floor))
+    limit = settings.count
+    if limit is None:
+        limit = max(proposals.count, settings.least)
+    usable = proposals.usable(settings.floor)
+    scores = proposals.scores[usable]
     if settings.choose == "surest":
-        ranked = usable[np.argsort(-proposals.scores[usable], kind="stable")]
-        selected = ranked[:most]
+        rows = np.argsort(-scores, kind="stable")[:limit].tolist()
     else:
-        boxes, scores = proposals.boxes[usable], proposals.scores[usable]
-        selected = usable[select_non_overlapping(boxes, scores, most, settings.overlap)]
-    return sorted(map(int, selected), key=lambda number: (*proposals.boxes[number], number))
+        rows = select_non_overlapping(proposals.boxes[usable], scores, limit, settings.overlap)
+    return sorted(usable[rows].tolist(), key=lambda query: (*proposals.boxes[query], query))
 
 
 def select_non_overlapping(
-    boxes: Floats, scores: Floats, most: int, overlap: float = 0.0
+    boxes: Floats, scores: Floats, limit: int, overlap: float = 0.0
 ) -> list[int]:
-    """Return which at most `most` intervals (N, 2), no two overlapping, have the greatest sum of
+    """Return which at most `limit` intervals (N, 2), no two overlapping, have the greatest sum of
     scores (N,).
 
-    overlap: fraction of the shorter of two neighbours in which they may. None that scores 0 or less
-    is taken.
+    overlap: fraction of the shorter of two neighbours in which they may. One that scores 0 or less
+    is never selected.
     Source: weighted interval scheduling (Kleinberg and Tardos 2006, section 6.1), with a limit; not
     in the paper.
     """
-    order = [number for number in np.lexsort((boxes[:, 0], boxes[:, 1])) if scores[number] > 0]
-    most = min(most, len(order))
-    if not most:
+    by_end = np.lexsort((boxes[:, 0], boxes[:, 1]))
+    order = by_end[scores[by_end] > 0]
+    limit = min(limit, len(order))
+    if not limit:
         return []
-    ends, starts = boxes[order, 1], boxes[order, 0]
-    gains, lengths = scores[order], boxes[order, 1] - boxes[order, 0]
-    overlaps = ends[:, None] - starts  # (N, N) row: the earlier one
+    starts, ends = boxes[order].T
+    lengths = ends - starts
+
+    # which interval may come right before which: (N, N), row = the earlier one
+    overlaps = ends[:, None] - starts
     before = np.triu(overlaps <= overlap * np.minimum(lengths[:, None], lengths) + 1e-9, 1)
-    before &= starts[:, None] <= starts  # one inside another comes not before it
-    best = np.full((most + 1, len(order)), -np.inf)  # of k + 1 intervals of which this is the last
-    best[1] = gains
-    parents = np.zeros((most + 1, len(order)), dtype=np.int64)
-    for count in range(2, most + 1):
+    before &= starts[:, None] <= starts  # an interval inside another does not come before it
+
+    # best[k]: the greatest sum of k intervals that end with each one; parents: the one before it
+    best = np.full((limit + 1, len(order)), -np.inf)
+    best[1] = scores[order]
+    parents = np.zeros(best.shape, dtype=np.int64)
+    for count in range(2, limit + 1):
         totals = np.where(before, best[count - 1][:, None], -np.inf)  # (N, N)
         parents[count] = totals.argmax(axis=0)
-        best[count] = totals.max(axis=0) + gains
-    taken, last = divmod(int(best.argmax()), best.shape[1])
-    selected = [last]
-    for number in range(taken, 1, -1):
-        selected.append(int(parents[number, selected[-1]]))
-    return [int(order[index]) for index in reversed(selected)]
+        best[count] = totals.max(axis=0) + best[1]
+
+    # walk back from the last interval of the best set
+    count, last = divmod(int(best.argmax()), len(order))
+    rows = [last]
+    for size in range(count, 1, -1):
+        rows.append(int(parents[size, rows[-1]]))
+    return [int(order[row]) for row in reversed(rows)]
 
 
 def cut_overlaps(spans: Floats) -> Floats:
@@ -177,82 +157,58 @@ class ProposalBatch:
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def propose(model: ProcX, values: Sequence[Matrix], durations: Sequence[float]) -> ProposalBatch:
-    """Return the proposals for videos of features (T, C) and so many seconds; model: at rest.
+    """Return the proposals for videos of features (T, C) and of `durations` seconds. The model
+    should be at rest (eval).
 
     Raises ShapeError for features of another width.
     """
     batch = stack_videos(values, durations, model.settings.rows, model.settings.features)
     with current_device().autocast():
         output = model(batch.to(device_of(model)))
-    predictions = output.predictions
-    confidence = predictions.logits[-1].float().sigmoid().double().cpu().numpy()  # (B, N)
-    # (B, N, 2)
-    spans = boxes_to_spans(predictions.boxes[-1].float()).clamp(0.0, 1.0).double().cpu().numpy()
-    counts = predictions.counts[-1].double().cpu().numpy()  # (B, C)
-    rows = zip(durations, confidence, spans, counts, strict=True)
-    return ProposalBatch(
-        output, tuple(Proposals(length, p, span * length, count) for length, p, span, count in rows)
-    )
+    logits = output.predictions.logits[-1].float()  # (B, N)
+    spans = boxes_to_spans(output.predictions.boxes[-1].float()).clamp(0.0, 1.0)  # (B, N, 2)
+    tensors = (logits.sigmoid(), spans, output.predictions.counts[-1])
+    arrays = [tensor.double().cpu().numpy() for tensor in tensors]
+    videos = []
+    for duration, confidence, fractions, counts in zip(durations, *arrays, strict=True):
+        videos.append(Proposals(duration, confidence, fractions * duration, counts))
+    return ProposalBatch(output, tuple(videos))
 
 
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def generate_captions(
     model: ProcX,
     proposals: ProposalBatch,
-    asked: Sequence[Sequence[int]],
+    queries: Sequence[Sequence[int]],
     search: SearchSettings,
     *,
     speech: Sequence[Sequence[str]] | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> list[list[Caption]]:
-    """Return the captions of the asked queries of each video, in their order.
+    """Return the captions of each video's `queries`, in their order.
 
-    speech: what is said around each of them, with the vocabulary that reads it; None: it is not
+    speech: what is said around each query, with the vocabulary that reads it; None: speech is not
     read.
     """
-    pairs = [(video, query) for video, queries in enumerate(asked) for query in queries]
-    texts = (
-        None if speech is None or vocabulary is None else [text for row in speech for text in row]
-    )
-    captions: list[Caption] = []
-    for first in range(0, len(pairs), CAPTIONS_AT_ONCE):
-        part = slice(first, first + CAPTIONS_AT_ONCE)
-        captions += _caption_part(
-            model,
-            proposals,
-            pairs[part],
-            search,
-            vocabulary,
-            None if texts is None else texts[part],
-        )
-    rest = iter(captions)
-    return [[next(rest) for _ in queries] for queries in asked]
-
-
-@torch.no_grad()  # type: ignore[untyped-decorator]
-def _caption_part(
-    model: ProcX,
-    proposals: ProposalBatch,
-    pairs: Sequence[tuple[int, int]],
-    search: SearchSettings,
-    vocabulary: Vocabulary | None,
-    texts: Sequence[str] | None,
-) -> list[Caption]:
-    """Return the captions of (video, query) pairs, with what is said around each where that is
-    read."""
     device = proposals.output.queries.device
-    rows = torch.tensor(pairs, device=device)  # (M, 2)
-    speech: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
-    if texts is not None and vocabulary is not None:
-        longest = model.settings.captioner.longest_transcript
-        # (M, A) each
-        tokens, pad = pad_tokens([vocabulary.encode(text)[:longest] for text in texts])
-        speech = tokens.to(device), pad.to(device)
-    with current_device().autocast():
-        context = model.context(
-            proposals.output, QueryIndex.last_layer(rows[:, 0], rows[:, 1]), *speech
-        )
-        captions: list[Caption] = generate(model.captioner, context, search)
-    return captions
+    max_tokens = model.settings.captioner.longest_transcript
+    pairs = [(video, query) for video, row in enumerate(queries) for query in row]
+    texts = [text for row in speech or () for text in row]
+    captions: list[Caption] = []
+    for first in range(0, len(pairs), CAPTION_BATCH):
+        part = slice(first, first + CAPTION_BATCH)
+        rows = torch.tensor(pairs[part], device=device)  # (M, 2)
+        tokens: Tensor | None = None
+        pad: Tensor | None = None
+        if speech is not None and vocabulary is not None:
+            transcripts = [vocabulary.encode(text)[:max_tokens] for text in texts[part]]
+            tokens, pad = (tensor.to(device) for tensor in pad_tokens(transcripts))  # (M, A) each
+        with current_device().autocast():
+            index = QueryIndex.last_layer(rows[:, 0], rows[:, 1])
+            context = model.context(proposals.output, index, tokens, pad)
+            captions += generate(model.captioner, context, search)
+    rest = iter(captions)
+    return [[next(rest) for _ in row] for row in queries]
 
 
 def with_likelihood(
@@ -263,34 +219,29 @@ def with_likelihood(
     vocabulary: Vocabulary | None = None,
 ) -> ProposalBatch:
     """Return the proposals with the likelihood of every query's greedy caption, as PDVC ranks them;
-    untouched at 0.
+    unchanged where `caption_weight` is 0.
 
     speech: as in `generate_captions`, for all queries. Source: PDVC: weight x log P / tokens^2,
     added to confidence.
     """
     if not settings.caption_weight:
         return proposals
-    everything = [range(len(video.confidence)) for video in proposals.videos]
+    queries = _all_queries(proposals)
     greedy = settings.search.model_copy(update={"beam": 1})
     rows = generate_captions(
-        model, proposals, everything, greedy, speech=speech, vocabulary=vocabulary
+        model, proposals, queries, greedy, speech=speech, vocabulary=vocabulary
     )
     videos = []
     for video, captions in zip(proposals.videos, rows, strict=True):
-        lengths = np.array(
-            [len(caption.tokens) + caption.ended for caption in captions], dtype=np.float64
-        )
+        lengths = np.array([max(caption.length, 1) for caption in captions], dtype=np.float64)
         total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
-        # (N,)
-        likelihood = (
-            settings.caption_weight * total / np.maximum(lengths, 1.0) ** settings.caption_power
-        )
+        likelihood = settings.caption_weight * total / lengths**settings.caption_power  # (N,)
         videos.append(replace(video, likelihood=likelihood))
-    return ProposalBatch(proposals.output, tuple(videos))
+    return replace(proposals, videos=tuple(videos))
 
 
-# (number of the video, its proposals) to queries
-ProposalSelector: TypeAlias = Callable[[int, Proposals], Sequence[int]]
+def _all_queries(proposals: ProposalBatch) -> list[range]:
+    return [range(len(video.confidence)) for video in proposals.videos]
 
 
 @dataclass(frozen=True)
@@ -358,12 +309,11 @@ def describe_many(
 
     selector: which queries of a video are steps, instead of what `settings` say. The model should
     be at rest (eval).
-    Raises ShapeError for features of another width, SettingsError where speech is asked of a
-    network that reads none.
+    Raises ShapeError for features of another width, SettingsError where the settings ask a network
+    to read speech that cannot.
     """
-    return StepDescriber(
-        model, vocabulary, settings or DescribeSettings(), around, selector
-    ).describe(videos)
+    settings = settings or DescribeSettings()
+    return StepDescriber(model, vocabulary, settings, around, selector).describe(videos)
 
 
 @dataclass(frozen=True)
@@ -382,71 +332,67 @@ class StepDescriber:
 
     def describe(self, videos: Sequence[VideoToDescribe]) -> list[Description]:
         """Return what each video shows, in their order."""
-        size = self.settings.batch
-        firsts = range(0, len(videos), size)
-        return [
-            each
-            for first in firsts
-            for each in self._describe_batch(videos[first : first + size], first)
-        ]
+        descriptions: list[Description] = []
+        for first in range(0, len(videos), self.settings.batch):
+            batch = videos[first : first + self.settings.batch]
+            descriptions += self._describe_batch(batch, first)
+        return descriptions
 
     def _describe_batch(self, videos: Sequence[VideoToDescribe], first: int) -> list[Description]:
         """Return what the videos of one batch show; the first of them is number `first`."""
-        proposals = propose(
-            self.model, [video.values for video in videos], [video.seconds for video in videos]
-        )
+        # what the network proposes, ranked as the settings say
+        values = [video.values for video in videos]
+        proposals = propose(self.model, values, [video.seconds for video in videos])
         if self.settings.caption_weight:
-            speech = self._speech(
-                videos, proposals, [range(self.model.settings.queries)] * len(videos)
-            )
+            speech = self._speech(videos, proposals, _all_queries(proposals))
             proposals = with_likelihood(
                 self.model, proposals, self.settings, speech, self.vocabulary
             )
-        asked: list[list[int]] = []
-        places: list[Floats] = []
-        for number, (video, proposed) in enumerate(
-            zip(videos, proposals.videos, strict=True), start=first
-        ):
-            queries, spans = [], proposed.boxes[:0]
+
+        # which of the proposals are steps, and where
+        queries: list[list[int]] = []
+        spans: list[Floats] = []
+        for number, (video, proposed) in enumerate(zip(videos, proposals.videos, strict=True)):
+            selection: tuple[list[int], Floats] = [], proposed.boxes[:0]
             if len(video.values) and self.selector is not None:
-                queries = list(self.selector(number, proposed))
-                spans = proposed.boxes[queries].reshape(-1, 2)
+                selection = self.selector(first + number, proposed)
             elif len(video.values):
-                queries, spans = place_steps(proposed, self.settings)
-            asked.append(queries)
-            places.append(spans)
-        speech = self._speech(videos, proposals, asked)
+                selection = place_steps(proposed, self.settings)
+            queries.append(selection[0])
+            spans.append(selection[1])
+
+        # a sentence for each
         captions = generate_captions(
             self.model,
             proposals,
-            asked,
+            queries,
             self.settings.search,
-            speech=speech,
+            speech=self._speech(videos, proposals, queries),
             vocabulary=self.vocabulary,
         )
-        rows = zip(videos, proposals.videos, asked, places, captions, strict=True)
-        return [
-            _description(video, proposed.confidence[queries], spans, self.vocabulary, row)
-            for video, proposed, queries, spans, row in rows
-        ]
+        descriptions = []
+        rows = zip(videos, proposals.videos, queries, spans, captions, strict=True)
+        for video, proposed, steps, places, sentences in rows:
+            scores = proposed.confidence[steps]  # (k,)
+            descriptions.append(_description(video, scores, places, self.vocabulary, sentences))
+        return descriptions
 
     def _speech(
         self,
         videos: Sequence[VideoToDescribe],
         proposals: ProposalBatch,
-        asked: Sequence[Sequence[int]],
+        queries: Sequence[Sequence[int]],
     ) -> list[list[str]] | None:
-        """Return what is said around each asked query of each video; None where it is not read."""
+        """Return what is said around each video's `queries`; None where the settings do not read
+        it."""
         if not self.settings.speech:
             return None
-        said = (timed_texts(video.speech) for video in videos)
-        rows = zip(
-            said, [proposed.boxes.tolist() for proposed in proposals.videos], asked, strict=True
-        )
-        return [
-            [speech_window(texts, self.around, *boxes[query]) for query in row]
-            for texts, boxes, row in rows
-        ]
+        windows = []
+        for video, proposed, row in zip(videos, proposals.videos, queries, strict=True):
+            texts = timed_texts(video.speech)
+            boxes = proposed.boxes.tolist()
+            windows.append([speech_window(texts, self.around, *boxes[query]) for query in row])
+        return windows
 
 
 def _description(
@@ -456,23 +402,23 @@ def _description(
     vocabulary: Vocabulary,
     captions: Sequence[Caption],
 ) -> Description:
-    """Return the chosen proposals of a video as steps in the order of time, numbered from 1.
+    """Return the selected proposals of a video as steps in the order of time, numbered from 1.
     confidence: (k,)."""
     steps: list[Step] = []
     dropped: list[Rejected] = []
-    for (start, end), score, caption in zip(
-        spans.tolist(), confidence.tolist(), captions, strict=True
-    ):
+    rows = zip(spans.tolist(), confidence.tolist(), captions, strict=True)
+    for (start, end), score, caption in rows:
         text = vocabulary.decode(caption.tokens)
-        start, end = round(start, DIGITS), round(min(end, video.end), DIGITS)
-        if not text or end - start < SHORTEST:
-            dropped.append(Rejected(what="step", text=text, reason=TOO_SHORT if text else NO_WORDS))
+        start = round(start, DECIMALS)
+        end = round(min(end, video.end), DECIMALS)
+        if not text or end - start < MIN_STEP_SECONDS:
+            reason = TOO_SHORT if text else NO_WORDS
+            dropped.append(Rejected(what="step", text=text, reason=reason))
             continue
-        span, score = Span(start, end), round(score, DIGITS)
-        at = round(span.center, DIGITS)
+        span = Span(start, end)
+        at = round(span.center, DECIMALS)
+        score = round(score, DECIMALS)
         steps.append(Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score))
     steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
-    numbered = (
-        step.model_copy(update={"id": str(number)}) for number, step in enumerate(steps, start=1)
-    )
+    numbered = (step.model_copy(update={"id": str(n)}) for n, step in enumerate(steps, start=1))
     return Description(tuple(numbered), tuple(dropped))

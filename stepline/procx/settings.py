@@ -254,12 +254,9 @@ class DescribeSettings(Settings):
     count: CountOrZero | None = None  # steps of a video; None: as many as the network counts
     least: CountOrZero = 1  # steps, where the network counts fewer; PDVC's code
     floor: Fraction = 0.0  # a proposal less sure than this is no step, whatever the count
-    # "apart": the surest without overlap; "tile": tiling.py
-    choose: Literal["surest", "apart", "tile"] = "surest"
+    choose: Literal["surest", "apart"] = "surest"  # "apart": the surest without overlap
     # apart: share of the shorter of two steps in which they may, and are then parted
     overlap: HalfFraction = 0.2
-    # tile: cost of leaving as much as an average step uncovered, in steps; 0: gaps stay
-    cover: NonNegative = 0.0
     # of a caption's likelihood beside the confidence, of all queries; PDVC: 1.0
     caption_weight: NonNegative = 0.0
     caption_power: NonNegative = 2.0  # the likelihood is log P / tokens^this; PDVC's code

@@ -176,8 +176,8 @@ def _shared(
     return np.asarray(documents @ has)
 
 
-IOUS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
-RECALLS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+IOU_THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+RECALL_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,9 @@ class ThresholdRow:
 
 
 def threshold_table(
-    found: Iterable[Pairs], ious: Sequence[float] = IOUS, recalls: Sequence[float] = RECALLS
+    found: Iterable[Pairs],
+    ious: Sequence[float] = IOU_THRESHOLDS,
+    recalls: Sequence[float] = RECALL_THRESHOLDS,
 ) -> list[ThresholdRow]:
     """Return a row for each pair of thresholds; `found` must have been paired at thresholds as low
     as the least."""

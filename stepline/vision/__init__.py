@@ -49,6 +49,7 @@ def _load_s3d(settings: VisionSettings) -> Backbone:
     return load_s3d(settings)
 
 
+# The names are those of `plugins.OWN_NAMES`, which settings and commands read without networks.
 BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
     "conse": load_conse,
     "clip": load_clip,
@@ -68,9 +69,7 @@ def load_backbone(settings: VisionSettings) -> Backbone:
         raise SettingsError(
             "vision.backbone=none switches vision off; name one of " + ", ".join(BACKBONES)
         )
-    make: Callable[[VisionSettings], Backbone] = (
-        BACKBONES[settings.backbone]
-        if settings.backbone in BACKBONES
-        else load_plugin("backbones", settings.backbone)
-    )
-    return make(settings)
+    if settings.backbone in BACKBONES:
+        return BACKBONES[settings.backbone](settings)
+    backbone: Backbone = load_plugin("backbones", settings.backbone)(settings)
+    return backbone

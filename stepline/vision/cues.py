@@ -1,13 +1,13 @@
-"""What small detectors see in each second of a video: a face that looks at the camera, hands, text.
+"""What small detectors see in each second of a video: a face that looks at the camera, and text.
 
     meter, warnings = start_cues(VisionSettings())
     for frame in frames: meter.add(frame)
     meter.finish()                          PictureCues
 
 Each looks at the frame nearest the middle of its row, on pictures that were decoded anyway. A
-detector whose weights are not there is left out with a warning: its cue stays unknown.
+detector without its weights is left out with a warning, and its cue stays unknown.
 
-CPU seconds a minute of video (one core, 31 clips of 16 to 60 s): docs/real_clips.md.
+CPU seconds per minute of video (one core, 31 clips of 16 to 60 s): docs/real_clips.md.
 """
 
 import functools
@@ -20,7 +20,7 @@ import numpy as np
 
 from stepline.records import Matrix, Span
 from stepline.vision.encode import SLACK
-from stepline.vision.faces_and_hands import FaceDetector, HandDetector
+from stepline.vision.faces import FaceDetector
 from stepline.vision.on_screen_text import ScreenText, TextDetector, TextMeter, TextReader
 from stepline.vision.settings import VisionSettings
 from stepline.weights import find_weights, weights_fetched
@@ -28,16 +28,16 @@ from stepline.weights import find_weights, weights_fetched
 if TYPE_CHECKING:
     from stepline.media import Frame
 
-# of a row, from which a frame stands for it; of three frames a row the second, on its middle
-MIDDLE = 0.4
-# faces and text are looked for in every second row: a caption or a presenter stands for 2 s or
-# longer
-EVERY = 2
-WEIGHTS = {"faces": "mediapipe", "hands": "mediapipe", "text": "pp-ocr"}
+# fraction of a row after which its first frame is looked at; of three frames the second
+ROW_MIDDLE = 0.4
+# rows per look: captions and presenters stay for 2 s or longer
+ROWS_PER_LOOK = 2
+FACE_WEIGHTS = "mediapipe"
+TEXT_WEIGHTS = "pp-ocr"
 MISSING = "{cue} in the picture cannot be found without their weights; `stepline weights get {weights}` fetches them"
 
 
-def _unknown() -> Matrix:
+def _no_rows() -> Matrix:
     return np.zeros(0, dtype=np.float32)
 
 
@@ -45,78 +45,70 @@ def _unknown() -> Matrix:
 class PictureCues:
     """What detectors see, one row every 1 / `rate` seconds; an array without rows was not measured.
 
-    presenter: (T,) how surely someone looks at the camera, 0 to 1. hands: (T,) how many palms are
-    seen. letters: (T,) fraction of the picture that text covers. NaN where no frame fell. lines:
-    what the text says, and when.
+    presenter: (T,) how surely someone looks at the camera, 0 to 1. letters: (T,) fraction of the
+    picture that text covers. NaN where no frame fell. lines: what the text says, and when.
     """
 
     rate: float
-    presenter: Matrix = field(default_factory=_unknown)
-    hands: Matrix = field(default_factory=_unknown)
-    letters: Matrix = field(default_factory=_unknown)
+    presenter: Matrix = field(default_factory=_no_rows)
+    letters: Matrix = field(default_factory=_no_rows)
     lines: tuple[ScreenText, ...] = ()
 
     def between(self, start: float, end: float) -> "PictureCues":
-        """Return the cues of a stretch of the video, its times counted from `start`."""
+        """Return the cues of a part of the video, its times counted from `start`."""
         rows = slice(round(start * self.rate), round(end * self.rate))
-        lines = tuple(
-            replace(line, span=Span(max(0.0, line.span.start - start), line.span.end - start))
-            for line in self.lines
-            if line.span.overlap(Span(start, end)) > 0
-        )
-        return PictureCues(
-            self.rate, self.presenter[rows], self.hands[rows], self.letters[rows], lines
-        )
+        lines = []
+        for line in self.lines:
+            if line.span.overlap(Span(start, end)) > 0:
+                span = Span(max(0.0, line.span.start - start), line.span.end - start)
+                lines.append(replace(line, span=span))
+        return PictureCues(self.rate, self.presenter[rows], self.letters[rows], tuple(lines))
 
 
 class CueMeter:
-    """Collects frames one at a time; keeps three numbers a row, and the lines of text."""
+    """Collects frames one at a time; keeps two numbers per row, and the lines of text."""
 
     def __init__(
         self,
         rate: float,
         *,
         faces: FaceDetector | None = None,
-        hands: HandDetector | None = None,
         text: tuple[TextDetector, TextReader] | None = None,
     ) -> None:
-        """rate: rows a second. None: not looked for."""
-        self._rate, self._faces, self._hands = rate, faces, hands
+        """rate: rows per second. faces, text: None where they are not looked for."""
+        self._rate = rate
+        self._faces = faces
         self._text = None if text is None else TextMeter(*text)
-        self._next = 0  # row whose frame is awaited
+        self._next_row = 0
         self._presenter: dict[int, float] = {}
-        self._palms: dict[int, float] = {}
         self._letters: dict[int, float] = {}
 
     def add(self, frame: "Frame") -> None:
-        """Look at one frame, if it stands for a row."""
+        """Look at one frame, if it is the one of its row."""
         row = math.floor((frame.time + SLACK) * self._rate)
-        if row < self._next or frame.time * self._rate - row < MIDDLE:
+        if row < self._next_row or frame.time * self._rate - row < ROW_MIDDLE:
             return
-        self._next = row + 1
-        if self._hands is not None:
-            self._palms[row] = float(self._hands.count(frame.image))
-        if row % EVERY:
+        self._next_row = row + 1
+        if row % ROWS_PER_LOOK:
             return
-        rows = range(row, row + EVERY)
+        rows = range(row, row + ROWS_PER_LOOK)
         if self._faces is not None:
             self._presenter |= dict.fromkeys(rows, self._faces.presenter(frame.image))
         if self._text is not None:
-            stands = Span(row / self._rate, (row + EVERY) / self._rate)
-            self._letters |= dict.fromkeys(rows, self._text.add(frame.image, stands))
+            seconds = Span(rows.start / self._rate, rows.stop / self._rate)
+            self._letters |= dict.fromkeys(rows, self._text.add(frame.image, seconds))
 
     def finish(self) -> PictureCues:
         """Return what was seen so far."""
-        lines = self._text.finish() if self._text is not None else ()
-        presenter, hands, letters = (
-            self._rows(each) for each in (self._presenter, self._palms, self._letters)
+        lines = () if self._text is None else self._text.finish()
+        return PictureCues(
+            self._rate, self._rows(self._presenter), self._rows(self._letters), lines
         )
-        return PictureCues(self._rate, presenter, hands, letters, lines)
 
-    def _rows(self, seen: dict[int, float]) -> Matrix:
-        return np.array(
-            [seen.get(row, np.nan) for row in range(self._next)] if seen else [], dtype=np.float32
-        )
+    def _rows(self, values: dict[int, float]) -> Matrix:
+        if not values:
+            return _no_rows()
+        return np.array([values.get(n, np.nan) for n in range(self._next_row)], dtype=np.float32)
 
 
 @functools.cache
@@ -125,28 +117,24 @@ def _load_faces(folder: Path) -> FaceDetector:
 
 
 @functools.cache
-def _load_hands(folder: Path) -> HandDetector:
-    return HandDetector(folder)
-
-
-@functools.cache
 def _load_text(folder: Path) -> tuple[TextDetector, TextReader]:
     return TextDetector(folder), TextReader(folder)
 
 
 def start_cues(settings: VisionSettings) -> tuple[CueMeter, tuple[str, ...]]:
-    """Return a meter of the cues that the settings name, and a warning for each whose weights are
-    not there.
+    """Return a meter of the cues that the settings name, and a warning for each without its
+    weights.
 
     Raises ModelError where the weights are there but damaged.
     """
-    wanted = {"faces": settings.faces, "hands": settings.hands, "text": settings.screen_text}
-    there = {cue: on and weights_fetched(WEIGHTS[cue]) for cue, on in wanted.items()}
-    meter = CueMeter(
-        settings.rate,
-        faces=_load_faces(find_weights(WEIGHTS["faces"])) if there["faces"] else None,
-        hands=_load_hands(find_weights(WEIGHTS["hands"])) if there["hands"] else None,
-        text=_load_text(find_weights(WEIGHTS["text"])) if there["text"] else None,
-    )
-    missing = (cue for cue, on in wanted.items() if on and not there[cue])
-    return meter, tuple(MISSING.format(cue=cue, weights=WEIGHTS[cue]) for cue in missing)
+    faces, text = None, None
+    warnings = []
+    if settings.faces and weights_fetched(FACE_WEIGHTS):
+        faces = _load_faces(find_weights(FACE_WEIGHTS))
+    elif settings.faces:
+        warnings.append(MISSING.format(cue="faces", weights=FACE_WEIGHTS))
+    if settings.screen_text and weights_fetched(TEXT_WEIGHTS):
+        text = _load_text(find_weights(TEXT_WEIGHTS))
+    elif settings.screen_text:
+        warnings.append(MISSING.format(cue="text", weights=TEXT_WEIGHTS))
+    return CueMeter(settings.rate, faces=faces, text=text), tuple(warnings)

@@ -33,8 +33,6 @@ class VisionLanguageSettings(ChatSettings):
     # of a clip, around the second of its place
     clip_seconds: Annotated[float, Field(gt=0.0, le=60.0)] = 3.0
     clip_rate: Annotated[float, Field(gt=0.0, le=30.0)] = 2.0  # pictures a second of a clip
-    # have every place described once first, for all steps, by at most half of the requests
-    describe: bool = False
     # rise of P(a step's likeliest place is right) that a question must promise
     least_gain: Fraction = 0.005
     # answers of this model that were right in other videos; by default as if of 5
@@ -118,7 +116,6 @@ class VisionSettings(Settings):
     cut_floor: Fraction = 0.2  # and at least this fraction of the pixels' colours
     # whether faces that look at the camera are looked for, which tell talk from doing
     faces: bool = True
-    hands: bool = False  # the same of hands; they do not tell it (docs/real_clips.md)
     screen_text: bool = True  # whether text in the picture is found and read
     # a vision-language model that is asked (docs/witness.md)
     witness: OptionalVisionLanguage = VisionLanguageSettings()

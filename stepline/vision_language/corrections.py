@@ -9,7 +9,7 @@ from stepline.records import Record, Step
 from stepline.storage import read_record
 from stepline.vision.settings import VisionLanguageSettings
 
-SLACK = 1.0  # s by which the spans that people set may miss what they show
+SLACK_SECONDS = 1.0  # by which the spans that people set may miss what they show
 
 
 @dataclass(frozen=True)
@@ -31,29 +31,24 @@ def count_answers(machine: Record, corrected: Record) -> AnswerCounts:
     step, and "none" where no picture that was offered does. Steps that people deleted, and refused
     replies, count on neither side.
     """
-    asked = machine.models.get("witness")
-    questions = asked.get("questions") if isinstance(asked, dict) else None
+    report = machine.models.get("witness")
+    questions = report.get("questions") if isinstance(report, dict) else None
     steps = {step.id: step for step in corrected.steps}
     counts = AnswerCounts()
     for question in questions if isinstance(questions, list) else []:
         if not isinstance(question, dict) or "answers" not in question:
             continue
-        pictures = _seconds(question.get("pictures"))
-        rows = zip(
-            _items(question, "steps"),
-            _items(question, "answers"),
-            _items(question, "refused"),
-            strict=False,
-        )
-        for id, answer, refused in rows:
+        pictures = [at for at in _items(question, "pictures") if isinstance(at, int | float)]
+        columns = [_items(question, name) for name in ("steps", "answers", "refused")]
+        for id, answer, refusal in zip(*columns, strict=False):
             step = steps.get(str(id))
-            if step is None or refused:
+            if step is None or refusal:
                 continue
             if isinstance(answer, int | float):
-                hit = _shows(step, float(answer))
+                is_right = _shows(step, answer)
             else:
-                hit = not any(_shows(step, second) for second in pictures)
-            counts += AnswerCounts(int(hit), int(not hit))
+                is_right = not any(_shows(step, second) for second in pictures)
+            counts += AnswerCounts(int(is_right), int(not is_right))
     return counts
 
 
@@ -73,38 +68,27 @@ def with_counted_answers(settings: VisionLanguageSettings) -> VisionLanguageSett
         raise SettingsError(
             "vision.witness.machine and vision.witness.corrected go together; name both folders"
         )
-    names = {path.name for path in machine.glob("*.json")} & {
-        path.name for path in corrected.glob("*.json")
-    }
+    names = sorted(path.name for path in machine.glob("*.json") if (corrected / path.name).exists())
     if not names:
         raise SettingsError(
             f"{corrected}: holds no record of a name that {machine} has; name folders of one library"
         )
     counts = AnswerCounts()
-    for name in sorted(names):
+    for name in names:
         counts += count_answers(read_record(machine / name), read_record(corrected / name))
-    return settings.model_copy(
-        update={
-            "machine": None,
-            "corrected": None,
-            "right": settings.right + counts.right,
-            "wrong": settings.wrong + counts.wrong,
-        }
-    )
+    changes = {
+        "machine": None,
+        "corrected": None,
+        "right": settings.right + counts.right,
+        "wrong": settings.wrong + counts.wrong,
+    }
+    return settings.model_copy(update=changes)
 
 
 def _shows(step: Step, second: float) -> bool:
-    return any(span.gap(second) <= SLACK for span in step.spans)
+    return any(span.gap(second) <= SLACK_SECONDS for span in step.spans)
 
 
 def _items(question: Mapping[str, object], name: str) -> Sequence[object]:
-    found = question.get(name)
-    return found if isinstance(found, list) else ()
-
-
-def _seconds(values: object) -> list[float]:
-    return (
-        [float(value) for value in values if isinstance(value, int | float)]
-        if isinstance(values, list)
-        else []
-    )
+    items = question.get(name)
+    return items if isinstance(items, list) else ()

@@ -8,6 +8,7 @@ answer.
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -17,7 +18,7 @@ from stepline.chat.servers import Server, open_server
 from stepline.records import Rejected, Span, Step
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.vision_language.pictures import clip_report
-from stepline.vision_language.places import video_places
+from stepline.vision_language.places import last_picture_second, video_places
 from stepline.vision_language.questions import Reply
 from stepline.vision_language.runner import QuestionRunner
 from stepline.writing.types import instruction_kind
@@ -49,96 +50,91 @@ def describe_places(
 
     shots: slices of whole seconds. found: steps of a network (ProcX); their spans are the places
     then, and keep its beliefs: words are the model's, its own an alternative. Of more places than
-    the requests allow, evenly spread ones are looked at. start: as of `ask_about_steps`. Raises
+    the requests allow, evenly spread ones are looked at. start: as of `GroundedVideo`. Raises
     WriterError where the server is not there or refuses access.
     """
-    places = [step.spans[0] for step in found] or [
-        Span(float(place.start), min(float(place.stop), duration))
-        for place in video_places(shots)
-        if place.start < duration
-    ]
-    most = max(1, settings.requests * settings.choices)
-    rows = (
-        [n * len(places) // most for n in range(most)]
-        if len(places) > most
-        else list(range(len(places)))
-    )
-    seconds = [
-        round(min(_middle(places[row], whole=not found), max(0.0, duration - 0.1)), 2)
-        for row in rows
-    ]
-    shown = pictures(seconds) if settings.requests and not settings.dry_run else {}
-    looked = [(row, second) for row, second in zip(rows, seconds, strict=True) if second in shown]
-    opened = server or open_server(settings)
-    runner = QuestionRunner.begin(opened, settings)
-    try:
-        replies = runner.describe([shown[second] for _, second in looked])
-    finally:
-        opened.close()
-    refused = [reply.refusal for reply in replies if reply.refusal]
-    notes = []
-    if refused:
-        notes.append(
-            f"provisional: {len(refused)} of {len(replies)} pictures are not described ({refused[0]})"
-        )
+    places = [step.spans[0] for step in found]
+    if not found:
+        for place in video_places(shots):
+            if place.start < duration:
+                places.append(Span(float(place.start), min(float(place.stop), duration)))
+    # the places that are looked at, and their seconds
+    rows = _spread(len(places), max(1, settings.requests * settings.choices))
+    seconds = []
+    for row in rows:
+        middle = places[row].center if found else _middle_of_whole_seconds(places[row])
+        seconds.append(round(min(middle, last_picture_second(duration)), 2))
+    may_ask = settings.requests and not settings.dry_run
+    images = pictures(seconds) if may_ask else {}
+    visible = [(row, at) for row, at in zip(rows, seconds, strict=True) if at in images]
+    with closing(server or open_server(settings)) as opened:
+        runner = QuestionRunner.begin(opened, settings)
+        replies = runner.describe([images[second] for _, second in visible])
+    # report and notes
     report: dict[str, JsonValue] = {
         "server": opened.name,
         "requests": runner.limits.sent,
         "tokens": runner.limits.used,
-        "pictures": [start + second for _, second in looked],
+        "pictures": [start + second for _, second in visible],
         "described": [reply.after for reply in replies],
         **clip_report(settings),
     }
+    notes = []
+    refusals = [reply.refusal for reply in replies if reply.refusal]
+    if refusals:
+        count = f"{len(refusals)} of {len(replies)} pictures"
+        notes.append(f"provisional: {count} are not described ({refusals[0]})")
     if settings.dry_run:
-        count = -(-len(rows) // settings.choices)
-        notes.append(
-            f"dry run: a vision-language model would be shown {len(rows)} pictures in {count} requests"
-        )
-    told = {row: reply for (row, _), reply in zip(looked, replies, strict=True)}
+        count = f"{len(rows)} pictures in {-(-len(rows) // settings.choices)} requests"
+        notes.append(f"dry run: a vision-language model would be shown {count}")
+    # steps
+    reply_of = {row: reply for (row, _), reply in zip(visible, replies, strict=True)}
     if found:
-        steps, dropped = _in_words_of(found, told)
+        steps, dropped = _in_words_of_model(found, reply_of)
         return PlaceDescriptions(steps, dropped, report, tuple(notes))
     reliability = settings.right / (settings.right + settings.wrong)
-    seen = _steps([(places[row], reply.after) for row, reply in told.items()], reliability)
-    return PlaceDescriptions(seen, (), report, tuple(notes))
+    described = [(places[row], reply.after) for row, reply in reply_of.items()]
+    return PlaceDescriptions(_steps(described, reliability), (), report, tuple(notes))
 
 
-def _middle(span: Span, *, whole: bool) -> float:
-    """Return the second whose picture stands for a place; of whole seconds, the middle of one."""
-    return (int(span.start) + math.ceil(span.end)) // 2 + 0.5 if whole else span.center
+def _spread(count: int, most: int) -> list[int]:
+    """Return the indices of so many places, at most `most`, evenly spread."""
+    if count <= most:
+        return list(range(count))
+    return [n * count // most for n in range(most)]
 
 
-def _in_words_of(
-    found: Sequence[Step], told: Mapping[int, Reply]
+def _middle_of_whole_seconds(span: Span) -> float:
+    """Return the middle of the second in the middle of a place of whole seconds."""
+    return (int(span.start) + math.ceil(span.end)) // 2 + 0.5
+
+
+def _in_words_of_model(
+    steps: Sequence[Step], reply_of: Mapping[int, Reply]
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return a network's steps in the model's words, and those in whose pictures it sees nothing
     being done."""
-    steps: list[Step] = []
+    described: list[Step] = []
     dropped: list[Rejected] = []
-    for row, step in enumerate(found):
-        reply = told.get(row)
+    for row, step in enumerate(steps):
+        reply = reply_of.get(row)
         if reply is None or reply.refusal:
-            steps.append(step)
-        elif not reply.after:
-            dropped.append(
-                Rejected(
-                    "step", "a vision-language model sees nothing being done there", text=step.text
-                )
-            )
-        else:
-            words = tuple(text for text in (step.text, *step.alternatives) if text != reply.after)
-            kind = instruction_kind(reply.after)
-            steps.append(
-                step.model_copy(
-                    update={
-                        "text": reply.after,
-                        "alternatives": words,
-                        "kind": kind,
-                        "seen": (SEEN,),
-                    }
-                )
-            )
-    return tuple(steps), tuple(dropped)
+            described.append(step)
+            continue
+        if not reply.after:
+            reason = "a vision-language model sees nothing being done there"
+            dropped.append(Rejected("step", reason, text=step.text))
+            continue
+        changes = {
+            "text": reply.after,
+            "alternatives": tuple(
+                text for text in (step.text, *step.alternatives) if text != reply.after
+            ),
+            "kind": instruction_kind(reply.after),
+            "seen": (SEEN,),
+        }
+        described.append(step.model_copy(update=changes))
+    return tuple(described), tuple(dropped)
 
 
 def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:
@@ -150,6 +146,7 @@ def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, .
             runs[-1] = (Span(runs[-1][0].start, place.end), runs[-1][1])
         else:
             runs.append((place, text))
+    spoken_of = [run for run in runs if run[1]]
     return tuple(
         Step(
             id=str(number),
@@ -161,5 +158,5 @@ def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, .
             score=score,
             seen=(SEEN,),
         )
-        for number, (span, text) in enumerate([run for run in runs if run[1]], start=1)
+        for number, (span, text) in enumerate(spoken_of, start=1)
     )

@@ -13,8 +13,7 @@ from pydantic import JsonValue
 from stepline.chat.pictures import PictureReader, jpeg
 from stepline.media import MediaSettings, encode_clip, read_frames_at
 from stepline.vision.settings import VisionLanguageSettings
-
-LAST = 0.1  # s before the end of a video at which its last picture is surely shown
+from stepline.vision_language.places import last_picture_second
 
 
 def picture_reader(
@@ -24,9 +23,9 @@ def picture_reader(
     shorter side."""
 
     def read(seconds: Sequence[float]) -> dict[float, bytes]:
-        wanted = {start + second: second for second in seconds}
-        frames = read_frames_at(path, list(wanted), settings=media, shorter=size)
-        return {wanted[frame.time]: jpeg(frame.image) for frame in frames}
+        own_second = {start + second: second for second in seconds}
+        frames = read_frames_at(path, list(own_second), settings=media, shorter=size)
+        return {own_second[frame.time]: jpeg(frame.image) for frame in frames}
 
     return read
 
@@ -51,12 +50,8 @@ def question_pictures(
         clips = {}
         for second in sorted(seconds):
             times = [start + time for time in clip_times(second, settings, duration)]
-            images = [
-                one.image
-                for one in read_frames_at(
-                    path, times, settings=media, shorter=settings.picture_size
-                )
-            ]
+            frames = read_frames_at(path, times, settings=media, shorter=settings.picture_size)
+            images = [frame.image for frame in frames]
             if images:
                 clips[second] = encode_clip(images, settings.clip_rate)
         return clips
@@ -69,9 +64,10 @@ def clip_times(second: float, settings: VisionLanguageSettings, duration: float)
     video ends."""
     count = settings.pictures_a_clip
     length = (count - 1) / settings.clip_rate
-    first = max(0.0, min(second - length / 2, duration - LAST - length))
+    last = last_picture_second(duration)
+    first = max(0.0, min(second - length / 2, last - length))
     times = (first + n / settings.clip_rate for n in range(count))
-    return [round(time, 3) for time in times if time <= max(0.0, duration - LAST)]
+    return [round(time, 3) for time in times if time <= last]
 
 
 def clip_report(settings: VisionLanguageSettings) -> dict[str, JsonValue]:
@@ -79,8 +75,4 @@ def clip_report(settings: VisionLanguageSettings) -> dict[str, JsonValue]:
     else nothing."""
     if settings.video is None:
         return {}
-    clips: dict[str, JsonValue] = {
-        "seconds": settings.clip_seconds,
-        "pictures": settings.pictures_a_clip,
-    }
-    return {"clips": clips}
+    return {"clips": {"seconds": settings.clip_seconds, "pictures": settings.pictures_a_clip}}

@@ -13,10 +13,18 @@ from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import cut_into_pieces
 from stepline.records import Alignment, Step
-from stepline.vision_language.reliability import LEAST
+from stepline.vision_language.reliability import MIN_PLACES_PROBABILITY
 
-FEW = 0.01  # of the likeliest place's belief, below which a place is left out of a moved step's row
-MOVED = 0.02  # change of P(shown) below which a step is left as it was
+# share of the likeliest place's belief, below which a place is left out of a moved step's row
+MIN_BELIEF_SHARE = 0.01
+MIN_SHOWN_CHANGE = 0.02  # of P(shown), below which a step stays as it was
+# s before the end of a video at which its last picture is surely shown
+LAST_PICTURE_SECONDS = 0.1
+
+
+def last_picture_second(duration: float) -> float:
+    """Return the last second of a video at which a picture is surely shown."""
+    return max(0.0, duration - LAST_PICTURE_SECONDS)
 
 
 def video_places(shots: Sequence[slice]) -> list[slice]:
@@ -33,7 +41,9 @@ def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[
     """
     rows = alignment.scores.astype(np.float64)
     mass = np.stack([rows[:, place].sum(axis=1) for place in places], axis=1)  # (K, P)
-    mass = mass / np.maximum(mass.sum(axis=1, keepdims=True), 1e-12) + LEAST / len(places)
+    mass = mass / np.maximum(mass.sum(axis=1, keepdims=True), 1e-12) + MIN_PLACES_PROBABILITY / len(
+        places
+    )
     score = np.clip([step.score or 0.0 for step in steps], 0.01, 0.99)[:, None]  # (K, 1)
     return np.concatenate([score * mass / mass.sum(axis=1, keepdims=True), 1 - score], axis=1)
 
@@ -50,7 +60,7 @@ def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: flo
             best = place.start + int(row[place.start + 1 : place.stop + 1].argmax())
             if row[best + 1] > max(row[best], row[best + 2]):
                 seconds[k, p] = best + 0.5
-    return np.asarray(np.minimum(seconds, max(0.0, duration - 0.1)))
+    return np.asarray(np.minimum(seconds, last_picture_second(duration)))
 
 
 def move_steps(
@@ -72,20 +82,19 @@ def move_steps(
     rows = alignment.scores.astype(np.float64)
     moved = list(steps)
     stays = before[:, :-1].argmax(axis=1) == after[:, :-1].argmax(axis=1)  # (K,)
-    for k in np.flatnonzero(~stays | (np.abs(after - before)[:, -1] > MOVED)).tolist():
+    for k in np.flatnonzero(~stays | (np.abs(after - before)[:, -1] > MIN_SHOWN_CHANGE)).tolist():
         score = float(1 - after[k, -1])
         if stays[k]:
             row = rows[k] / max(rows[k].max(), 1e-12)
             moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
             rows[k] = row * score
             continue
-        likely = np.flatnonzero(after[k, :-1] > FEW * after[k, :-1].max())
+        likely = np.flatnonzero(after[k, :-1] > MIN_BELIEF_SHARE * after[k, :-1].max())
         centers = np.zeros((len(likely), rows.shape[1]))
-        centers[
-            np.arange(len(likely)), np.minimum(seconds[k, likely].astype(int), rows.shape[1] - 1)
-        ] = 1.0
-        held = occupancy(centers, shots, settings.typical) * after[k, likely, None] / score
-        row = held.max(axis=0)  # not their sum, whose peak lies between two places
+        columns = np.minimum(seconds[k, likely].astype(int), rows.shape[1] - 1)
+        centers[np.arange(len(likely)), columns] = 1.0
+        by_place = occupancy(centers, shots, settings.typical) * after[k, likely, None] / score
+        row = by_place.max(axis=0)  # not their sum, whose peak lies between two places
         moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
         rows[k] = row * score
     return tuple(moved), Alignment(

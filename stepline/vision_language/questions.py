@@ -10,7 +10,7 @@ quoted as data.
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,9 @@ from stepline.limits import parse_json
 from stepline.writing.llm.prompts import read_reply
 
 NONE = "none"
-LONGEST_STEP = 200  # characters of a step that are quoted
-LONGEST_REPLY = 4000  # characters
-REPLY_TOKENS = 30  # of a reply on one step, about
+MAX_STEP_CHARS = 200  # of a step that are quoted
+MAX_REPLY_CHARS = 4000  # a longer reply is refused
+REPLY_TOKENS_PER_STEP = 30  # of a reply on one step, about
 
 QUESTION = """These pictures come from one how-to video, one a place of it; each has a letter.
 In which of them is each of these steps being done, or just done?
@@ -42,6 +42,7 @@ For each say what is being done in it, as a short command that begins with its v
 where nothing is being done, as in a title or a picture of things that stand there. Use names of things that are seen.
 Say only what is seen. Give no times.
 Answer with JSON alone, a key a picture: {{"A": "...", ...}} with the letters {letters}"""
+TOO_MUCH = "the reply holds more than was asked for"
 DESCRIPTION_REMINDER = (
     "\nAnswer with one JSON object: a key a letter, each with a short text, and nothing else."
 )
@@ -79,7 +80,8 @@ def choice_question(
     """
     letters = LETTERS[: len(pictures)]
     lines = [
-        f"{n}. <step>{quoted(step)[:LONGEST_STEP]}</step>" for n, step in enumerate(steps, start=1)
+        f"{n}. <step>{quoted(step)[:MAX_STEP_CHARS]}</step>"
+        for n, step in enumerate(steps, start=1)
     ]
     text = _of_clips(QUESTION, video).format(steps="\n".join(lines), letters=", ".join(letters))
     return with_pictures(
@@ -115,19 +117,15 @@ def description_schema(count: int) -> Schema:
 def read_descriptions(text: str, count: int) -> tuple[Reply, ...]:
     """Return what a reply says is done in each picture, as `after`; "" for nothing. Nothing
     raises."""
-    wanted = list(LETTERS[:count])
-    tree = _read_object(text, wanted)
-    if isinstance(tree, str):
-        return (Reply(refusal=tree),) * count
-    return tuple(_read_description(tree.get(letter)) for letter in wanted)
+    return _read_each(text, LETTERS[:count], _read_description)
 
 
 def _read_description(text: object) -> Reply:
     """Return a described action, free of times, links, markup and what else no step holds."""
     if not isinstance(text, str):
         return Reply(refusal="the reply leaves a picture out")
-    found = read_reply("1. " + " ".join(text.split()))
-    return Reply(after=found.texts[0] if found.texts else "", refusal=found.refusal or "")
+    reading = read_reply("1. " + " ".join(text.split()))
+    return Reply(after="".join(reading.texts[:1]), refusal=reading.refusal or "")
 
 
 def choice_schema(steps: int, count: int) -> Schema:
@@ -153,35 +151,37 @@ def _object(properties: dict[str, Any]) -> Schema:
 def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
     """Return what a reply says of each of so many steps. Any text at all gives replies; nothing
     raises."""
-    wanted = [str(n) for n in range(1, steps + 1)]
-    tree = _read_object(text, wanted)
-    if isinstance(tree, str):
-        return (Reply(refusal=tree),) * steps
-    return tuple(_read_choice(tree.get(key), count) for key in wanted)
+    numbers = [str(n) for n in range(1, steps + 1)]
+    return _read_each(text, numbers, lambda choice: _read_choice(choice, count))
 
 
-def _read_object(text: str, keys: Sequence[str]) -> dict[str, Any] | str:
-    """Return the JSON object of a reply that has some of the keys and no other, or why it is
-    refused."""
-    found = _FENCED.match(text[: LONGEST_REPLY + 1])
+def _read_each(
+    text: str, keys: Sequence[str], read: Callable[[object], Reply]
+) -> tuple[Reply, ...]:
+    """Return what `read` makes of the value of each key, in a JSON object that has no other
+    keys."""
+    match = _FENCED.match(text[: MAX_REPLY_CHARS + 1])
     tree = None
-    if found and len(text) <= LONGEST_REPLY:
+    if match and len(text) <= MAX_REPLY_CHARS:
         with contextlib.suppress(ValueError, RecursionError):
-            tree = parse_json(found[1])
+            tree = parse_json(match[1])
     if not isinstance(tree, dict):
-        return "the reply is no JSON object"
-    return tree if set(tree) <= set(keys) else "the reply holds more than was asked for"
+        return (Reply(refusal="the reply is no JSON object"),) * len(keys)
+    if not set(tree) <= set(keys):
+        return (Reply(refusal=TOO_MUCH),) * len(keys)
+    return tuple(read(tree.get(key)) for key in keys)
 
 
 def _read_choice(tree: object, count: int) -> Reply:
     if not isinstance(tree, dict):
         return Reply(refusal="the reply leaves a step out")
     if not set(tree) <= {"after", "shown"}:
-        return Reply(refusal="the reply holds more than was asked for")
-    shown, after = tree.get("shown"), tree.get("after", "")
-    letter = (
-        shown.strip(" .():").upper() if isinstance(shown, str) and isinstance(after, str) else ""
-    )
+        return Reply(refusal=TOO_MUCH)
+    shown = tree.get("shown")
+    after = tree.get("after", "")
+    letter = ""
+    if isinstance(shown, str) and isinstance(after, str):
+        letter = shown.strip(" .():").upper()
     if letter == NONE.upper():
         return Reply(None, after)
     if len(letter) != 1 or letter not in LETTERS[:count]:

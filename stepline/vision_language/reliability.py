@@ -8,7 +8,7 @@ answer too), a model says what is true with probability r, its reliability, and 
 
 q_g: how it guesses, one of a few behaviours: evenly, never "none", always "none", always the same
 letter, where some other step is shown, or the one before, or the next. Answers to the same question
-asked again count `AGAIN` of a first one, for a model repeats its errors. r and g are the same for
+asked again count `REPEAT_WEIGHT` of a first one, for a model repeats its errors. r and g are the same for
 all questions of a video and unknown: a Beta prior times what the steps themselves say of them,
 
     P(r, g | answers) ~ P(r) P(g) prod_k sum_truth p_k(truth) prod_i P(a_ki | truth, r, g)
@@ -35,15 +35,24 @@ import numpy.typing as npt
 from stepline.grounding.said_to_shown import Array
 
 RELIABILITIES = np.linspace(0.0, 0.98, 50)  # (R,); nobody is believed without a doubt
-# P(g) of the behaviours; of LETTER for all letters together.
-EVENLY, NEVER_NONE, ALWAYS_NONE, ANOTHER, LETTER = 0.3, 0.15, 0.1, 0.25, 0.2
-AGAIN = 0.5  # of a first answer's log likelihood, that the same question asked again counts
+# P(g) of how a model guesses: evenly among the answers, never "none", always "none", ...
+EVEN_PROBABILITY = 0.3
+NEVER_NONE_PROBABILITY = 0.15
+ALWAYS_NONE_PROBABILITY = 0.1
+# ... where another step is shown, or the one before, or the next; together
+OTHER_STEP_PROBABILITY = 0.25
+SAME_LETTER_PROBABILITY = 0.2  # ... always one letter; all letters together
+# share of a first answer's log likelihood that the same question asked again counts
+REPEAT_WEIGHT = 0.5
 # of the prior: words place steps surely in one video and hardly in another
-POWERS = (1.0, 1.5, 2.5, 4.0)
-USELESS = 0.5  # P(the model's answers say nothing at all) before any of them
-LOW = 0.1  # reliability up to which they say too little
-PLAUSIBLE = 0.9  # P(power, r) of the readings of the answers that must agree before a step moves
-LEAST = 1e-3  # P(place) that no prior takes away altogether, shared by all places
+PRIOR_POWERS = (1.0, 1.5, 2.5, 4.0)
+USELESS_PRIOR = 0.5  # P(the model's answers say nothing at all) before any of them
+MAX_USELESS_RELIABILITY = 0.1  # up to which the answers say too little
+# P(power, r) of the readings of the answers that must agree before a step moves
+PLAUSIBLE_PROBABILITY = 0.9
+# P(place) that no prior takes away altogether, shared by all places
+MIN_PLACES_PROBABILITY = 1e-3
+SLIP_PROBABILITY = 0.01  # a guess that some behaviour would never make is a slip
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ class Beliefs:
     @property
     def useless(self) -> float:
         """P(the answers say nothing, or too little)."""
-        return float(self.reliability[RELIABILITIES <= LOW].sum())
+        return float(self.reliability[RELIABILITIES <= MAX_USELESS_RELIABILITY].sum())
 
     def interval(self, part: float = 0.9) -> tuple[float, float]:
         """Return the central interval that holds the reliability with probability `part`."""
@@ -100,17 +109,18 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
     before.
     """
     beta = (RELIABILITIES + 0.01) ** (right - 1) * (1.0 - RELIABILITIES) ** (wrong - 1)  # (R,)
-    beta = (1 - USELESS) * beta / beta.sum()
-    beta[0] += USELESS
-    found = [_infer_at(sharpened(prior, power), ballots, beta) for power in POWERS]
-    log_weight = np.stack([each for _, each, _ in found])  # (N, R)
+    beta = (1 - USELESS_PRIOR) * beta / beta.sum()
+    beta[0] += USELESS_PRIOR
+    priors = np.stack([sharpened(prior, power) for power in PRIOR_POWERS])  # (N, K, P + 1)
+    inferred = [_infer_at(sharp, ballots, beta) for sharp in priors]
+    log_weight = np.stack([log_answers for log_answers, _ in inferred])  # (N, R)
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()  # P(power, r | answers)
-    plausible = highest_density(weight, PLAUSIBLE)  # (N, R)
-    places = np.einsum("nr,nkp->kp", weight, np.stack([each for each, _, _ in found]))
+    plausible = highest_density(weight, PLAUSIBLE_PROBABILITY)  # (N, R)
+    places = np.einsum("nr,nkp->kp", weight, priors)
     agreed, adverse = prior.copy(), places.copy()
     for k in sorted({ballot.step for ballot in ballots}):
-        rows = np.stack([readings[k] for _, _, readings in found])  # (N, R, P + 1)
+        rows = np.stack([readings[k] for _, readings in inferred])  # (N, R, P + 1)
         places[k] = np.einsum("nr,nrp->p", weight, rows)
         agreed[k], adverse[k] = _agreed(prior[k], places[k], rows[plausible])
     return Beliefs(places, agreed, adverse, weight.sum(axis=0))
@@ -147,26 +157,26 @@ def sharpened(prior: Array, power: float) -> Array:
 
 def _infer_at(
     prior: Array, ballots: Sequence[Ballot], beta: Array
-) -> tuple[Array, Array, dict[int, Array]]:
-    """Return the prior, log P(r, answers) (R,) and each asked step's P(place | r, answers), (R, P +
-    1).
+) -> tuple[Array, dict[int, Array]]:
+    """Return log P(r, answers) (R,) and each asked step's P(place | r, answers), (R, P + 1).
 
     prior: (K, P + 1), raised to one power. beta: P(r) before.
     """
     letters = max((len(ballot.choices) for ballot in ballots), default=1)
-    # (G,)
-    behaviours = [
-        EVENLY,
-        NEVER_NONE,
-        ALWAYS_NONE,
-        *[ANOTHER / 3] * 3,
-        *[LETTER / letters] * letters,
+    behaviours = [  # (G,)
+        EVEN_PROBABILITY,
+        NEVER_NONE_PROBABILITY,
+        ALWAYS_NONE_PROBABILITY,
+        *[OTHER_STEP_PROBABILITY / 3] * 3,
+        *[SAME_LETTER_PROBABILITY / letters] * letters,
     ]
     log_joint = np.log(np.outer(beta, behaviours))  # (R, G)
     log_truths: dict[int, Array] = {}  # step -> (P + 1, R, G)
     for ballot in ballots:
         log_truth = log_truths.setdefault(ballot.step, np.zeros((prior.shape[1], *log_joint.shape)))
-        log_truth += (AGAIN if ballot.again else 1.0) * np.log(likelihood(ballot, prior, letters))
+        log_truth += (REPEAT_WEIGHT if ballot.again else 1.0) * np.log(
+            likelihood(ballot, prior, letters)
+        )
     log_steps = {}  # step -> (R, G), log P(its answers | r, g)
     for k, log_truth in log_truths.items():
         log_steps[k] = np.log(np.einsum("p,prg->rg", prior[k], np.exp(log_truth)))
@@ -178,7 +188,7 @@ def _infer_at(
         k: prior[k] * np.einsum("rg,prg->rp", guess, np.exp(log_truth - log_steps[k]))
         for k, log_truth in log_truths.items()
     }
-    return prior, best[:, 0] + np.log(joint.sum(axis=1)), readings
+    return best[:, 0] + np.log(joint.sum(axis=1)), readings
 
 
 def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
@@ -196,13 +206,12 @@ def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
         right[list(ballot.choices)] = 0.0
     else:
         right[ballot.choices[answer]] = 1.0
-    # A guess that some behaviour would never make is a slip of one in a hundred.
     guess = np.array(
         [1 / (count + 1), 0.0 if answer is None else 1 / count, float(answer is None)]
         + (1 - offered.sum(axis=1) if answer is None else offered[:, answer]).tolist()
         + [float(answer == letter) for letter in range(letters)]
     )
-    guess = 0.99 * guess + 0.01 / (count + 1)
+    guess = (1 - SLIP_PROBABILITY) * guess + SLIP_PROBABILITY / (count + 1)
     r = RELIABILITIES
     return np.asarray(right[:, None, None] * r[:, None] + (1 - r)[:, None] * guess)
 
@@ -223,7 +232,7 @@ def expected_gain(
         else:
             table[n, choice] += reliability
     if again:
-        table = table**AGAIN / (table**AGAIN).sum(axis=0)
+        table = table**REPEAT_WEIGHT / (table**REPEAT_WEIGHT).sum(axis=0)
     return float((table * row).max(axis=1).sum() - row.max())
 
 

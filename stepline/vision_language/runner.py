@@ -21,7 +21,7 @@ from stepline.vision_language.questions import (
     DESCRIPTION,
     NO_ANSWER,
     QUESTION,
-    REPLY_TOKENS,
+    REPLY_TOKENS_PER_STEP,
     Reply,
     choice_question,
     choice_schema,
@@ -130,4 +130,6 @@ def tokens_at_most(texts: Sequence[str], pictures: int, settings: VisionLanguage
     pixels = [(settings.picture_size, 2 * settings.picture_size)] * (
         pictures * settings.pictures_a_clip
     )
-    return question_tokens(sum(map(len, texts)), pixels) + REPLY_TOKENS * max(len(texts) - 1, 1)
+    return question_tokens(sum(map(len, texts)), pixels) + REPLY_TOKENS_PER_STEP * max(
+        len(texts) - 1, 1
+    )

@@ -6,6 +6,7 @@ says "yes" to everything is right by chance alone.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -14,11 +15,14 @@ from stepline.chat.pictures import VideoPictures
 from stepline.chat.requests import run_in_threads
 from stepline.records import Span
 from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.places import last_picture_second
 from stepline.vision_language.questions import QUESTION, Reply
 from stepline.vision_language.runner import QuestionRunner, tokens_at_most
 
-OWN = 2  # pictures of each text's own seconds; the others of a question are spread over the video
-AWAY = 3.0  # s from the texts' seconds that the others keep: next to them the same is seen
+# of each text's own seconds; the other pictures of a question are spread over the video
+PICTURES_PER_TEXT = 2
+# s that the others keep from the texts' seconds: next to them the same is seen
+MIN_SECONDS_AWAY = 3.0
 
 # in its own seconds, at others, nowhere
 WhereShown: TypeAlias = Literal["aligned", "misplaced", "not shown"]
@@ -43,29 +47,31 @@ def where_shown(
 ) -> tuple[dict[int, WhereShown], tuple[float, ...]]:
     """Return what the model says of each text that it answered on, by its row, and the seconds of
     its pictures."""
-    groups, seconds = _questions(texts, video.duration, runner.settings)
-    known = video.read(sorted({second for each in seconds for second in each}))
-    offered = [[second for second in each if second in known] for each in seconds]
-    kept = [n for n in range(len(groups)) if offered[n]]
+    questions = _questions(texts, video.duration, runner.settings)
+    images = video.read(sorted({second for question in questions for second in question.seconds}))
+    visible = []
+    for question in questions:
+        seconds = [second for second in question.seconds if second in images]
+        if seconds:
+            visible.append(SpotQuestion(question.rows, seconds))
 
-    def ask(number: int) -> tuple[Reply, ...]:
-        return runner.choose(
-            [texts[row].text for row in groups[number]],
-            [known[second] for second in offered[number]],
-        )
+    def ask(question: SpotQuestion) -> tuple[Reply, ...]:
+        steps = [texts[row].text for row in question.rows]
+        return runner.choose(steps, [images[second] for second in question.seconds])
 
-    found = run_in_threads(ask, kept, workers=runner.server.workers, until=runner.until)
-    told: dict[int, WhereShown] = {}
-    for place, replies in sorted(found.items()):
-        for row, reply in zip(groups[kept[place]], replies, strict=True):
+    replies = run_in_threads(ask, visible, workers=runner.server.workers, until=runner.until)
+    where: dict[int, WhereShown] = {}
+    for n in sorted(replies):
+        for row, reply in zip(visible[n].rows, replies[n], strict=True):
             if reply.refusal:
                 continue
-            own = (
-                reply.answer is not None
-                and texts[row].span.gap(offered[kept[place]][reply.answer]) == 0.0
-            )
-            told[row] = "not shown" if reply.answer is None else "aligned" if own else "misplaced"
-    return told, tuple(sorted(known))
+            if reply.answer is None:
+                where[row] = "not shown"
+            elif texts[row].span.gap(visible[n].seconds[reply.answer]) == 0.0:
+                where[row] = "aligned"
+            else:
+                where[row] = "misplaced"
+    return where, tuple(sorted(images))
 
 
 def cost_at_most(
@@ -73,28 +79,33 @@ def cost_at_most(
 ) -> tuple[int, int]:
     """Return how many requests and tokens a video's texts take at most, within its limits and
     without second tries."""
-    groups, seconds = _questions(texts, duration, settings)
-    words = [[QUESTION, *(texts[row].text for row in group)] for group in groups]
-    tokens = [
-        tokens_at_most(each, len(shown), settings)
-        for each, shown in zip(words, seconds, strict=True)
-    ]
-    return min(settings.requests, len(groups)), min(
-        settings.tokens, sum(tokens[: settings.requests])
-    )
+    questions = _questions(texts, duration, settings)
+    tokens = 0
+    for question in questions[: settings.requests]:
+        words = [QUESTION, *(texts[row].text for row in question.rows)]
+        tokens += tokens_at_most(words, len(question.seconds), settings)
+    return min(settings.requests, len(questions)), min(settings.tokens, tokens)
+
+
+@dataclass(frozen=True)
+class SpotQuestion:
+    """The rows of the texts that a question is about, and the seconds of its pictures."""
+
+    rows: range
+    seconds: list[float]
 
 
 def _questions(
     texts: Sequence[TimedText], duration: float, settings: VisionLanguageSettings
-) -> tuple[list[range], list[list[float]]]:
-    """Return the rows of the texts that each question is about, and the seconds of its pictures."""
-    size = min(settings.steps, max(1, settings.choices // OWN))
-    groups = [range(n, min(n + size, len(texts))) for n in range(0, len(texts), size)]
+) -> list[SpotQuestion]:
+    size = min(settings.steps, max(1, settings.choices // PICTURES_PER_TEXT))
     rng = np.random.default_rng(settings.seed)
-    return groups, [
-        _seconds([texts[row].span for row in group], duration, settings.choices, rng)
-        for group in groups
-    ]
+    questions = []
+    for first in range(0, len(texts), size):
+        rows = range(first, min(first + size, len(texts)))
+        spans = [texts[row].span for row in rows]
+        questions.append(SpotQuestion(rows, _seconds(spans, duration, settings.choices, rng)))
+    return questions
 
 
 def _seconds(
@@ -102,15 +113,14 @@ def _seconds(
 ) -> list[float]:
     """Return the seconds of a question's pictures, shuffled: some of each text's own, the others
     spread evenly."""
-    last = max(0.0, duration - 0.1)
-    own = {
-        round(min(last, span.start + (n + 0.5) / OWN * span.duration), 1)
-        for span in spans
-        for n in range(OWN)
-    }
+    last = last_picture_second(duration)
+    own = set()
+    for span in spans:
+        for n in range(PICTURES_PER_TEXT):
+            second = span.start + (n + 0.5) / PICTURES_PER_TEXT * span.duration
+            own.add(round(min(last, second), 1))
     spread = [round(last * (n + 0.5) / count, 1) for n in range(count)]
-    others = [second for second in spread if all(span.gap(second) > AWAY for span in spans)]
-    more = others[:: max(1, -(-len(others) // max(1, count - len(own))))][
-        : max(0, count - len(own))
-    ]
-    return [float(second) for second in rng.permutation(sorted(own | set(more)))][:count]
+    away = [at for at in spread if all(span.gap(at) > MIN_SECONDS_AWAY for span in spans)]
+    room = max(0, count - len(own))
+    evenly = away[:: max(1, -(-len(away) // max(1, room)))]
+    return [float(second) for second in rng.permutation(sorted(own | set(evenly[:room])))][:count]

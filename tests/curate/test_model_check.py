@@ -77,7 +77,7 @@ def test_answers_become_verdicts_by_the_seconds_of_their_pictures(sample, tmp_pa
         "hello all": "not shown",
         "serve it": "aligned",
     }
-    assert (checked.answered, checked.asked, checked.requests, len(asked)) == (5, 5, 2, 2)
+    assert (checked.answered, checked.texts, checked.requests, len(asked)) == (5, 5, 2, 2)
     assert checked.notes == ()
 
 
@@ -86,6 +86,11 @@ def test_a_budget_leaves_texts_out_and_says_so(sample, tmp_path):
     assert len(asked) == checked.requests == 1
     assert len(said) == checked.answered == 3
     assert "has not answered on 2 of 5 texts" in checked.notes[0]
+
+
+def test_folders_of_corrected_videos_are_said_to_decide_nothing(sample, tmp_path):
+    checked, _, _ = check(sample, tmp_path, knows, machine=tmp_path, corrected=tmp_path)
+    assert "decide nothing here" in checked.notes[0]
 
 
 def test_what_is_no_answer_is_no_verdict(sample, tmp_path):

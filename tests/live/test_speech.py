@@ -22,8 +22,18 @@ def _loud_is_voice(monkeypatch):
 
 def hear(transcriber, blocks):
     """What each block brings: (seconds of sound by then, HeardSentences)."""
-    found = [(block.start + 1, transcriber.add(block) + transcriber.advance()) for block in blocks]
+    found = [
+        (block.start + 1, joined(transcriber.add(block), transcriber.advance())) for block in blocks
+    ]
     return [*found, (blocks[-1].start + 1, transcriber.finish())]
+
+
+def joined(first, second):
+    return HeardSentences(
+        first.words + second.words,
+        first.sentences + second.sentences,
+        first.dropped + second.dropped,
+    )
 
 
 def said(found):

@@ -16,7 +16,6 @@ from stepline.features import FeatureWriter, RowTexts
 from stepline.grounding.speech import narration_labels
 from stepline.nasva.benchmarks import (
     BenchmarkInputs,
-    StoredFeatures,
     TextVectors,
     benchmark_questions,
     write_answers,
@@ -27,6 +26,7 @@ from stepline.nasva.settings import AlignerNetworkSettings, AlignerSettings
 from stepline.nasva.train import train_aligner
 from stepline.records import Span
 from stepline.training.batches import Sample
+from stepline.training.benchmark_answers import StoredFeatures
 from stepline.training.settings import TrainSettings
 
 SETTINGS = AlignerSettings()

@@ -224,7 +224,7 @@ def test_somebody_else_may_choose(fresh):
     def selector(number, video):
         assert isinstance(video, Proposals)
         seen.append(number)
-        return [5, 2]
+        return [5, 2], video.boxes[[5, 2]]
 
     found = describe_many(fresh, WORDS, clips(3), DescribeSettings(batch=2), selector=selector)
     assert seen == [0, 1, 2]

@@ -128,7 +128,9 @@ def test_sentences_of_baselines_are_the_commonest_or_the_nearest_videos():
 def test_the_oracle_takes_the_proposals_that_fit_best_each_once():
     boxes = np.array([[40.0, 60.0], [0.0, 11.0], [0.0, 10.0], [90.0, 95.0]])
     proposals = Proposals(100.0, np.array([0.9, 0.9, 0.1, 0.9]), boxes, np.zeros(5))
-    assert oracle_selection([[(0.0, 10.0, ""), (41.0, 60.0, "")]])(0, proposals) == [2, 0]
+    queries, spans = oracle_selection([[(0.0, 10.0, ""), (41.0, 60.0, "")]])(0, proposals)
+    assert queries == [2, 0]
+    np.testing.assert_array_equal(spans, boxes[[2, 0]])
 
 
 def test_scores_are_those_of_stepline_evaluate(corpus, tmp_path):

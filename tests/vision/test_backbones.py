@@ -9,7 +9,9 @@ from checkpoints import write_clip, write_s3d
 from numpy.testing import assert_allclose
 from vision_samples import NOISE
 
+from stepline.cli import options as cli_options
 from stepline.errors import ModelError, SettingsError
+from stepline.plugins import OWN_NAMES
 from stepline.vision import BACKBONES, VisionSettings, load_backbone
 
 TEXTS = ["cut the banana", "fold the paper in half", "cut", "fold"]
@@ -38,6 +40,12 @@ MAKERS = {
     "precomputed": make_precomputed,
 }
 ROWS_ALONE = "s3d-mixed5c"  # keeps the lengths of its rows, in whose space no text lies
+
+
+def test_settings_and_commands_offer_exactly_the_backbones_of_the_table():
+    assert (*BACKBONES, "none") == OWN_NAMES["backbones"] == cli_options.BACKBONES
+
+
 SEEING = [name for name in BACKBONES if name != "precomputed"]
 
 

@@ -16,9 +16,6 @@ class Eyes:
     def presenter(self, picture):
         return float(picture.mean()) / 100
 
-    def count(self, picture):
-        return int(picture.mean())
-
 
 def frames(*levels):
     """Three frames a second."""
@@ -28,11 +25,11 @@ def frames(*levels):
 
 
 def test_the_frame_nearest_the_middle_of_a_row_stands_for_it():
-    meter = CueMeter(1.0, faces=Eyes(), hands=Eyes())
-    for frame in (*frames(1, 2, 3, 4, 5, 6), Frame(3.5, np.full((4, 4, 3), 9, np.uint8))):
+    meter = CueMeter(1.0, faces=Eyes())
+    for frame in (*frames(1, 2, 3), Frame(4.5, np.full((4, 4, 3), 9, np.uint8))):
         meter.add(frame)
     seen = meter.finish()
-    assert_array_equal(seen.hands, np.array([2, 5, np.nan, 9], np.float32))
+    assert_array_equal(seen.presenter, np.array([0.02, 0.02, np.nan, np.nan, 0.09], np.float32))
     assert seen.letters.shape == (0,)
 
 
@@ -60,9 +57,9 @@ def test_text_is_looked_for_in_every_second_row_and_stands_until_the_next():
 def test_cues_of_a_stretch_count_from_its_start():
     rows = np.arange(6, dtype=np.float32)
     lines = (ScreenText("a b", Span(0, 2), 0.1), ScreenText("c d", Span(1, 4), 0.1))
-    part = PictureCues(1.0, rows, rows[:0], rows, lines).between(2.0, 4.0)
+    part = PictureCues(1.0, rows, rows[:0], lines).between(2.0, 4.0)
     assert_array_equal(part.presenter, [2, 3])
-    assert part.hands.shape == (0,)
+    assert part.letters.shape == (0,)
     assert [(line.text, line.span) for line in part.lines] == [("c d", Span(0, 2))]
 
 

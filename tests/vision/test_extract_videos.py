@@ -171,7 +171,12 @@ def run():
     extract.extract_to_store([Path(sys.argv[1])], Path(sys.argv[2]), StepsSettings(), shard_bytes=5000)
 
 # within a video, after a video, and when a shard is written and its rows are not removed yet
-for owner, name, calls in ((VideoEncoder, "add", 7), (extract, "write_feature_file", 1), (extract.Extraction, "_remove_written", 0)):
+KILLS = (
+    (VideoEncoder, "add", 7),
+    (extract, "write_feature_file", 1),
+    (extract.Extraction, "_remove_written", 0),
+)
+for owner, name, calls in KILLS:
     child = os.fork()
     if child == 0:
         setattr(owner, name, dies(getattr(owner, name), calls))

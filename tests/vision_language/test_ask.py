@@ -1,40 +1,30 @@
 """A vision-language model is asked little, over the wire, and weighed; a server that knows the
 truth stands for it."""
 
-import base64
 import json
-import re
-import zlib
 
 import numpy as np
 import pytest
-from llm_fakes import Answers, FakeServer, completion
+from known_steps import (
+    NAMES,
+    SECONDS,
+    SHOTS,
+    SHOWN,
+    grounded,
+    grounded_video,
+    knows,
+    parts,
+    right,
+    unchanged,
+)
+from llm_fakes import Answers, FakeServer
 
-from stepline.chat.pictures import LETTERS
 from stepline.errors import WriterError
-from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
-from stepline.records import Span, Step
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings
 from stepline.vision_language import ask_about_steps
 from stepline.vision_language.places import move_steps, picture_seconds, place_beliefs, video_places
 from stepline.vision_language.questions import NONE, choice_question, choice_schema
-
-SECONDS, SHOT = 120, 6
-SHOTS = [slice(start, start + SHOT) for start in range(0, SECONDS, SHOT)]
-NAMES = (
-    "slice the lemons",
-    "pour the sugar",
-    "boil the water",
-    "stir the syrup",
-    "press the juice",
-    "fill the jug",
-    "add the ice",
-    "cut the mint",
-)
-SAID = (2, 14, 26, 38, 50, 62, 74, 86)
-# step -> second; far from its words: 3, 5; never: 7
-SHOWN = {0: 4, 1: 16, 2: 28, 3: 110, 4: 52, 5: 104, 6: 76}
 
 
 @pytest.fixture(autouse=True)
@@ -42,89 +32,12 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
-def grounded():
-    steps = [
-        Step(id=str(n), text=text, said=Span(float(s), s + 3.0))
-        for n, (text, s) in enumerate(zip(NAMES, SAID, strict=True), start=1)
-    ]
-    return ground(steps, duration=float(SECONDS))
-
-
-def right_letters(step, seconds):
-    """The letters of the pictures in the shot that shows a step, or "none"."""
-    shots = [
-        letter
-        for letter, second in zip(LETTERS, seconds, strict=False)
-        if step in SHOWN and int(second) // SHOT == SHOWN[step] // SHOT
-    ]
-    return shots or [NONE]
-
-
-def parts(body):
-    """The steps, as rows, and the seconds of the pictures that a request asks about."""
-    content = body["messages"][0]["content"]
-    asked = re.findall(r"<step>(.*)</step>", content[0]["text"].split("\n\n")[1])
-    urls = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
-    return [NAMES.index(text) for text in asked], [
-        float(base64.b64decode(url.partition(",")[2])) for url in urls
-    ]
-
-
-def knows(r=1.0, kind=""):
-    """A behaviour: the truth with reliability r; else a wrong answer, or what its kind says."""
-
-    def letter(step, seconds):
-        rng = np.random.default_rng(zlib.crc32(f"{step} {seconds}".encode()))
-        options, right = [*LETTERS[: len(seconds)], NONE], right_letters(step, seconds)
-        if kind == "another step":
-            return right_letters((step + 3) % len(NAMES), seconds)[0]
-        if kind in ("A", NONE):
-            return kind
-        if kind == "never none":
-            return str(rng.choice(options[:-1]))
-        wrong = [each for each in options if each not in right]
-        return right[0] if rng.random() < r else str(rng.choice(wrong))
-
-    def act(handler):
-        steps, seconds = parts(handler.question)
-        said = {
-            str(n): {"after": "done", "shown": letter(k, seconds)}
-            for n, k in enumerate(steps, start=1)
-        }
-        Answers.raw(completion(json.dumps(said)))(handler)
-
-    return act
-
-
 def ask(server, grounding=None, **settings):
     grounding = grounding or grounded()
     url = server if isinstance(server, str) else server.url
     quick = {"pause": 0.0, "timeout": 5.0, "deadline": 20.0} | settings
-    return ask_about_steps(
-        grounding.steps,
-        grounding.alignment,
-        SHOTS,
-        lambda seconds: {s: str(s).encode() for s in seconds},
-        duration=float(SECONDS),
-        settings=VisionLanguageSettings(base_url=url, **quick),
-    )
-
-
-def right(steps):
-    """Return which of the shown steps stand in their shot."""
-    return [
-        k
-        for k, step in enumerate(steps)
-        if k in SHOWN and step.at is not None and int(step.at) // SHOT == SHOWN[k] // SHOT
-    ]
-
-
-def unchanged(answers, grounding):
-    places = [step.model_copy(update={"seen": ()}) for step in answers.steps]
-    return (
-        tuple(places) == grounding.steps
-        and (answers.alignment.scores == grounding.alignment.scores).all()
-    )
+    named = VisionLanguageSettings(base_url=url, **quick)
+    return ask_about_steps(grounded_video(grounding), named)
 
 
 # ------------------------------------------------------------------ what it brings
@@ -358,61 +271,3 @@ def test_settings_are_stored_only_where_somebody_is_named():
     named = VisionSettings(witness=VisionLanguageSettings(base_url="http://127.0.0.1:9/v1"))
     assert named.model_dump(mode="json")["witness"]["requests"] == 10
     assert VisionSettings.model_validate_json(named.model_dump_json()) == named
-
-
-# ------------------------------------------------------------------ a place described once, for all
-# steps
-
-
-def knows_words(r=1.0):
-    """Descriptions by the words of the step that each picture shows, right with probability r;
-    letters by the truth."""
-
-    def act(handler):
-        content = handler.question["messages"][0]["content"]
-        if "<step>" in content[0]["text"]:
-            knows(r)(handler)
-            return
-        urls = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
-        said = {}
-        for letter, url in zip(LETTERS, urls, strict=False):
-            second = float(base64.b64decode(url.partition(",")[2]))
-            rng = np.random.default_rng(zlib.crc32(f"{second}".encode()))
-            shown = [NAMES[k] for k, at in SHOWN.items() if int(second) // SHOT == at // SHOT] or [
-                NONE
-            ]
-            said[letter] = shown[0] if rng.random() < r else str(rng.choice(NAMES))
-        Answers.raw(completion(json.dumps(said)))(handler)
-
-    return act
-
-
-def descriptions(server):
-    return sum("<step>" not in body["messages"][0]["content"][0]["text"] for body in server.asked)
-
-
-def test_places_are_described_once_and_serve_all_steps():
-    before = right(grounded().steps)
-    with FakeServer(knows_words()) as server:
-        answers = ask(server, describe=True, requests=6)
-        assert descriptions(server) == 3  # 20 places, 8 a request
-        assert len(server.asked) <= 6
-    told = answers.report["descriptions"]
-    assert (len(told["pictures"]), told["words"].count("")) == (20, 13)
-    assert set(right(answers.steps)) > set(before)
-
-
-def test_descriptions_alone_move_steps_only_where_they_have_earned_it():
-    with FakeServer(knows_words(0.0)) as server:
-        before = grounded()
-        answers = ask(server, before, describe=True, requests=12)
-        assert descriptions(server) == 3
-    assert not answers.report["trusted"]
-    assert unchanged(answers, before)
-
-
-def test_descriptions_that_would_take_more_than_half_of_the_requests_are_not_asked_for():
-    with FakeServer(knows_words()) as server:
-        answers = ask(server, describe=True, requests=5)
-        assert descriptions(server) == 0
-    assert "descriptions" not in answers.report

@@ -2,8 +2,12 @@
 
 import pytest
 
+from stepline import batch, steps
+from stepline.errors import SettingsError
+from stepline.pipeline.request import StepsSettings
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import read_record, write_record
+from stepline.vision.settings import VisionLanguageSettings, VisionSettings
 from stepline.vision_language.corrections import AnswerCounts, count_answers
 
 QUESTIONS = [
@@ -86,17 +90,24 @@ def run(stepline, small_video, captions_file, tmp_path):
     return call
 
 
-def test_folders_of_a_library_set_the_prior(run, small_video, tmp_path):
+@pytest.fixture
+def folders(tmp_path):
+    """The records as the machine wrote them, and as people corrected them."""
     machine, corrected = records()
     for folder, record in (("wrote", machine), ("people", corrected)):
         (tmp_path / folder).mkdir()
         write_record(record, tmp_path / folder / "v.json")
     write_record(corrected, tmp_path / "people" / "other.json")
+    return tmp_path / "wrote", tmp_path / "people"
+
+
+def test_folders_of_a_library_set_the_prior(run, folders, small_video, tmp_path):
+    machine, corrected = folders
     done = run(
         "--set",
-        f"vision.witness.machine={tmp_path / 'wrote'}",
+        f"vision.witness.machine={machine}",
         "--set",
-        f"vision.witness.corrected={tmp_path / 'people'}",
+        f"vision.witness.corrected={corrected}",
     )
     assert done.exit_code == 0, done.stderr
     stored = read_record(tmp_path / "out" / f"{small_video.stem}.json").settings["vision"][
@@ -104,6 +115,48 @@ def test_folders_of_a_library_set_the_prior(run, small_video, tmp_path):
     ]
     assert (stored["right"], stored["wrong"]) == (4.0 + 2, 1.0 + 2)
     assert str(tmp_path) not in str(stored)
+
+
+def from_python(machine, corrected):
+    return StepsSettings(
+        vision=VisionSettings(
+            screen_text=False,
+            faces=False,
+            witness=VisionLanguageSettings(
+                base_url="http://127.0.0.1:9/v1", dry_run=True, machine=machine, corrected=corrected
+            ),
+        )
+    )
+
+
+@pytest.mark.parametrize("out", [None, "out"])
+def test_folders_set_the_prior_from_python_too(folders, small_video, captions_file, tmp_path, out):
+    record = steps(
+        small_video,
+        captions=captions_file,
+        settings=from_python(*folders),
+        out=out and tmp_path / out,
+    )
+    stored = record.settings["vision"]["witness"]
+    assert (stored["right"], stored["wrong"]) == (4.0 + 2, 1.0 + 2)
+    assert str(tmp_path) not in str(stored)
+
+
+def test_folders_of_a_batch_are_counted_once(folders, small_video, tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        "stepline.vision_language.corrections.read_record",
+        lambda path: read.append(path) or read_record(path),
+    )
+    settings = from_python(*folders)
+    results = list(batch([small_video], settings=settings, out=tmp_path / "out"))
+    assert [result.error for result in results] == [None]
+    assert len(read) == 2
+
+
+def test_one_folder_alone_is_an_error_from_python(folders, small_video):
+    with pytest.raises(SettingsError, match="go together; name both folders"):
+        steps(small_video, settings=from_python(folders[0], None))
 
 
 def test_folders_that_say_nothing_are_errors_in_one_line(run, tmp_path):

@@ -19,7 +19,7 @@ from stepline.chat.servers import RequestError, open_server
 from stepline.errors import ModelError
 from stepline.records import Alignment, Step
 from stepline.vision.settings import VisionLanguageSettings
-from stepline.vision_language import ask_about_steps
+from stepline.vision_language import GroundedVideo, ask_about_steps
 from stepline.vision_language.pictures import question_pictures
 from stepline.vision_language.questions import (
     choice_question,
@@ -108,14 +108,11 @@ def test_descriptions_of_a_real_model_are_refused_as_well(server, files):
 def test_the_steps_stay_where_they_were_and_the_record_says_why(files):
     alignment = Alignment(("cut",), np.full((1, 16), 0.5, np.float32), 1.0, "probability")
     steps = (Step(id="1", text="cut", score=0.5),)
-    answers = ask_about_steps(
-        steps,
-        alignment,
-        [slice(0, 8), slice(8, 16)],
-        lambda seconds: {s: picture(int(s)) for s in seconds},
-        duration=16.0,
-        settings=settings(files, requests=3),
+    shots = [slice(0, 8), slice(8, 16)]
+    video = GroundedVideo(
+        steps, alignment, shots, lambda seconds: {s: picture(int(s)) for s in seconds}, 16.0
     )
+    answers = ask_about_steps(video, settings(files, requests=3))
     assert answers.steps == steps
     assert answers.notes[0].startswith(
         "provisional: the vision-language model has not answered on 1 of 1 steps"

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from stepline.chat.pictures import with_pictures
 from stepline.records import Alignment, Step
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings
-from stepline.vision_language import ask_about_steps
+from stepline.vision_language import GroundedVideo, ask_about_steps
 from stepline.vision_language.describe import describe_places
 from stepline.vision_language.pictures import clip_times, question_pictures
 from stepline.vision_language.questions import QUESTION, choice_question
@@ -37,7 +37,7 @@ def ask(url, pictures=None, **settings):
     alignment = Alignment(("cut",), np.full((1, 16), 0.5, np.float32), 1.0, "probability")
     read = pictures or (lambda seconds: {second: str(second).encode() for second in seconds})
     steps = (Step(id="1", text="cut", score=0.5),)
-    return ask_about_steps(steps, alignment, SHOTS, read, duration=16.0, settings=given)
+    return ask_about_steps(GroundedVideo(steps, alignment, SHOTS, read, 16.0), given)
 
 
 def test_the_part_of_a_clip_is_held_to_the_byte():

@@ -1,4 +1,4 @@
-"""Faces and hands: boxes by hand from a detector's numbers, and the networks themselves where they
+"""Faces: boxes by hand from a detector's numbers, and the networks themselves where they
 are fetched."""
 
 import numpy as np
@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_allclose
 from vision_samples import photo
 
-from stepline.vision import faces_and_hands as seen
-from stepline.vision.faces_and_hands import Detection, FaceDetector, HandDetector, SquareDetector
+from stepline.vision import faces as seen
+from stepline.vision.faces import Detection, FaceDetector, SquareDetector
 from stepline.weights import find_weights, weights_fetched
 
 
@@ -75,10 +75,9 @@ def test_a_face_looks_at_the_camera_where_its_nose_is_between_its_eyes(nose, exp
     assert seen.frontality(points @ np.array([[0.0, 1.0], [-1.0, 0.0]])) == 0.0  # lying
 
 
-def test_no_face_and_no_hand_is_seen_in_a_photograph_of_a_flower():
+def test_no_face_is_seen_in_a_photograph_of_a_flower():
     if not weights_fetched("mediapipe"):
         pytest.skip("needs `stepline weights get mediapipe`")
     folder = find_weights("mediapipe")
     for picture in (photo("flower.jpg"), np.zeros((90, 160, 3), np.uint8)):
         assert FaceDetector(folder).presenter(picture) < 0.1
-        assert HandDetector(folder).count(picture) == 0

@@ -1,5 +1,7 @@
 """Steps that fill a video, by a semi-Markov decoder over a network's proposals; beyond the paper.
 
+    describe_many(network, vocabulary, videos, selector=tiling_selector(cover=1.0))
+
 A segmentation takes k proposals in the order of their middles, gives each a segment between two
 ends of any proposals (or of the video), and leaves what is between segments uncovered. Its worth,
 for each k exactly maximal:
@@ -17,8 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import softmax
 
-Floats = npt.NDArray[np.float64]
+from stepline.procx.inference import Floats, Proposals, ProposalSelector
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -113,3 +117,40 @@ def expected_f1(segmentation: Segmentation, counts: Floats) -> float:
     taken = len(segmentation.proposals)
     halves = np.maximum((taken + np.arange(len(counts))) / 2, 0.5)
     return float(segmentation.worth * (counts / halves).sum())
+
+
+def tile_proposals(
+    proposals: Proposals,
+    *,
+    cover: float = 0.0,
+    count: int | None = None,
+    least: int = 1,
+    floor: float = 0.0,
+) -> tuple[list[int], Floats]:
+    """Return the proposals that together fill the video best, and the segment of each, (k, 2)
+    seconds.
+
+    cover: cost of leaving as much as an average step uncovered, in steps; 0: gaps stay. count: of
+    the steps, as many as there can be; None: the count of the greatest expected F1, at least
+    `least`. floor: a proposal of less confidence is left out.
+    """
+    usable = proposals.usable(floor)
+    chances = softmax(proposals.counts)  # (C,)
+    expected = max(1.0, float(chances @ np.arange(len(chances))))
+    tilings = tile(
+        proposals.boxes[usable],
+        np.maximum(proposals.scores[usable], 0.0),
+        proposals.duration,
+        most=len(chances) - 1 if count is None else count,
+        cost=cover * expected / proposals.duration,
+    )
+    best = tilings[-1]
+    if count is None:
+        enough = tilings[min(least, len(tilings) - 1) :]
+        best = max(enough, key=lambda tiling: expected_f1(tiling, chances))
+    return [int(usable[number]) for number in best.proposals], best.spans
+
+
+def tiling_selector(cover: float = 0.0) -> ProposalSelector:
+    """Return the selector that fills each video; cover as in `tile_proposals`."""
+    return lambda _, proposals: tile_proposals(proposals, cover=cover)

@@ -5,9 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from stepline.procx.inference import Proposals, place_steps, select_proposals
-from stepline.procx.settings import DescribeSettings
-from stepline.procx.tiling import Segmentation, expected_f1, tile
+from research.procx.tiling import Segmentation, expected_f1, tile, tile_proposals, tiling_selector
+from stepline.procx.inference import Proposals
 
 
 def iou(first, second):
@@ -85,20 +84,12 @@ def test_the_count_weighs_what_is_found_against_what_is_there():
 
 
 def test_describing_takes_the_tiling_and_its_segments():
-    queries, spans = place_steps(proposals(), DescribeSettings(choose="tile", cover=1.0))
-    assert (
-        queries
-        == select_proposals(proposals(), DescribeSettings(choose="tile", cover=1.0))
-        == [0, 1, 3]
-    )
+    queries, spans = tile_proposals(proposals(), cover=1.0)
+    assert queries == tiling_selector(1.0)(0, proposals())[0] == [0, 1, 3]
     assert np.diff(spans).sum() == pytest.approx(30.0)
-    assert place_steps(proposals(), DescribeSettings(choose="tile", cover=1.0, count=1))[
-        1
-    ].shape == (1, 2)
-    assert select_proposals(proposals(), DescribeSettings(choose="tile", cover=1.0, count=0)) == []
-    assert (
-        select_proposals(proposals(0), DescribeSettings(choose="tile", cover=1.0, floor=0.95)) == []
-    )
+    assert tile_proposals(proposals(), cover=1.0, count=1)[1].shape == (1, 2)
+    assert tile_proposals(proposals(), cover=1.0, count=0)[0] == []
+    assert tile_proposals(proposals(0), cover=1.0, floor=0.95)[0] == []
 
 
 def test_no_proposal_leaves_nothing():

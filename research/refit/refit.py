@@ -29,6 +29,7 @@ from stepline.evaluate.bootstrap import (
 )
 from stepline.grounding.settings import GroundSettings
 from stepline.nasva.settings import NasvaSettings
+from stepline.numeric import fit_logistic_weights
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings
@@ -49,7 +50,7 @@ SLACK = 1.0  # s by which the best second may miss a span that people gave; thei
 OVERLAP = 0.5
 SURE = 1e-3  # of a probability in a logarithm
 JUDGE_SPREAD = 1.0  # standard deviation of the prior of each of the judge's weights, nats
-NEWTON = 25  # steps of the judge's fit; it ends in six
+MAX_JUDGE_CHANGE = 1.0  # of a weight in one step of the fit, nats; it ends in six steps
 
 
 @dataclass(frozen=True)
@@ -178,15 +179,13 @@ def fit_judge(rows: Floats, shown: Floats, usual: Floats) -> Floats:
 
     rows: (N, 3) of sentences. shown: (N,) their truth.
     """
-    weights, prior = usual.copy(), np.eye(3) / JUDGE_SPREAD**2
-    for _ in range(NEWTON):
-        p = 1 / (1 + np.exp(-(rows @ weights)))
-        slope = rows.T @ (shown - p) - prior @ (weights - usual)
-        change = np.linalg.solve((rows * (p * (1 - p))[:, None]).T @ rows + prior, slope)
-        weights = weights + np.clip(change, -1.0, 1.0)  # Newton alone may overshoot from far off
-        if np.abs(change).max() < 1e-9:
-            break
-    return np.asarray(weights)
+    return fit_logistic_weights(
+        rows,
+        shown,
+        prior_mean=usual,
+        prior_precision=np.eye(3) / JUDGE_SPREAD**2,
+        max_change=MAX_JUDGE_CHANGE,
+    )
 
 
 def _refit_judge(outcomes: Sequence[VideoOutcome]) -> Floats:
