@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.atomic_files import PARTIAL
+from stepline.atomic_files import PARTIAL_SUFFIX
 from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure
 from stepline.curate.store.manifests import MANIFESTS, KeySet, disk_keys, files_in, save_store_keys
 from stepline.errors import StoreError
@@ -58,7 +58,7 @@ def remove_partials(out: "RemotePath") -> None:
         f"{MANIFESTS}/",
     )
     for folder in folders:
-        for partial in out.local.glob(f"{folder}.*{PARTIAL}*"):
+        for partial in out.local.glob(f"{folder}.*{PARTIAL_SUFFIX}*"):
             partial.unlink(missing_ok=True)
 
 
