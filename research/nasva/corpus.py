@@ -195,7 +195,7 @@ class BenchmarkFiles:
         features = StoredFeatures(self.stores / "video")
         for kind, row in BENCHMARKS.items():
             reference = self.folder / row.file
-            asked = benchmark_questions(row.name, reference, row.subset).asked
+            asked = benchmark_questions(row.name, reference, row.subset).questions
             given = BenchmarkInputs(features, TextVectors(self.stores / kind, loaded))
             settings = WHOLE.model_copy(update={"mode": MODES[row.name]})
             answers = score_questions(asked, loaded, given, settings)

@@ -344,9 +344,9 @@ def train_wys2(
         run = train_detector_run(clips, out, settings, report=bar)
     rounds = []
     for row in run.rounds:
-        pseudo = f", {row.kept} of {row.of} unlabelled ones" if row.of else ""
+        pseudo = f", {row.pseudo_labelled} of {row.of} unlabelled ones" if row.of else ""
         say(f"round {row.number}: {row.pairs} clips{pseudo}; ROC-AUC on validation {row.auc:.3f}")
-        rounds.append({"number": row.number, "pairs": row.pairs, "kept": row.kept, "auc": row.auc})
+        rounds.append({name: row.row()[name] for name in ("number", "pairs", "kept", "auc")})
     say(run.calibration_report)
     path = str(out / DETECTOR)
     if as_json:

@@ -139,8 +139,8 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
     Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the
     next one.
     """
-    from stepline.curate.export import publish, publish_features
-    from stepline.curate.report import write_report
+    from stepline.curate.export.dataset import publish, publish_features
+    from stepline.curate.report.write import write_report
 
     out = output_path(request)
 
@@ -159,7 +159,7 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
 
 def source_items(request: RunRequest) -> Iterator[SourceEntry]:
     """Yield the videos of a request's source, and what it refuses."""
-    from stepline.curate.sources import read_source
+    from stepline.curate.sources.read import read_source
 
     return read_source(request.source, request.recipe.source, request.recipe.remote)
 

@@ -34,7 +34,7 @@ from stepline.nasva.predict import StepPlacement, place_steps
 from stepline.nasva.settings import AlignerSettings, Mode
 from stepline.records import Matrix, Record, Step, Video
 from stepline.training.benchmark_answers import (
-    Answers,
+    BenchmarkAnswers,
     Questions,
     StoredFeatures,
     answer_each,
@@ -211,7 +211,7 @@ def score_questions(
     loaded: LoadedAligner,
     inputs: BenchmarkInputs,
     settings: AlignerSettings,
-) -> Answers[TextScores]:
+) -> BenchmarkAnswers[TextScores]:
     """Return how the texts of each video fit it."""
 
     def score(question: AlignmentQuestion) -> TextScores:
@@ -230,7 +230,7 @@ def write_answers(
     inputs: BenchmarkInputs,
     out: Path,
     settings: AlignerSettings,
-) -> Answers[TextScores]:
+) -> BenchmarkAnswers[TextScores]:
     """Write the answer of a network in the benchmark's official form, and return what is in it and
     what is not.
 

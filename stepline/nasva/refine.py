@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from stepline.datasets.excluded import ExcludedVideos, read_excluded
+from stepline.datasets.excluded import read_excluded
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore, open_store
 from stepline.grounding.speech import coarse_spans
@@ -31,7 +31,7 @@ from stepline.nasva.settings import RefineRunSettings
 from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span, Step
 from stepline.storage import write_parquet
 from stepline.training.distributed import first_then_all, is_first, start_processes, wait_for_all
-from stepline.training.gather import FeatureJoin
+from stepline.training.gather import Excluded, FeatureJoin
 from stepline.training.loop import Progress
 from stepline.training.run_folder import OMITTED, write_omitted
 from stepline.training.settings import TextKind
@@ -153,7 +153,7 @@ def _gather_narrations(
     folder: Path,
     settings: RefineRunSettings,
     features: FeatureStore,
-    excluded: ExcludedVideos,
+    excluded: Excluded,
 ) -> AlignerSamples | None:
     """Return the samples of what is said, which the final network learns too; None without a
     source."""
@@ -206,7 +206,7 @@ class _VideoReader:
         features: FeatureStore,
         vectors: FeatureStore,
         settings: RefineRunSettings,
-        excluded: ExcludedVideos | frozenset[str] = frozenset(),
+        excluded: Excluded = frozenset(),
     ) -> None:
         self._features = features
         self._vectors = vectors

@@ -26,7 +26,7 @@ from stepline.device import current_device, device_of
 from stepline.errors import ModelError
 from stepline.media import probe
 from stepline.records import FeatureSequence, Matrix, Span
-from stepline.training.benchmark_answers import Answers, answer_each
+from stepline.training.benchmark_answers import BenchmarkAnswers, answer_each
 from stepline.training.network_file import TrainedOn
 from stepline.training.sources import TextEncoder, text_encoder
 from stepline.wys2.clips import collate_pairs
@@ -117,7 +117,7 @@ def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
 
 def answer_clips(
     clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read: VideoReader, out: Path
-) -> Answers[float]:
+) -> BenchmarkAnswers[float]:
     """Write {clip: score} of a set of clips. Raises DatasetError when none can be scored."""
     clips_of_videos: dict[str, list[LabelledClip]] = {}
     for clip in clips:
@@ -132,7 +132,7 @@ def answer_clips(
         return scores
 
     videos = answer_each({video: video for video in clips_of_videos}, score)
-    answers: Answers[float] = Answers({}, {})
+    answers: BenchmarkAnswers[float] = BenchmarkAnswers({}, {})
     for video, own in clips_of_videos.items():
         ids = [clip.id for clip in own]
         if video in videos.missing:
@@ -149,7 +149,7 @@ def answer_sentences(
     loaded: DetectorForBenchmarks,
     read: VideoReader,
     out: Path,
-) -> Answers[dict[str, list[float]]]:
+) -> BenchmarkAnswers[dict[str, list[float]]]:
     """Write HTM-Align's answer. texts: by video; spoken: (K, 2) seconds of a transcript, where
     there is one.
 
@@ -202,6 +202,6 @@ def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) 
     return scores
 
 
-def _write(answers: Answers[A], out: Path) -> None:
+def _write(answers: BenchmarkAnswers[A], out: Path) -> None:
     answers.require_any()
     write_atomic(out, json.dumps(answers.by_id, allow_nan=False) + "\n")

@@ -23,13 +23,12 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
 from stepline.records import Matrix, Record, Rejected, Transcript
 from stepline.text import embed
 from stepline.training.batches import Mask
-from stepline.training.gather import TWICE
+from stepline.training.gather import TWICE, Excluded
 from stepline.wys2.clip_sources import ClipSource, VideoFrames, clip_source, flaw_finder
 from stepline.wys2.clips import ClipTextPair, NarratedClip, narrated_clips
 from stepline.wys2.settings import ClipSettings, CosineMapping, LabelSettings
@@ -74,7 +73,7 @@ def gather_clips(
     settings: ClipSettings,
     transcripts: Mapping[str, Transcript] | None = None,
     *,
-    excluded: ExcludedVideos | frozenset[str] = frozenset(),
+    excluded: Excluded = frozenset(),
 ) -> ClipDataset:
     """Return the clips of records. encode: sentences to vectors; transcripts: by video, for records
     that have none.
@@ -102,7 +101,7 @@ def narrated_videos(
     transcripts: Mapping[str, Transcript],
     omitted: list[Rejected],
     *,
-    excluded: ExcludedVideos | frozenset[str] = frozenset(),
+    excluded: Excluded = frozenset(),
     once: bool = False,
 ) -> Iterator[tuple[Record, list[NarratedClip]]]:
     """Yield each record that has narration and features, with its clips; the others are noted in

@@ -11,7 +11,7 @@ detector.shown.json    what turns its scores into P(shown), fitted to the valida
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -243,7 +243,7 @@ def train_detector_run(
             "labelled": count_reasons(labelled.omitted),
             "unlabelled": count_reasons(outcome.unlabelled_omitted),
         },
-        "rounds": [asdict(training_round) for training_round in rounds],
+        "rounds": [training_round.row() for training_round in rounds],
         "calibration": result.calibration_report,
     }
     write_atomic(folder / RUN, json.dumps(outcome_tree, indent=1) + "\n")
