@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore
-from stepline.features.store import text_digest
+from stepline.features.shard_index import text_digest
 from stepline.grounding.settings import LabelRule
 from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.settings import AlignerDataSettings
