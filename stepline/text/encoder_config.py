@@ -10,7 +10,7 @@ from stepline.errors import ModelError
 from stepline.limits import parse_json
 
 Array: TypeAlias = npt.NDArray[Any]
-ARCHITECTURES = ("bert", "mpnet")
+KNOWN_ARCHITECTURES = ("bert", "mpnet")
 MODULE_ORDER = ("Transformer", "Pooling", "Normalize")
 
 MAX_DISTANCE_TOKENS = 128  # MPNet puts all larger distances into one bucket
@@ -68,8 +68,8 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
     limits = folder / "sentence_bert_config.json"
     try:
         kind = config["model_type"]
-        if kind not in ARCHITECTURES or config["hidden_act"] != "gelu":
-            cure = f"give {' or '.join(ARCHITECTURES)} with gelu"
+        if kind not in KNOWN_ARCHITECTURES or config["hidden_act"] != "gelu":
+            cure = f"give {' or '.join(KNOWN_ARCHITECTURES)} with gelu"
             raise ModelError(f"{folder}: a {kind} model with {config['hidden_act']}; {cure}")
         longest = _json(limits).get("max_seq_length") if limits.is_file() else None
         room = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)

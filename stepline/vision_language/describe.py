@@ -23,7 +23,7 @@ from stepline.vision_language.questions import Reply
 from stepline.vision_language.runner import QuestionRunner
 from stepline.writing.types import instruction_kind
 
-SEEN = "seen, not said: the words of a vision-language model"
+SEEN_BY_MODEL = "seen, not said: the words of a vision-language model"
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _in_words_of_model(
                 text for text in (step.text, *step.alternatives) if text != reply.after
             ),
             "kind": instruction_kind(reply.after),
-            "seen": (SEEN,),
+            "seen": (SEEN_BY_MODEL,),
         }
         described.append(step.model_copy(update=changes))
     return tuple(described), tuple(dropped)
@@ -156,7 +156,7 @@ def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, .
             at=span.center,
             status="shown",
             score=score,
-            seen=(SEEN,),
+            seen=(SEEN_BY_MODEL,),
         )
         for number, (span, text) in enumerate(spoken_of, start=1)
     )

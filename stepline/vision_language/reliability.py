@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from stepline.grounding.said_to_shown import Array
 
-RELIABILITIES = np.linspace(0.0, 0.98, 50)  # (R,); nobody is believed without a doubt
+RELIABILITY_GRID = np.linspace(0.0, 0.98, 50)  # (R,); nobody is believed without a doubt
 # P(g) of how a model guesses: evenly among the answers, never "none", always "none", ...
 EVEN_PROBABILITY = 0.3
 NEVER_NONE_PROBABILITY = 0.15
@@ -88,18 +88,20 @@ class Beliefs:
     @property
     def mean(self) -> float:
         """The expected reliability."""
-        return float(self.reliability @ RELIABILITIES)
+        return float(self.reliability @ RELIABILITY_GRID)
 
     @property
     def useless(self) -> float:
         """P(the answers say nothing, or too little)."""
-        return float(self.reliability[RELIABILITIES <= MAX_USELESS_RELIABILITY].sum())
+        return float(self.reliability[RELIABILITY_GRID <= MAX_USELESS_RELIABILITY].sum())
 
     def interval(self, part: float = 0.9) -> tuple[float, float]:
         """Return the central interval that holds the reliability with probability `part`."""
         total = self.reliability.cumsum()
         low, high = np.searchsorted(total, [(1 - part) / 2, (1 + part) / 2])
-        return float(RELIABILITIES[low]), float(RELIABILITIES[min(high, len(RELIABILITIES) - 1)])
+        return float(RELIABILITY_GRID[low]), float(
+            RELIABILITY_GRID[min(high, len(RELIABILITY_GRID) - 1)]
+        )
 
 
 def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -> Beliefs:
@@ -108,7 +110,9 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
     right, wrong: the Beta prior of reliability, as if so many answers had been right and wrong
     before.
     """
-    beta = (RELIABILITIES + 0.01) ** (right - 1) * (1.0 - RELIABILITIES) ** (wrong - 1)  # (R,)
+    beta = (RELIABILITY_GRID + 0.01) ** (right - 1) * (1.0 - RELIABILITY_GRID) ** (
+        wrong - 1
+    )  # (R,)
     beta = (1 - USELESS_PRIOR) * beta / beta.sum()
     beta[0] += USELESS_PRIOR
     priors = np.stack([sharpened(prior, power) for power in PRIOR_POWERS])  # (N, K, P + 1)
@@ -212,7 +216,7 @@ def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
         + [float(answer == letter) for letter in range(letters)]
     )
     guess = (1 - SLIP_PROBABILITY) * guess + SLIP_PROBABILITY / (count + 1)
-    r = RELIABILITIES
+    r = RELIABILITY_GRID
     return np.asarray(right[:, None, None] * r[:, None] + (1 - r)[:, None] * guess)
 
 

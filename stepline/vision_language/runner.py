@@ -18,9 +18,9 @@ from stepline.chat.requests import RequestLimits, open_cache, run_in_threads
 from stepline.chat.servers import Content, Schema, Server
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.vision_language.questions import (
-    DESCRIPTION,
+    CHOICE_QUESTION,
+    DESCRIPTION_QUESTION,
     NO_ANSWER,
-    QUESTION,
     REPLY_TOKENS_PER_STEP,
     Reply,
     choice_question,
@@ -49,7 +49,7 @@ class QuestionRunner(CheckedRequests):
     def choose(self, steps: Sequence[str], pictures: Sequence[bytes]) -> tuple[Reply, ...]:
         """Return a reply per step: in which of the pictures it is done."""
         return self._ask_about(
-            [QUESTION, *steps],
+            [CHOICE_QUESTION, *steps],
             pictures,
             partial(choice_question, steps, pictures),
             choice_schema(len(steps), len(pictures)),
@@ -64,7 +64,7 @@ class QuestionRunner(CheckedRequests):
 
         def describe_group(group: Sequence[bytes]) -> tuple[Reply, ...]:
             return self._ask_about(
-                [DESCRIPTION],
+                [DESCRIPTION_QUESTION],
                 group,
                 partial(description_question, group),
                 description_schema(len(group)),
