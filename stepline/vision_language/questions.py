@@ -186,11 +186,11 @@ def _read_choice(tree: object, count: int) -> Reply:
         return Reply(refusal="the reply leaves a step out")
     if not set(tree) <= {"after", "shown"}:
         return Reply(refusal=TOO_MUCH)
-    shown = tree.get("shown")
+    choice = tree.get("shown")
     after = tree.get("after", "")
     letter = ""
-    if isinstance(shown, str) and isinstance(after, str):
-        letter = shown.strip(" .():").upper()
+    if isinstance(choice, str) and isinstance(after, str):
+        letter = choice.strip(" .():").upper()
     if letter == NONE_ANSWER.upper():
         return Reply(None, after)
     if len(letter) != 1 or letter not in PICTURE_LETTERS[:count]:

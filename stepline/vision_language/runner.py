@@ -85,7 +85,7 @@ class QuestionRunner(CheckedRequests):
         pictures: Sequence[bytes],
         content: Callable[..., Content],
         schema: Schema,
-        read: Callable[[str], tuple[Reply, ...]],
+        parse: Callable[[str], tuple[Reply, ...]],
     ) -> tuple[Reply, ...]:
         """Return the replies to one question; what is refused twice says why.
 
@@ -102,7 +102,7 @@ class QuestionRunner(CheckedRequests):
         question = CheckedQuestion(
             key_parts,
             lambda reminded: content(together=together, video=video, reminded=reminded),
-            lambda answer: read(answer.text),
+            lambda answer: parse(answer.text),
             first_refusal,
             schema,
             tokens_at_most(texts, len(pictures), self.settings),
@@ -110,7 +110,7 @@ class QuestionRunner(CheckedRequests):
         reply = self.ask(question)
         if not reply.readings:
             reason = reply.fault.reason if reply.fault else ""
-            return (Reply(refusal=reason),) * len(read(""))
+            return (Reply(refusal=reason),) * len(parse(""))
         # What the first reply says well stays, whatever the second one lacks.
         first, last = reply.readings[0], reply.readings[-1]
         return tuple(b if a.refusal else a for a, b in zip(first, last, strict=True))

@@ -161,7 +161,7 @@ def test_a_network_gives_the_places_and_the_model_the_words():
             SHOTS,
             lambda seconds: {s: str(s).encode() for s in seconds},
             duration=59.5,
-            found=found,
+            network_steps=found,
             settings=VisionLanguageSettings(base_url=server.url, **settings),
         )
     assert [(step.text, step.alternatives) for step in told.steps] == [
