@@ -55,9 +55,8 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
     """Return the layout of a model folder. Raises ModelError for a kind that is not supported."""
     for file in ("model.safetensors", "tokenizer.json", "config.json", "modules.json"):
         if not (folder / file).is_file():
-            raise ModelError(
-                f"{folder}: no {file}; give a folder in the sentence-transformers layout with safetensors"
-            )
+            cure = "give a folder in the sentence-transformers layout with safetensors"
+            raise ModelError(f"{folder}: no {file}; {cure}")
     parts = [part["type"].rpartition(".")[2] for part in _json(folder / "modules.json")]
     if parts[:2] != ["Transformer", "Pooling"] or any(part not in MODULE_ORDER for part in parts):
         raise ModelError(
