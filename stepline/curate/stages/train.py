@@ -47,7 +47,7 @@ NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 def sieve_swap(dataset: DatasetContext) -> None:
     """Swap the narrations of all videos, or go on where a run was killed."""
-    from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN, VALIDATION
+    from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN_SPLIT, VALIDATION_SPLIT
     from stepline.sieve_swap.run import Job, run
     from stepline.text_base import open_base
 
@@ -61,7 +61,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
     left_out = read_left_out(dataset.folders["gather"])
     # The split is in each record's settings.
     files: list[Path] = []
-    for split in (TRAIN, VALIDATION, LEFT_OUT):
+    for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
         files += sorted((out / split).glob("*.parquet"))
     records: list[Record] = []
     for record in chain.from_iterable(map(read_parquet, files)):

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.chat import requests as reply_cache
-from stepline.chat.checked_requests import LATE
-from stepline.chat.pictures import LETTERS, VideoPictures, question_tokens
+from stepline.chat.checked_requests import DEADLINE_PASSED
+from stepline.chat.pictures import PICTURE_LETTERS, VideoPictures, question_tokens
 from stepline.chat.requests import RequestLimits, run_in_threads
 from stepline.chat.servers import open_server
 from stepline.errors import WriterError
@@ -297,7 +297,7 @@ def _ask_chunks(
         logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
     finally:
         server.close()
-    replies = [results.get(i, ChunkReply(reason=LATE)) for i in range(len(chunks))]
+    replies = [results.get(i, ChunkReply(reason=DEADLINE_PASSED)) for i in range(len(chunks))]
     if all(reply.rejected for reply in replies):
         cure = "correct the settings under writing.llm"
         raise WriterError(f"{settings.base_url}: {replies[0].reason}; {cure}")
@@ -320,7 +320,7 @@ def _read_pictures(
         for chunk, start, end in zip(chunks, starts, ends, strict=True)
         if end > start
     }
-    known = pictures.read([round(second, 1) for seconds in wanted.values() for second in seconds])
+    known = pictures.reader([round(second, 1) for seconds in wanted.values() for second in seconds])
     shown = {}
     for number, seconds in wanted.items():
         ours = dict.fromkeys(round(second, 1) for second in seconds)
@@ -362,7 +362,7 @@ def _part(
         Rejected(what="step", text=text, reason=why) for (text, _), why in judged if why is not None
     ]
     kept = [
-        (text, [LETTERS.index(letter) for letter in letters])
+        (text, [PICTURE_LETTERS.index(letter) for letter in letters])
         for (text, letters), why in judged
         if why is None
     ]
