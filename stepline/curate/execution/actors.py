@@ -142,8 +142,11 @@ class ActorGroup:
     def __init__(
         self, ray: Any, start: Callable[[], Any], *, most: int, fewest: int, ahead: int
     ) -> None:
-        self._ray, self._start = ray, start
-        self._most, self._fewest, self._ahead = most, min(fewest, most), ahead
+        self._ray = ray
+        self._start = start
+        self._most = most
+        self._fewest = min(fewest, most)
+        self._ahead = ahead
         self._actors: list[StartedActor] = []
         self._ending: list[tuple[Any, Any]] = []  # handle, call of `close`
         self._waiting: deque[HeldVideo] = deque()
