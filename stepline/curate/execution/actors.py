@@ -136,7 +136,7 @@ class ActorGroup:
     """Actors that do the same stages: which are there, which video each holds, which videos wait.
 
     start: makes an actor and returns its handle. most, fewest: actors; ahead: videos that one holds
-    at once.
+    together.
     """
 
     def __init__(

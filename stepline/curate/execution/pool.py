@@ -369,7 +369,7 @@ class WorkerPool:
             self._run_log.write("worker", worker=worker.pid, cpu=cpu, wall=wall)
             return []
         requests, seconds = worker.requests, worker.seconds
-        single = len(requests) == 1  # of several, nobody knows whose fault an end was
+        single = len(requests) == 1  # of several, the fault of an end is unknown
         fresh = single and worker.request_count == 1
 
         # A reply to each request; None: it is to be done again.

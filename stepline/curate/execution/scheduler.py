@@ -214,7 +214,7 @@ class Scheduler:
         stages = [phase.plan.stages[name] for name in phase.stages]
         self._on_gpu = {stage.name for stage in stages if devices and stage.gpu(recipe)}
         self._phase = phase
-        self._most_open = engine.ahead * workers  # videos open at once
+        self._most_open = engine.ahead * workers  # videos open together
         self._open: dict[str, OpenVideo] = {}
         self._awaits_file = False
         self._fetcher = Fetcher(scratch, engine.cache * MIB, recipe.remote)

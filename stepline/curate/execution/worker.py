@@ -2,7 +2,7 @@
 the pool.
 
 It reads what a task needs, runs the stage and stores the result. It holds models between tasks,
-dies with its parent, and may itself hang, crash or be killed: nobody waits for it for ever.
+dies with its parent, and may itself hang, crash or be killed: the pool waits for it no longer than its limits.
 """
 
 import ctypes

@@ -2,7 +2,7 @@
 
     OUT/cells/STAGE/k[:2]/KEY.json        the result of a task; that it is there says that it is done
     OUT/failures/STAGE/KEY.json           why there is none
-    OUT/stages/STAGE/KEY/                 what a dataset stage made; a KEY.json beside it says that it is complete
+    OUT/stages/STAGE/KEY/                 what a dataset stage made; a KEY.json next to it says that it is complete
 
 A KEY is a hash of all that decides the result (plan.py).
 """
