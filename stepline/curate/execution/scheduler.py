@@ -344,7 +344,7 @@ class Scheduler:
         phase, video = self._phase, self._open[task.item.id]
         stage = phase.plan.stages[task.stage]
         if failure is None:
-            phase.results.mark_done(stage, task.key)
+            phase.results.add_key(stage, task.key)
         else:
             failure = phase.results.add_failure(stage, task.key, failure)
         phase.count_in_a_row(task.stage, failure)
