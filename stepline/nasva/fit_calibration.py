@@ -31,7 +31,7 @@ from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.said_to_shown import Array
 from stepline.nasva.align import TextScores
 from stepline.nasva.benchmarks import (
-    MODES,
+    BENCHMARK_MODES,
     AlignmentQuestion,
     BenchmarkInputs,
     BenchmarkName,
@@ -82,7 +82,7 @@ def calibrate(
         raise DatasetError(
             f"the truth of these videos of {name} is hidden; calibrate on others, such as val_seen"
         )
-    settings = settings.model_copy(update={"mode": MODES[name]})
+    settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
     answers = score_questions(questions, loaded, inputs, settings)
     looks = []
     for question in questions:

@@ -39,13 +39,13 @@ from stepline.training.distributed import (
     sum_over_processes,
 )
 from stepline.training.run_folder import (
-    LOG,
+    LOG_FILE,
     StepLog,
     TrainingState,
     resume_checkpoint,
     save_checkpoint,
 )
-from stepline.training.settings import CHECKPOINT, TrainSettings
+from stepline.training.settings import CHECKPOINT_FILE, TrainSettings
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -176,7 +176,7 @@ def fit(
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial_files(folder)
     optimizer = _optimizer(model, settings, task.rates)
-    path = folder / CHECKPOINT
+    path = folder / CHECKPOINT_FILE
     start = resume_checkpoint(model, optimizer, settings, path, count)
     if not same_on_all_processes(start.step, device_of(model)):
         cure = "put it on a disk that all nodes share"
@@ -186,7 +186,7 @@ def fit(
     model.train()
     planned = _steps_left(task, settings, start.step)
     loader = PrefetchingLoader(planned, partial(_read_step, task, settings), settings.readers)
-    step_log = StepLog(folder / LOG, start.step) if is_first() else nullcontext()
+    step_log = StepLog(folder / LOG_FILE, start.step) if is_first() else nullcontext()
     with step_log as log_file, closing(loader):
         for batch in loader:
             loss = _step(model, optimizer, task, settings, batch=batch, steps=steps)

@@ -122,9 +122,8 @@ class ClipStream:
 
     def _check(self, number: int, record: Record) -> None:
         if number >= len(self._videos) or self._videos[number] != record.video.id:
-            raise DatasetError(
-                f"{record.id}: the unlabelled videos have changed meanwhile; start the command again"
-            )
+            fault = "the unlabelled videos have changed meanwhile"
+            raise DatasetError(f"{record.id}: {fault}; start the command again")
         lines = None if self._vectors is None else self._vectors.texts(record.video.id)
         texts = tuple(sentence.text for sentence in record.sentences)
         if lines is None or lines.texts != texts:
