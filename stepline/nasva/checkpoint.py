@@ -119,9 +119,8 @@ class LoadedAligner:
             whose = f"of {text!r}"
             if text in UNKNOWN_SOURCES:
                 whose = "of an encoder that it does not name"
-            raise ModelError(
-                f"{self.path}: its texts are vectors {width} wide {whose}; give {option}, their features"
-            )
+            vectors = f"its texts are vectors {width} wide {whose}"
+            raise ModelError(f"{self.path}: {vectors}; give {option}, their features")
         return text
 
     @property
@@ -305,9 +304,8 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
     if not isinstance(stored, Mapping) or not all(
         isinstance(value, torch.Tensor) for value in stored.values()
     ):
-        raise ModelError(
-            f"{path}: holds no `model_state_dict` of tensors; give the .pth that NaSVA's authors released"
-        )
+        cure = "give the .pth that NaSVA's authors released"
+        raise ModelError(f"{path}: holds no `model_state_dict` of tensors; {cure}")
     weights = {}
     unused = []
     for key, value in stored.items():
@@ -358,9 +356,10 @@ def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNe
     try:
         width, video_width = weights["video_in.0.weight"].shape
         if width % RELEASED_HEADS:
-            fault = f"{width} wide, not a multiple of the {RELEASED_HEADS} attention heads of the released code"
-            cure = "no weight tells how many it has; give the .pth of its authors, or one of `stepline train nasva`"
-            raise ModelError(f"{path}: {fault}; {cure}")
+            fault = f"{width} wide, not a multiple of the {RELEASED_HEADS} attention heads"
+            unknown = "no weight tells how many it has"
+            cure = "give the .pth of its authors, or one of `stepline train nasva`"
+            raise ModelError(f"{path}: {fault} of the released code; {unknown}; {cure}")
         return AlignerNetworkSettings(
             video_width=video_width,
             text_width=weights["text_in.0.weight"].shape[1],
