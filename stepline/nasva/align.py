@@ -39,9 +39,9 @@ from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.speech import grow_window
 from stepline.nasva.onnx_aligner import OnnxAligner
-from stepline.nasva.settings import AlignerSettings, Mode
+from stepline.nasva.settings import AlignerSettings
 from stepline.numeric import sigmoid, softmax, sum_to_one
-from stepline.records import Alignment, FeatureSequence, Matrix, Span
+from stepline.records import FeatureSequence, Matrix, Span
 
 if TYPE_CHECKING:
     from stepline.nasva.model import Aligner
@@ -85,21 +85,6 @@ class AlignmentWindow:
     def shape(self) -> tuple[int, int]:
         """How many texts and rows."""
         return self.last - self.first, self.end - self.start
-
-
-def align(
-    aligner: "Aligner | OnnxAligner",
-    features: FeatureSequence,
-    texts: Sequence[str],
-    vectors: Matrix,
-    *,
-    mode: Mode = "step",
-    said: Sequence[Span] | None = None,
-) -> Alignment:
-    """Return how well each text fits each row, as cosines; `score_texts` says what it takes and
-    raises."""
-    fit = score_texts(aligner, features, vectors, said=said, settings=AlignerSettings(mode=mode))
-    return Alignment(tuple(texts), fit.scores, fit.rate, "cosine")
 
 
 def score_texts(

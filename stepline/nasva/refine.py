@@ -31,7 +31,7 @@ from stepline.nasva.settings import RefineRunSettings
 from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span, Step
 from stepline.storage import write_parquet
 from stepline.training.distributed import first_then_all, is_first, start_processes, wait_for_all
-from stepline.training.gather import Excluded, FeatureJoin
+from stepline.training.gather import ExcludedIds, FeatureJoin
 from stepline.training.loop import Progress
 from stepline.training.run_folder import OMITTED_FILE, write_omitted
 from stepline.training.settings import TextKind
@@ -155,7 +155,7 @@ def _gather_narrations(
     folder: Path,
     settings: RefineRunSettings,
     features: FeatureStore,
-    excluded: Excluded,
+    excluded: ExcludedIds,
 ) -> AlignerSamples | None:
     """Return the samples of what is said, which the final network learns too; None without a
     source."""
@@ -207,7 +207,7 @@ class _VideoReader:
         features: FeatureStore,
         vectors: FeatureStore,
         settings: RefineRunSettings,
-        excluded: Excluded = frozenset(),
+        excluded: ExcludedIds = frozenset(),
     ) -> None:
         self._features = features
         self._vectors = vectors

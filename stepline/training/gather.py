@@ -17,7 +17,7 @@ from stepline.datasets.excluded import ExcludedVideos
 from stepline.features import FeatureStore
 from stepline.records import FeatureSequence, Rejected, RejectedKind, count_reasons
 
-Excluded: TypeAlias = ExcludedVideos | frozenset[str]  # ids of videos that are left out
+ExcludedIds: TypeAlias = ExcludedVideos | frozenset[str]  # ids of videos that are left out
 Features: TypeAlias = FeatureStore | Mapping[str, FeatureSequence]
 # why something is left out, one of a few fixed wordings, and what was found
 Flaw: TypeAlias = tuple[str, str]
@@ -55,7 +55,7 @@ class FeatureJoin:
         features: Features,
         *,
         slack: float = math.inf,
-        excluded: Excluded = frozenset(),
+        excluded: ExcludedIds = frozenset(),
         one_rate: bool = False,
     ) -> None:
         self._features = features

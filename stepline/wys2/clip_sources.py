@@ -10,7 +10,7 @@ import numpy as np
 from stepline.errors import MediaError
 from stepline.features import FeatureStore
 from stepline.records import FeatureSequence, Matrix, Span
-from stepline.training.gather import EXCLUDED_REASON, Excluded, FeatureJoin, Flaw
+from stepline.training.gather import EXCLUDED_REASON, ExcludedIds, FeatureJoin, Flaw
 from stepline.wys2.clips import ClipTextPair, FrameClip, clip_id, clip_rows, clip_text_pair
 
 NO_FILE = "there is no video of it"
@@ -119,7 +119,7 @@ def clip_source(features: FeatureStore | VideoFrames) -> ClipSource:
     return StoredClips(features)
 
 
-def flaw_finder(source: ClipSource, excluded: Excluded) -> Callable[[str], Flaw | None]:
+def flaw_finder(source: ClipSource, excluded: ExcludedIds) -> Callable[[str], Flaw | None]:
     """Return what says, of one video after the other, why it cannot serve; None where it can.
 
     excluded: ids of videos that are left out (a benchmark's own).

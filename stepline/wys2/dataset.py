@@ -28,7 +28,7 @@ from stepline.features import FeatureStore
 from stepline.records import Matrix, Record, Rejected, Transcript
 from stepline.text import embed
 from stepline.training.batches import Mask
-from stepline.training.gather import SEEN_TWICE, Excluded
+from stepline.training.gather import SEEN_TWICE, ExcludedIds
 from stepline.wys2.clip_sources import ClipSource, VideoFrames, clip_source, flaw_finder
 from stepline.wys2.clips import ClipTextPair, NarratedClip, narrated_clips
 from stepline.wys2.settings import ClipSettings, CosineMapping, LabelSettings
@@ -73,7 +73,7 @@ def gather_clips(
     settings: ClipSettings,
     transcripts: Mapping[str, Transcript] | None = None,
     *,
-    excluded: Excluded = frozenset(),
+    excluded: ExcludedIds = frozenset(),
 ) -> ClipDataset:
     """Return the clips of records. encode: sentences to vectors; transcripts: by video, for records
     that have none.
@@ -101,7 +101,7 @@ def narrated_videos(
     transcripts: Mapping[str, Transcript],
     omitted: list[Rejected],
     *,
-    excluded: Excluded = frozenset(),
+    excluded: ExcludedIds = frozenset(),
     once: bool = False,
 ) -> Iterator[tuple[Record, list[NarratedClip]]]:
     """Yield each record that has narration and features, with its clips; the others are noted in

@@ -17,7 +17,7 @@ from stepline.errors import DatasetError
 from stepline.features import FeatureStore
 from stepline.records import Record, Rejected, Span, Transcript
 from stepline.training.batches import LazySamples
-from stepline.training.gather import Excluded, reasons_in_words
+from stepline.training.gather import ExcludedIds, reasons_in_words
 from stepline.training.sources import LabelledTexts
 from stepline.wys2.clip_sources import VideoFrames, clip_source
 from stepline.wys2.clips import ClipTextPair, NarratedClip
@@ -62,7 +62,7 @@ class ClipStream:
         settings: ClipSettings | None = None,
         transcripts: Mapping[str, Transcript] | None = None,
         *,
-        excluded: Excluded = frozenset(),
+        excluded: ExcludedIds = frozenset(),
     ) -> None:
         # labels alone compare what pronouns stand for
         self._settings = (settings or ClipSettings()).model_copy(
