@@ -72,7 +72,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     """
     from stepline.errors import StoreError
     from stepline.features import import_features
-    from stepline.features.store import UNREADABLE
+    from stepline.features.store import UNREADABLE_FILE
     from stepline.records import count_reasons
 
     done = import_features(source, out, **options)
@@ -84,9 +84,9 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
         raise StoreError(
             f"{source}: nothing in it could be stored; {first.location}: {first.reason} ({first.value})"
         )
-    if reasons.get(UNREADABLE):
+    if reasons.get(UNREADABLE_FILE):
         raise StoreError(
-            f"{source}: {reasons[UNREADABLE]} of its files could not be read, see {out}/dropped.jsonl; "
+            f"{source}: {reasons[UNREADABLE_FILE]} of its files could not be read, see {out}/dropped.jsonl; "
             "the rest is stored"
         )
 
@@ -166,7 +166,7 @@ def check(store: Path, as_json: bool) -> None:
       stepline features check store
     """
     from stepline.features import FeatureStore
-    from stepline.features.import_files import DROPPED, read_dropped
+    from stepline.features.import_files import DROPPED_NAME, read_dropped
     from stepline.records import count_reasons
 
     opened = FeatureStore(store)
@@ -178,7 +178,7 @@ def check(store: Path, as_json: bool) -> None:
         "widths": list(opened.widths),
         "backbones": sorted({item.backbone for item in items}),
         "faults": count_reasons(faults),
-        "dropped": count_reasons(read_dropped(store / DROPPED)),
+        "dropped": count_reasons(read_dropped(store / DROPPED_NAME)),
     }
     if as_json:
         print_data(json.dumps(contents))
@@ -282,11 +282,11 @@ def index(base: Path, engine: str, **options: Any) -> None:
     Example:
       stepline text-base index base --engine lists --set text_base.recall=0.99
     """
-    from stepline.locks import LOCK, lock_output
+    from stepline.locks import LOCK_NAME, lock_output
     from stepline.text_base import add_index
 
     settings = _text_base_settings(options).model_copy(update={"engine": engine})
-    with lock_output(base / LOCK, base):
+    with lock_output(base / LOCK_NAME, base):
         entry = add_index(base, settings)
     say(f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from stepline.live.run import EVENTS
+from stepline.live.run import EVENTS_SUFFIX
 from stepline.studio.events import HEARTBEAT_EVENT, HEARTBEAT_SECONDS, POLL_SECONDS
 
 MAX_READ_BYTES = 2**20  # of a log at a time
@@ -18,16 +18,23 @@ MAX_LINE_BYTES = 4096  # of a log's first and last line
 def live_logs(folder: Path) -> list[dict[str, Any]]:
     """Return the live runs with a log in the folder, the newest first: name, and whether it has
     finished."""
-    logs = [path for path in folder.glob(f"*{EVENTS}") if path.is_file() and not path.is_symlink()]
+    logs = [
+        path
+        for path in folder.glob(f"*{EVENTS_SUFFIX}")
+        if path.is_file() and not path.is_symlink()
+    ]
     logs.sort(key=lambda path: (-path.stat().st_mtime, path.name))
-    return [{"name": path.name.removesuffix(EVENTS), "finished": _finished(path)} for path in logs]
+    return [
+        {"name": path.name.removesuffix(EVENTS_SUFFIX), "finished": _finished(path)}
+        for path in logs
+    ]
 
 
 def live_log(folder: Path, name: str) -> Path:
     """Return the log of a run. Raises LookupError for a name that `live_logs` does not list."""
     if name not in (run["name"] for run in live_logs(folder)):
         raise LookupError(name)
-    return folder / f"{name}{EVENTS}"
+    return folder / f"{name}{EVENTS_SUFFIX}"
 
 
 async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterator[str]:
