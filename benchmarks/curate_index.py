@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from stepline.curate.plan import Plan, video_status
-from stepline.curate.report.collect import DatasetCounts
+from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.stage import StageFailure, VideoItem, load_recipe, resolve_stages
 from stepline.curate.stages import STAGES
 from stepline.curate.status import run_status
@@ -124,7 +124,7 @@ def planned() -> Plan:
     recipe = recipe.model_copy(
         update={"stages": tuple(name for name in recipe.stages if name in STAGES)}
     )
-    return Plan.of(recipe, resolve_stages(recipe, STAGES))
+    return Plan.from_recipe(recipe, resolve_stages(recipe, STAGES))
 
 
 def planning() -> dict[str, object]:
@@ -161,7 +161,7 @@ def listing() -> dict[str, object]:
             return (FileEntry(f"{draw.getrandbits(256):064x}.json", 0, "") for _ in range(WHOLE))
 
     before, held = resident(), []
-    took = cpu(lambda: held.append(KeySet.of(Listed())))  # type: ignore[arg-type]
+    took = cpu(lambda: held.append(KeySet.in_folder(Listed())))  # type: ignore[arg-type]
     keys = [f"{random.Random(n).getrandbits(256):064x}" for n in range(20_000)]
     asked = cpu(lambda: [key in held[0] for key in keys])
     return {
@@ -253,7 +253,7 @@ def status_time(folder: Path) -> dict[str, object]:
     columns = {
         name: draw.integers(2**63, size=WHOLE, dtype=np.uint64) * np.uint64(2) for name in names
     }
-    digest = np.array(manifests._plan_digest(plan, content))
+    digest = np.array(plan.digest(content))
     manifests.write_manifest(
         place / f"manifests/tasks-{names[0]}.npz", {**columns, "digest": digest}
     )
@@ -285,7 +285,7 @@ def status_time(folder: Path) -> dict[str, object]:
     mark = (folder / "failures/filter").stat().st_mtime_ns
     manifests.write_manifest(place / "manifests/failures-filter.json", {"mark": mark, "rows": rows})
     for stage in (stage for stage in plan.stages.values() if stage.kind == "dataset"):
-        of = manifests.dataset_digest(plan, stage.name, failures, content)
+        of = plan.dataset_digest(stage, failures, content)
         key = f"{len(plan.dataset_keys):064x}"
         manifests.write_manifest(place / f"manifests/{stage.name}.json", {"of": of, "key": key})
         (place / f"stages/{stage.name}/{key}.json").write("{}")
@@ -302,9 +302,7 @@ def status_time(folder: Path) -> dict[str, object]:
     told["counted"] = {
         one.name: [one.done, sum(one.failed.values()), one.never] for one in states[0].stages
     }
-    started = cpu(
-        lambda: manifests.task_keys(place, plan, names, "other", lambda: map(item, range(20_000)))
-    )
+    started = cpu(lambda: plan.task_keys(place, names, "other", lambda: map(item, range(20_000))))
     told["keys made anew, us a video"] = 1e6 * started / 20_000
     return told | {"a cell listed anew": listing_slope(folder / "listed")}
 

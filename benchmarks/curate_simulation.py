@@ -101,7 +101,7 @@ def lengths(out: Path) -> list[float]:
     """Return the seconds of each video as `probe` found them; 0 of one that it could not read."""
     place = RemotePath(str(out))
     recipe = read_recipe(place)
-    plan = Plan.of(recipe, resolve_stages(recipe, STAGES))
+    plan = Plan.from_recipe(recipe, resolve_stages(recipe, STAGES))
     results = ResultStore(place)
     found = []
     for item in read_items(place):

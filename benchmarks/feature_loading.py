@@ -89,7 +89,7 @@ def with_a_step(
     def draw(chosen: list[Sample], chance: np.random.Generator) -> list[Sample]:
         return shuffle_texts(chosen, AlignerLossSettings(), chance)
 
-    task = TrainingTask(samples, lambda sample: len(sample.video), draw, losses, samples.lengths)
+    task = TrainingTask(samples, lambda sample: len(sample.video), draw, losses)
     return trained(model, task, readers, folder)
 
 

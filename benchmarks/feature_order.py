@@ -87,7 +87,7 @@ def from_disk(folder: Path, window: int) -> dict[str, float]:
 
 def from_bucket(folder: Path, scratch: Path, window: int) -> dict[str, float]:
     """Read an epoch from a store elsewhere, whose cache holds ROOM shards."""
-    os.environ["STEPLINE_CACHE"], cache.IN_USE, cache.ASKED_AGAIN = str(scratch), 0.0, 0.0
+    os.environ["STEPLINE_CACHE"], cache.IN_USE_SECONDS, cache.NOTE_SECONDS = str(scratch), 0.0, 0.0
     fetched, fetch = [], RemotePath.fetch
 
     def counted(self: RemotePath, path: Path) -> str:

@@ -33,18 +33,19 @@ from real_clips import pictures, records
 from scipy.optimize import minimize
 
 from research.drawn_videos import true_record
+from research.refit.refit import fit_judge
 from stepline.atomic_files import write_atomic
 from stepline.evaluate.bootstrap import Ratio, over_sources, point_estimate, resample
 from stepline.evaluate.bootstrap import interval as interval_of
 from stepline.grounding.ground import ground
-from stepline.learning.refit import fit_judge
+from stepline.numeric import logit
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Record, Sentence, Span, Transcript
 from stepline.text import embed
 from stepline.text.visibility import predict_visibility
 from stepline.writing import write_steps
-from stepline.wys2.judge import clipped_logit, grounding_evidence, judge_rows, judged_span
+from stepline.wys2.judge import PROBABILITY_MARGIN, grounding_evidence, judge_rows, judged_span
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "stepline" / "wys2" / "judge.json"
@@ -105,9 +106,9 @@ def _evidence(record: Record, pictures: Seen, duration: float) -> dict[str, Arra
         spread[k, rows].mean() if rows.stop > rows.start else 0.0 for k, rows in enumerate(clips)
     ]
     columns = (
-        clipped_logit(predict_visibility(said)),
+        logit(predict_visibility(said), PROBABILITY_MARGIN),
         np.array(picture),
-        told * clipped_logit(on),
+        told * logit(on, PROBABILITY_MARGIN),
         told,
     )
     return dict(zip(COLUMNS, columns, strict=True))
@@ -167,9 +168,8 @@ def clip_sentences(clips: Path, known: Path) -> tuple[dict[str, Array], Array, l
             list(record.steps), duration, transcript, seen_of, StepsSettings(), written=True
         )
         told, on = grounding_evidence(transcript, grounding.steps, grounding.alignment)
-        wording = clipped_logit(
-            predict_visibility(embed([one.text for one in transcript.sentences]))
-        )
+        visibility = predict_visibility(embed([one.text for one in transcript.sentences]))
+        wording = logit(visibility, PROBABILITY_MARGIN)
         rows["words"].append(np.column_stack([wording, told, np.ones(len(told))]))
         rows["grounding"].append(judge_rows(told, on))
         shown.append(np.array([_shown(one, truths[name]["steps"]) for one in transcript.sentences]))

@@ -71,7 +71,7 @@ def one_cue(folder: Path, size: int) -> None:
 def texts(folder: Path, size: int) -> None:
     """Look for `size` * 100 lines in the demo and write the usual outputs, as `stepline steps
     --texts` does."""
-    from stepline.cli.steps import USUAL
+    from stepline.outputs import USUAL
     from stepline.pipeline.batch import OutputOptions, run_video
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.settings import load_settings

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stepline.chat.requests import open_cache
+from stepline.chat.requests import RequestLimits, open_cache
 from stepline.chat.servers import LocalModel
 from stepline.records import Sentence, Span, Transcript
 from stepline.text import embed
@@ -35,8 +35,9 @@ def main() -> None:
     )
     model = LocalModel(settings)
     model.ask("Say yes.", seed=1, until=time.monotonic() + 60)  # load it before the clock starts
+    until = time.monotonic() + 3600
     runner = RequestRunner(
-        model, settings, main_prompt(), open_cache(False), until=time.monotonic() + 3600
+        model, settings, open_cache(False), RequestLimits(), until, main_prompt()
     )
     rows = [row(path, runner, settings) for path in sorted((HERE / "transcripts").glob("*.json"))]
     rows = [one for one in rows if one]

@@ -35,7 +35,7 @@ from scipy.optimize import linear_sum_assignment
 from stepline.evaluate.calibration import calibration_error
 from stepline.media import Frame, probe, read_frames
 from stepline.pipeline.networks import load_networks
-from stepline.pipeline.pictures import VisualFeatures, extract_features
+from stepline.pipeline.pictures import LookOptions, VisualFeatures, extract_features
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import propose_steps, understand
@@ -85,7 +85,10 @@ def pictures(clip: Path, cache: Path) -> VisualFeatures:
     backbone = load_backbone(settings.vision)
     if not store.exists():
         seen = extract_features(
-            Request(clip, id=clip.stem), probe(clip, settings.media), settings, backbone=backbone
+            Request(clip, id=clip.stem),
+            probe(clip, settings.media),
+            settings,
+            LookOptions(backbone=backbone),
         )
         assert seen.features is not None
         assert seen.activity is not None

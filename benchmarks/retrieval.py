@@ -233,7 +233,7 @@ def approximate(engine: str, folder: Path, segments: np.ndarray, threads: int) -
     store = vectors(folder, GRAPH_STEPS if engine == "hnsw" else STEPS)
     place = folder / "base" / "indexes" / engine
     place.mkdir(parents=True, exist_ok=True)
-    chosen = {"seed": SEED, "memory": 512 << 20, "progress": lambda: None}
+    chosen = {"seed": SEED, "memory": 512 << 20}
     if engine == "lists":
         built = cpu(lambda: build_lists(store, place, **chosen))[0]
     else:

@@ -57,8 +57,9 @@ from stepline.training.settings import TrainSettings
 from stepline.training.sources import LabelledTexts, labelled_texts
 from stepline.wys2.clips import ClipTextPair
 from stepline.wys2.detector import Detector
+from stepline.wys2.pseudo_labels import ValidationClips, choose_clips
 from stepline.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
-from stepline.wys2.train import ValidationClips, choose_clips, train_detector
+from stepline.wys2.train import train_detector
 from stepline.wys2.unlabelled import ClipStream
 
 OUT = Path(__file__).resolve().parent / "results" / "training_memory.json"

@@ -26,6 +26,7 @@ import numpy as np
 from grounding import FAR, away, rendered, seen
 
 from research.drawn_videos import true_record
+from research.vision_language.descriptions import ask_after_descriptions
 from stepline.chat.pictures import LETTERS
 from stepline.chat.servers import Answer, Content, Schema
 from stepline.grounding.evidence import shot_slices
@@ -34,9 +35,9 @@ from stepline.records import Span, Step, Transcript
 from stepline.storage import read_record
 from stepline.text import embed
 from stepline.text.visibility import predict_visibility
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions import ask_about_steps
-from stepline.visual_questions.questions import NONE
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language import GroundedVideo, ask_about_steps
+from stepline.vision_language.questions import NONE
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BUDGETS = (5, 10, 20, 40)  # requests a video
@@ -87,7 +88,7 @@ class TruthServer:
         until: float,  # noqa: ARG002
         schema: Schema | None = None,  # noqa: ARG002
     ) -> Answer:
-        """Return the reply to a question of `visual_questions`."""
+        """Return the reply to a question of `vision_language`."""
         assert not isinstance(question, str)
         if "<step>" not in question[0]["text"]:
             return Answer(json.dumps(self._described(question)))
@@ -165,17 +166,19 @@ def rows(
     sent."""
     steps, alignment, sent = video.grounding.steps, video.grounding.alignment, 0
     if server is not None:
-        answers = ask_about_steps(
+        described = settings.pop("described", False)
+        ask = ask_after_descriptions if described else ask_about_steps
+        grounded = GroundedVideo(
             steps,
             alignment,
             shot_slices(video.cuts, alignment.scores.shape[1]),
             lambda seconds: {second: str(second).encode() for second in seconds},
-            duration=video.duration,
-            settings=WitnessSettings(
-                base_url="http://truth", requests=budget, cache=False, **settings
-            ),
-            server=server,
+            video.duration,
         )
+        named = VisionLanguageSettings(
+            base_url="http://truth", requests=budget, cache=False, **settings
+        )
+        answers = ask(grounded, named, server=server)
         steps, alignment, sent = (
             answers.steps,
             answers.alignment,
@@ -258,7 +261,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "every step apart, again and again": {"steps": 1, "least_gain": 0.0},
     "the most valuable, 1 a request": {"steps": 1},
     "the most valuable, 3 a request": {"steps": 3},
-    "the same after all places are described": {"steps": 3, "describe": True},
+    "the same after all places are described": {"steps": 3, "described": True},
 }
 
 

@@ -1,17 +1,21 @@
-"""Write cli.md, api.md, settings.md, stepline.1, notebook.md, the layout in design.md, the presets
-in reproduce.md.
+"""Write cli.md, api.md, settings.md, stepline.1, notebook.md, the layout, the import contract and the
+code's measures in design.md, the presets in reproduce.md.
 
-With --check, end with 1 where they are out of date. With --notebook, run notebook.ipynb before,
+With --check, end with 1 where they are out of date. The measures may then be off by a little, for
+every commit moves them. With --notebook, run notebook.ipynb before,
 which takes seconds, and keep what it prints.
 """
 
 import ast
 import inspect
 import json
+import operator
 import re
+import subprocess
 import sys
 import tempfile
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +38,12 @@ from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "stepline"
 TREE, TREE_END = "<!-- layout: made by docs/generate.py -->", "<!-- end of the layout -->"
+MEASURES = "<!-- measures: made by docs/generate.py -->"
+MEASURES_END = "<!-- end of the measures -->"
+CONTRACT = "<!-- layers: made by docs/generate.py -->"
+CONTRACT_END = "<!-- end of the layers -->"
+MEASURES_BEFORE = DOCS.parent / "benchmarks" / "results" / "structure_before.json"
+STRUCTURE_SCRIPT = DOCS.parent / "benchmarks" / "structure.py"
 OTHERS = {  # commands with settings of their own
     "`stepline curate` (a recipe)": Recipe,
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
@@ -318,6 +328,49 @@ def tree() -> str:
     return "```\n" + "\n".join(lines) + "\n```\n"
 
 
+def layers() -> str:
+    """Return the layers of the import contract, the highest first, as pyproject.toml has them."""
+    text = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
+    contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
+    (contract,) = (contract for contract in contracts if contract["type"] == "layers")
+    lines = []
+    for layer in contract["layers"]:
+        siblings = re.findall(r"[\w.]+", layer)
+        lines.append(" | ".join(sibling.removeprefix("stepline.") for sibling in siblings))
+    return "```\n" + "\n".join(lines) + "\n```\n"
+
+
+def measures() -> str:
+    """Return the table of benchmarks/structure.py: before the rooms were put right, and now."""
+    command = [sys.executable, str(STRUCTURE_SCRIPT), str(MEASURES_BEFORE), str(PACKAGE.parent)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def nearly_equal(page: str, other: str) -> bool:
+    """Say whether two pages differ in nothing but numbers of their tables, by 3 % or 3 at most."""
+    lines = page.splitlines()
+    other_lines = other.splitlines()
+    if len(lines) != len(other_lines):
+        return False
+    for line, other_line in zip(lines, other_lines, strict=True):
+        start, number = last_number(line)
+        other_start, other_number = last_number(other_line)
+        slack = 0.03 * number
+        if number > 10:
+            slack = max(slack, 3)
+        if start != other_start or abs(number - other_number) > slack:
+            return False
+    return True
+
+
+def last_number(line: str) -> tuple[str, float]:
+    """Return a row of a table without the number in its last cell, and that number."""
+    row = re.fullmatch(r"(\| .* \|) ([\d,.]+) \|", line)
+    if row is None:
+        return line, 0.0
+    return row[1], float(row[2].replace(",", ""))
+
+
 def departures() -> str:
     """Return a table a preset: each setting whose default is not the paper's, the paper's value,
     its source, why."""
@@ -358,32 +411,55 @@ def _value(settings: BaseModel, key: str) -> object:
 
 
 def page_with(name: str, start: str, end: str, text: str) -> str:
-    """Return a page of docs with what stands between two marks made anew."""
-    before, _, rest = (DOCS / name).read_text().partition(start)
+    """Return a page of docs with a new text between two marks."""
+    return with_part((DOCS / name).read_text(), start, end, text)
+
+
+def with_part(page: str, start: str, end: str, text: str) -> str:
+    """Return a page with a new text between two marks."""
+    before, _, rest = page.partition(start)
     return f"{before}{start}\n\n{text}\n{rest[rest.index(end) :]}"
+
+
+def design_page() -> str:
+    """Return design.md with its layout, its import contract and the measures of the code."""
+    page = page_with("design.md", TREE, TREE_END, tree())
+    page = with_part(page, CONTRACT, CONTRACT_END, layers())
+    return with_part(page, MEASURES, MEASURES_END, measures())
+
+
+def presets_page() -> str:
+    """Return reproduce.md with its tables of presets."""
+    return page_with("reproduce.md", DEFAULTS, DEFAULTS_END, departures())
+
+
+# Page -> what makes it. design.md comes last, for it counts the references of all pages.
+PAGES = {
+    "cli.md": command_line,
+    "api.md": python_api,
+    "settings.md": settings,
+    "stepline.1": man_page,
+    "notebook.md": notebook_page,
+    "reproduce.md": presets_page,
+    "design.md": design_page,
+}
 
 
 def generate(check: bool) -> int:
     """Write the pages, or compare them; return the exit code."""
-    stale = []
-    pages = {
-        "cli.md": command_line(),
-        "api.md": python_api(),
-        "settings.md": settings(),
-        "design.md": page_with("design.md", TREE, TREE_END, tree()),
-        "stepline.1": man_page(),
-        "notebook.md": notebook_page(),
-        "reproduce.md": page_with("reproduce.md", DEFAULTS, DEFAULTS_END, departures()),
-    }
-    for name, text in pages.items():
+    exit_code = 0
+    for name, make_page in PAGES.items():
         path = DOCS / name
-        if check:
-            stale += [name] if not path.exists() or path.read_text() != text else []
-        else:
+        text = make_page()
+        if not check:
             path.write_text(text)
-    for name in stale:
-        print(f"docs/{name} is out of date; run `make docs`", file=sys.stderr)
-    return 1 if stale else 0
+            continue
+        present = path.read_text() if path.exists() else ""
+        equal = nearly_equal if name == "design.md" else operator.eq
+        if not equal(present, text):
+            exit_code = 1
+            print(f"docs/{name} is out of date; run `make docs`", file=sys.stderr)
+    return exit_code
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Numeric helpers that several rooms share: sigmoid, logit, softmax, unit rows, cosines.
+"""Numeric helpers that several rooms share: sigmoid, logit, softmax, unit rows, cosines, and the
+fit of a logistic regression.
 
 Each keeps the precision of what it is given: float32 in, float32 out.
 """
 
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,24 +12,31 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 
+MAX_NEWTON_STEPS = 50  # of a logistic fit, which usually ends in ten
 MIN_NORM = 1e-12  # below it a row counts as zero; dividing by it keeps zero rows zero
 
 
 def sigmoid(log_odds: Array) -> Array:
     """Return 1 / (1 + exp(-x)) of each number."""
-    return np.asarray(1 / (1 + np.exp(-log_odds)))
+    odds_against = np.exp(-log_odds)
+    probabilities: Array = 1 / (1 + odds_against)
+    return probabilities
 
 
 def logit(probabilities: Array, margin: float = 0.0) -> Array:
     """Return log(p / (1 - p)) of each probability, which is first kept `margin` away from 0 and 1."""
     if margin:
         probabilities = np.clip(probabilities, margin, 1 - margin)
-    return np.asarray(np.log(probabilities / (1 - probabilities)))
+    odds = probabilities / (1 - probabilities)
+    log_odds: Array = np.log(odds)
+    return log_odds
 
 
 def sum_to_one(rows: Array) -> Array:
     """Return rows (N, M) divided by their sums."""
-    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
+    sums = rows.sum(axis=1, keepdims=True)
+    shares: Array = rows / sums
+    return shares
 
 
 def softmax(logits: Array) -> Array:
@@ -39,18 +48,65 @@ def softmax(logits: Array) -> Array:
 def unit_rows(rows: Array) -> Array:
     """Return rows (N, D) scaled to length 1; a row of zeros stays zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.maximum(lengths, MIN_NORM))
+    lengths = np.maximum(lengths, MIN_NORM)
+    scaled: Array = rows / lengths
+    return scaled
 
 
 def cosine_matrix(a: Array, b: Array) -> Array:
     """Return the cosines (N, M) of the rows of a (N, D) and b (M, D); 0 for a row of zeros."""
-    lengths = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)  # (N, M)
-    return np.asarray(a @ b.T / np.maximum(lengths, MIN_NORM))
+    a_lengths = np.linalg.norm(a, axis=1)
+    b_lengths = np.linalg.norm(b, axis=1)
+    lengths = a_lengths[:, None] * b_lengths  # (N, M)
+    lengths = np.maximum(lengths, MIN_NORM)
+    cosines: Array = a @ b.T / lengths
+    return cosines
 
 
 def cosine(a: Array, b: Array) -> float | None:
     """Return the cosine of two vectors (D,); None where a length is zero or not finite."""
-    length = float(np.linalg.norm(a) * np.linalg.norm(b))
-    if not np.isfinite(length) or length <= 0:
+    a_length = np.linalg.norm(a)
+    b_length = np.linalg.norm(b)
+    length = float(a_length * b_length)
+    if not np.isfinite(length):
         return None
-    return float(a @ b) / length
+    if length <= 0:
+        return None
+    product = float(a @ b)
+    return product / length
+
+
+def fit_logistic_weights(
+    rows: Array,
+    labels: Array,
+    *,
+    prior_mean: Array,
+    prior_precision: Array,
+    damping: float = 0.0,
+    max_change: float = math.inf,
+    tolerance: float = 1e-9,
+) -> Array:
+    """Return the weights (F,) of a logistic regression that are most probable under a normal prior.
+
+    rows: (N, F). labels: (N,), 0 or 1. prior_mean: (F,), where Newton's method also starts.
+    prior_precision: (F, F). damping: added to the diagonal of the curvature, never to the slope.
+    max_change: bound of each weight in one step, since Newton's method may overshoot from far off.
+    tolerance: the fit ends when no weight changes by more.
+    """
+    weights = prior_mean
+    for _ in range(MAX_NEWTON_STEPS):
+        p = sigmoid(rows @ weights)  # (N,)
+        pull = prior_precision @ (weights - prior_mean)  # (F,)
+        slope = rows.T @ (labels - p) - pull  # (F,)
+        variance = p * (1 - p)  # (N,)
+        weighted_rows = rows * variance[:, None]  # (N, F)
+        curvature = weighted_rows.T @ rows + prior_precision  # (F, F)
+        diagonal = np.eye(len(weights))
+        curvature = curvature + damping * diagonal
+        change = np.linalg.solve(curvature, slope)
+        limited = np.clip(change, -max_change, max_change)
+        weights = weights + limited
+        largest = np.abs(change).max()
+        if largest < tolerance:
+            break
+    return weights

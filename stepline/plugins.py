@@ -20,12 +20,19 @@ from stepline.errors import SettingsError
 if TYPE_CHECKING:
     from pydantic import AfterValidator
 
+# What is written where no format is named.
+DEFAULT_OUTPUTS = ("json", "html", "vtt", "srt", "chapters", "jsonld")
 Kind: TypeAlias = Literal["outputs", "writers", "recognisers", "backbones"]
 
 # Stepline's own of the kinds that a setting names, in the order of the command line's help.
 OWN_NAMES: dict[Kind, tuple[str, ...]] = {
     "recognisers": ("whisper", "whisperx"),
     "writers": ("extractive", "llm"),
+    "outputs": (
+        *DEFAULT_OUTPUTS,
+        *("markdown", "recipe", "docx", "pdf", "ffmetadata", "mp4", "mkv", "otio", "edl"),
+        *("labelstudio", "webp", "gif"),
+    ),
     "backbones": ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none"),
 }
 

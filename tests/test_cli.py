@@ -11,9 +11,9 @@ import pytest
 
 from stepline import outputs
 from stepline.cli import errors, progress
-from stepline.cli.steps import FORMATS, USUAL
 from stepline.errors import SettingsError, StoreError
 from stepline.outputs import OUTPUTS
+from stepline.plugins import DEFAULT_OUTPUTS, OWN_NAMES
 from stepline.storage import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -235,7 +235,7 @@ def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(
         elif len(looks) == 6:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["stepline.cli.steps"], "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(sys.modules["stepline.cli.sources"], "time", SimpleNamespace(sleep=sleep))
     result = stepline(
         "steps",
         folder,
@@ -279,8 +279,8 @@ def test_transcribe_prints_what_is_said(small_video, captions_file, stepline):
 
 
 def test_the_command_offers_every_output_and_writes_the_usual_ones():
-    assert set(FORMATS) == set(OUTPUTS)
-    assert set(USUAL) == set(outputs.USUAL)
+    assert set(OWN_NAMES["outputs"]) == set(OUTPUTS)
+    assert set(DEFAULT_OUTPUTS) == set(outputs.USUAL)
 
 
 def test_outputs_are_chosen_by_name_and_known_again(small_video, captions_file, tmp_path, stepline):

@@ -418,7 +418,9 @@ def test_stages_without_a_network_run_on_the_cpu():
 
 
 def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
-    plan = Plan.of(fake_stages.recipe(), resolve_stages(fake_stages.recipe(), fake_stages.STAGES))
+    plan = Plan.from_recipe(
+        fake_stages.recipe(), resolve_stages(fake_stages.recipe(), fake_stages.STAGES)
+    )
     out = RemotePath(str(tmp_path))
     phase = Phase(plan, ResultStore(out), ("read", "count", "double"))
     log = RunLog(out)

@@ -1,5 +1,6 @@
 """What the documents show must exist: every command line parses, every link leads to a file."""
 
+import ast
 import os
 import re
 import shlex
@@ -10,8 +11,10 @@ from pathlib import Path
 import click
 import pytest
 
+import stepline
 from research.cli import research
 from stepline.cli import main
+from stepline.grounding.settings import GroundSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -49,6 +52,70 @@ def check(words, place):
         command.make_context(name, list(arguments))
     except click.UsageError as error:
         pytest.fail(f"{place}: stepline {name} {' '.join(arguments)}: {error}")
+
+
+def prose(page):
+    """Return a page with every run of white space as one blank."""
+    return " ".join((ROOT / page).read_text().split())
+
+
+def test_the_results_name_the_benchmarks_that_run_all_runs():
+    listed = re.search(r"one benchmark after another: ([\w, ]+)\.", prose("docs/results.md"))
+    script = (ROOT / "benchmarks" / "run_all.py").read_text()
+    (table,) = (
+        statement.value
+        for statement in ast.parse(script).body
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "COMMANDS"
+    )
+    assert listed[1].split(", ") == [ast.literal_eval(key) for key in table.keys]
+
+
+def test_the_readme_names_everything_that_import_stepline_offers():
+    names = re.search(r"From Python, (.*?) and the error `SteplineError`", prose("README.md"))[0]
+    offered = set(stepline.__all__) - {"__version__"}
+    assert set(re.findall(r"`(?:stepline\.)?(\w+)`", names)) == offered
+
+
+RUNS_NO_NETWORK = {
+    "annotate vnd",
+    "completion",
+    "curate status",
+    "datasets",
+    "doctor",
+    "evaluate",
+    "excluded",
+    "export-onnx",
+    "features check",
+    "features import",
+    "text-base show",
+    "weights check",
+    "weights get",
+    "weights list",
+}
+
+
+def commands_below(command, name=""):
+    """Yield name and command of every command that is no group."""
+    if not isinstance(command, click.Group):
+        yield name.strip(), command
+        return
+    for word, below in command.commands.items():
+        yield from commands_below(below, f"{name} {word}")
+
+
+def test_every_command_that_runs_networks_takes_a_device():
+    assert "every command that runs networks takes `--device" in prose("README.md")
+    without = set()
+    for name, command in commands_below(main):
+        options = {option for parameter in command.params for option in parameter.opts}
+        if "--device" not in options:
+            without.add(name)
+    assert without == RUNS_NO_NETWORK
+
+
+def test_the_usual_lag_is_the_default():
+    lag = re.search(r"usual lag of ([\d.]+) s", prose("docs/grounding.md"))[1]
+    assert float(lag) == GroundSettings().lag_usual
 
 
 def paper_items():
@@ -228,3 +295,14 @@ def test_a_benchmark_runs_as_the_pages_type_it():
     done = subprocess.run(run, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "--steps" in done.stdout
+
+
+def test_a_table_of_measures_may_be_off_by_a_little():
+    from docs.generate import nearly_equal
+
+    page = "# Design\n\n| tokens | 489,246 | 491,211 |\n| circles | 5 | 2 |\n"
+    assert nearly_equal(page, page.replace("491,211", "480,000"))
+    assert not nearly_equal(page, page.replace("491,211", "440,000"))
+    assert not nearly_equal(page, page.replace("| 2 |", "| 1 |"))
+    assert not nearly_equal(page, page.replace("489,246", "489,245"))
+    assert not nearly_equal(page, f"{page}another line\n")

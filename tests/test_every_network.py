@@ -70,12 +70,11 @@ def place():
 def nasva(folder, **loss):
     from aligner_samples import WIDTH, sample, tiny
 
+    from research.nasva.matrices import alignable_logits, alignment_matrices
     from stepline.nasva.align import score_texts
-    from stepline.nasva.pseudo_labels import alignable_logits, alignment_matrices
     from stepline.nasva.settings import AlignerLossSettings
     from stepline.nasva.train import aligner_scorer, train_aligner
     from stepline.records import FeatureSequence
-    from stepline.training.distributed import start_processes
 
     samples = [sample(seed, seconds=20 + seed) for seed in range(4)]
     settings = AlignerLossSettings(**loss)
@@ -85,7 +84,6 @@ def nasva(folder, **loss):
         model=tiny(alignability=True),
         loss=settings,
         settings=SHORT,
-        device=start_processes(),
         scorer=aligner_scorer(samples[3:], "recall", settings, lambda _: None),
     )
     features = FeatureSequence(

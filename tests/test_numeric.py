@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from stepline.numeric import cosine, cosine_matrix, logit, sigmoid, softmax, sum_to_one, unit_rows
+from stepline.numeric import (
+    cosine,
+    cosine_matrix,
+    fit_logistic_weights,
+    logit,
+    sigmoid,
+    softmax,
+    sum_to_one,
+    unit_rows,
+)
 
 
 def test_sigmoid_and_logit_undo_each_other():
@@ -44,3 +53,25 @@ def test_cosines_of_rows_and_of_vectors_agree():
 )
 def test_float32_stays_float32(function):
     assert function(np.array([0.25, 0.5], dtype=np.float32)).dtype == np.float32
+
+
+def test_a_logistic_fit_without_a_prior_gives_the_shares_that_were_seen():
+    rows = np.ones((4, 1))
+    prior = {"prior_mean": np.zeros(1), "prior_precision": np.zeros((1, 1))}
+    weights = fit_logistic_weights(rows, np.array([1.0, 1.0, 1.0, 0.0]), **prior)
+    assert sigmoid(weights) == pytest.approx([0.75])
+
+
+def test_without_items_a_logistic_fit_is_its_prior():
+    rows, mean = np.zeros((0, 2)), np.array([1.0, -2.0])
+    weights = fit_logistic_weights(rows, np.zeros(0), prior_mean=mean, prior_precision=np.eye(2))
+    assert weights.tolist() == mean.tolist()
+
+
+def test_a_sharper_prior_keeps_a_logistic_fit_closer():
+    rows, labels = np.array([[1.0], [1.0], [-1.0]]), np.array([1.0, 1.0, 0.0])
+    loose, sharp = (
+        fit_logistic_weights(rows, labels, prior_mean=np.zeros(1), prior_precision=p * np.eye(1))
+        for p in (1.0, 10.0)
+    )
+    assert 0 < sharp[0] < loose[0]

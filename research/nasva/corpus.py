@@ -40,7 +40,6 @@ from stepline.nasva.benchmarks import (
     MODES,
     BenchmarkInputs,
     BenchmarkName,
-    StoredFeatures,
     TextVectors,
     benchmark_questions,
     score_questions,
@@ -50,6 +49,7 @@ from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerSettings
 from stepline.records import FeatureSequence, Matrix, Sentence, Step
 from stepline.training.batches import Mask, Sample
+from stepline.training.benchmark_answers import StoredFeatures
 from stepline.training.sources import LabelledTexts, read_labelled_texts
 
 log = logging.getLogger(__name__)
@@ -195,11 +195,12 @@ class BenchmarkFiles:
         features = StoredFeatures(self.stores / "video")
         for kind, row in BENCHMARKS.items():
             reference = self.folder / row.file
-            asked = benchmark_questions(row.name, reference, row.subset).asked
+            asked = benchmark_questions(row.name, reference, row.subset).questions
             given = BenchmarkInputs(features, TextVectors(self.stores / kind, loaded))
             settings = WHOLE.model_copy(update={"mode": MODES[row.name]})
-            missing: dict[str, str] = {}
-            fits = list(score_questions(asked, loaded, given, settings, missing))
+            answers = score_questions(asked, loaded, given, settings)
+            missing = answers.missing
+            fits = [(one, answers.by_id[one.id]) for one in asked if one.id in answers.by_id]
             if not fits:
                 raise DatasetError(
                     f"{reference}: no video has features and vectors; import them, also of its texts"

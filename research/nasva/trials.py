@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from research.nasva.corpus import Corpus, TrainingVideo, simulated
+from research.nasva.matrices import alignable_logits, alignment_matrices, relabel, step_video
 from research.nasva.rows import AFTER_START, PAPER_SIZE, LabelPlan, NasvaSize, NasvaTrial
 from research.study import Outcome, TrialStore
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.settings import CoarseSettings
 from stepline.grounding.speech import coarse_spans
-from stepline.nasva.align import softmax
 from stepline.nasva.calibration import TEMPERATURE
 from stepline.nasva.checkpoint import read_aligner, write_aligner
 from stepline.nasva.dataset import label_matrix, labelled_sample
@@ -25,15 +25,10 @@ from stepline.nasva.model import Aligner
 from stepline.nasva.pseudo_labels import (
     StepSpans,
     StepVideo,
-    alignable_logits,
-    alignment_matrices,
     best_scores,
-    cosine_similarity,
     fraction_inside,
     labelled_fraction,
-    relabel,
     step_samples,
-    step_video,
     unlabelled_samples,
 )
 from stepline.nasva.settings import (
@@ -44,6 +39,7 @@ from stepline.nasva.settings import (
 )
 from stepline.nasva.train import aligner_task, train_aligner
 from stepline.nasva.unshown_texts import unshown_texts
+from stepline.numeric import cosine_matrix, softmax
 from stepline.records import Matrix, Span
 from stepline.training.batches import LazySamples, Mask, Sample
 from stepline.training.loop import TrainingTask, fit
@@ -59,9 +55,7 @@ def first_labels(videos: Sequence[TrainingVideo], plan: LabelPlan) -> tuple[Step
     Raises DatasetError when the planted truth is asked for where there is none.
     """
     if plan.first == "video":
-        likeness = [
-            cosine_similarity(video.features.values, video.step_vectors) for video in videos
-        ]
+        likeness = [cosine_matrix(video.step_vectors, video.features.values) for video in videos]
         return relabel([likeness], [video.features.rate for video in videos], VIDEO_LABELS)
     if plan.first == "planted":
         return tuple(planted(video, video.truth) for video in videos)

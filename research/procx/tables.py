@@ -32,7 +32,7 @@ from research.procx.trials import (
 )
 from research.study import Claim, Outcome, Study
 from stepline.atomic_files import write_atomic
-from stepline.evaluate.benchmarks import DENSE
+from stepline.evaluate.benchmarks import DENSE_RULE
 from stepline.evaluate.bootstrap import Floats
 from stepline.procx.model import ProcX
 
@@ -162,7 +162,7 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
             "protocol": {
                 "benchmarks": ["youcook2", "tasty"],
                 "convention": "stepline",
-                "rule": DENSE,
+                "rule": DENSE_RULE,
             },
             "size": self.size.model_dump(mode="json"),
             "cpu_seconds": found.cpu_seconds,
@@ -192,7 +192,7 @@ class ProcxStudy(Study[ProcxRow, ProcxTrial]):
             f"Points over which a query and head of the last decoder layer spreads: {spreads}.\n"
         )
         return (
-            f"Protocol of every number: youcook2 and tasty, convention stepline: {DENSE}.\n"
+            f"Protocol of every number: youcook2 and tasty, convention stepline: {DENSE_RULE}.\n"
             f"Videos scored, a seed: {counts}; their ids are in tables.json (`scored`). Per cent, the mean of "
             f"{len(self.seeds)} seeds (least to most). {found.trainings} trainings, {found.cpu_seconds:.0f} CPU s.\n"
             f"Steps of the narrated videos: {steps}. Sieve & Swap by the planted truth: {swaps}.\n"

@@ -88,9 +88,9 @@ def inputs_of(videos: Sequence[SimulatedVideo], uses: HeldOutWorld) -> dict[str,
     return {
         "raw": raw,
         "detector": detector,
-        "score": [replace(one, seen=code) for one, _, code in joined],
-        "raw and score": [replace(one, said=code) for one, _, code in joined],
-        "detector and score": [replace(one, said=code) for _, one, code in joined],
+        "score": [replace(one, pictures=code) for one, _, code in joined],
+        "raw and score": [replace(one, speech=code) for one, _, code in joined],
+        "detector and score": [replace(one, speech=code) for _, one, code in joined],
     }
 
 
@@ -146,19 +146,19 @@ def first_labels(samples: Segments, count: int, rng: np.random.Generator) -> Seg
     there are fewer."""
     found: Segments = []
     for index in rng.permutation(len(samples)).tolist():
-        left = count - sum(len(one.seen) for one in found)
+        left = count - sum(len(one.pictures) for one in found)
         if left <= 0:
             break
         one = samples[index]
         found.append(
-            replace(one, seen=one.seen[:left], said=one.said[:left], matters=one.matters[:left])
+            replace(one, pictures=one.seen[:left], said=one.said[:left], matters=one.matters[:left])
         )
     return found
 
 
 def _trained(samples: Segments, size: CurveSize, seed: int) -> Any:
     settings = SummarizerSettings(
-        video_width=samples[0].seen.shape[1], text_width=samples[0].said.shape[1]
+        video_width=samples[0].pictures.shape[1], text_width=samples[0].speech.shape[1]
     )
     batches = int(np.ceil(len(samples) / size.batch))
     training = TrainSettings(

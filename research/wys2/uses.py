@@ -253,7 +253,9 @@ def _segments(
 
 
 def _summarizer_settings(sample: SegmentedVideo) -> SummarizerSettings:
-    return SummarizerSettings(video_width=sample.seen.shape[1], text_width=sample.said.shape[1])
+    return SummarizerSettings(
+        video_width=sample.pictures.shape[1], text_width=sample.speech.shape[1]
+    )
 
 
 def _summary_scores(

@@ -1,8 +1,7 @@
-"""Requests to a language model: what was answered before, second tries, limits, several at once.
+"""What requests to a language model share: earlier replies, limits, several at a time.
 
 ReplyCache        good replies on disk, keyed by all that they depend on; a damaged entry is asked for again
 RequestLimits     how many requests and tokens may be spent, and how many were
-ask_with_retries  one question, asked again while its fault may pass
 run_in_threads    many until a deadline; what does not come back in time is left behind
 """
 
@@ -18,8 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stepline.atomic_files import write_atomic
-from stepline.chat.servers import Answer, Content, RequestError, Schema, Server
-from stepline.chat.settings import ChatSettings
+from stepline.chat.servers import RequestError
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.weights import cache_folder
@@ -46,17 +44,11 @@ class ReplyCache:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
-            logger.warning(
-                "%s: damaged reply in the cache (%s); it is asked for again",
-                path,
-                type(error).__name__,
-            )
+            kind = type(error).__name__
+            logger.warning("%s: damaged reply in the cache (%s); it is asked for again", path, kind)
             return None
-        if (
-            not isinstance(entry, dict)
-            or entry.get("version") != VERSION
-            or not isinstance(entry.get("reply"), str)
-        ):
+        is_current = isinstance(entry, dict) and entry.get("version") == VERSION
+        if not is_current or not isinstance(entry.get("reply"), str):
             logger.warning("%s: no reply of version %d; it is asked for again", path, VERSION)
             return None
         return str(entry["reply"])
@@ -87,13 +79,17 @@ def cache_key(**parts: str | float | int | bool | None) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
 
 
-LATE = "the deadline passed"
+class NotSentError(RequestError):
+    """Time or limits are spent: nothing was sent, and another try would not be either."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, passing=False)
 
 
 @dataclass
 class RequestLimits:
-    """What may be asked at most, and what was: requests, and tokens of questions and replies; None:
-    no limit."""
+    """How much may be asked at most, and how much was: requests, and tokens of questions and
+    replies; None: no limit."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -102,65 +98,20 @@ class RequestLimits:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def begin(self, tokens: int) -> None:
-        """Count a request that takes about so many tokens. Raises RequestError where one limit
-        would be passed."""
+        """Count a request of about so many tokens. Raises NotSentError where it would pass a
+        limit."""
         with self._lock:
             if self.requests is not None and self.sent >= self.requests:
-                raise RequestError(
-                    f"the limit of {self.requests} requests is reached", passing=False
-                )
+                raise NotSentError(f"the limit of {self.requests} requests is reached")
             if self.tokens is not None and self.used + tokens > self.tokens:
-                raise RequestError(f"the limit of {self.tokens} tokens is reached", passing=False)
+                raise NotSentError(f"the limit of {self.tokens} tokens is reached")
             self.sent += 1
             self.used += tokens
 
     def correct(self, tokens: int) -> None:
-        """Add what the server counts more than was thought, or less."""
+        """Add the tokens that the server counts beyond the estimate; below it, a negative number."""
         with self._lock:
             self.used += tokens
-
-
-def ask_with_retries(
-    server: Server,
-    content: Content,
-    settings: ChatSettings,
-    *,
-    seed: int,
-    until: float,
-    schema: Schema | None = None,
-    limits: RequestLimits | None = None,
-    tokens: int = 0,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Answer:
-    """Ask, and ask again after a pause that doubles, as long as the fault may pass and time and
-    limits allow.
-
-    until: monotonic second. tokens: what one request takes, about, for the limits. Raises
-    RequestError, or WriterError where the server is of no use at all.
-    """
-    pause = settings.pause
-    for left in range(settings.retries, -1, -1):
-        if time.monotonic() >= until:
-            raise RequestError(LATE, passing=False)
-        if limits is not None:
-            limits.begin(tokens)
-        try:
-            answer = server.ask(content, seed=seed, until=until, schema=schema)
-        except RequestError as fault:
-            wait = max(pause, fault.wait)
-            late = time.monotonic() + wait >= until
-            if not fault.passing or not left or late:
-                raise (
-                    RequestError(f"{fault.reason}; {LATE}", passing=False) if late else fault
-                ) from fault
-            logger.info("%s; asking again in %.1f s", fault.reason, wait)
-            sleep(wait)
-            pause *= 2
-        else:
-            if limits is not None and answer.tokens is not None:
-                limits.correct(answer.tokens - tokens)
-            return answer
-    raise RequestError(LATE, passing=False)
 
 
 Item = TypeVar("Item")

@@ -21,14 +21,13 @@ from stepline.chat.settings import ChatSettings
 from stepline.device import core_count
 from stepline.errors import ModelError, WriterError
 from stepline.limits import parse_json
+from stepline.retry import MAX_PAUSE_SECONDS, TRANSIENT_STATUSES
 
 logger = logging.getLogger(__name__)
 
 LARGEST = 1_000_000  # bytes of an answer that are read; a full reply with its JSON has some 5,000
 MOST_TOKENS = 10_000_000  # of one answer; a server that counts more is not believed
-LONGEST_WAIT = 30.0  # s that a server may ask us to wait before the next try
-PASSING = frozenset({408, 409, 425, 429})  # statuses worth a retry, beside all from 500 on
-
+CONFLICT_STATUS = 409  # a lock that timed out; OpenAI's own client tries again after it too
 
 # of a user's message: text, or its parts, pictures among them
 Content: TypeAlias = str | list[dict[str, Any]]
@@ -294,7 +293,7 @@ def _status_fault(settings: ChatSettings, status: int, headers: Any, said: str) 
             f"{url}: redirects elsewhere ({status}); give the final address as {key}.base_url"
         )
     reason = f"the server answered {status}" + (f" ({said})" if said else "")
-    passing = status in PASSING or status >= 500
+    passing = status in TRANSIENT_STATUSES or status == CONFLICT_STATUS or status >= 500
     return RequestError(
         reason, passing=passing, wait=_wait(headers.get("retry-after")), rejected=not passing
     )
@@ -303,7 +302,7 @@ def _status_fault(settings: ChatSettings, status: int, headers: Any, said: str) 
 def _wait(value: str | None) -> float:
     """Return the seconds of a Retry-After header; a date or nonsense in it counts as none."""
     try:
-        return min(LONGEST_WAIT, max(0.0, float(value or 0)))
+        return min(MAX_PAUSE_SECONDS, max(0.0, float(value or 0)))
     except ValueError:
         return 0.0
 

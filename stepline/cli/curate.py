@@ -102,7 +102,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
             chosen, out, STAGES, source, options["limit"], options["retry_failed"], report, say
         )
         if options["dry_run"]:
-            from stepline.curate.forecast import dry_run, forecast_json, format_forecast
+            from stepline.curate.forecast.dry_run import dry_run, forecast_json, format_forecast
 
             forecast = dry_run(request, list(source_items(request)), chosen.forecast)
         else:
@@ -159,7 +159,7 @@ def status(out: str, as_json: bool) -> None:
     from stepline.curate.store.run_log import read_recipe
     from stepline.remote import RemotePath
 
-    state = run_status(RemotePath(out, read_recipe(RemotePath(out)).places), STAGES)
+    state = run_status(RemotePath(out, read_recipe(RemotePath(out)).remote), STAGES)
     print_data(json.dumps(asdict(state)) if as_json else _table(state))
 
 
@@ -208,7 +208,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
     Example:
       stepline curate report dataset --set text_base=recipes
     """
-    from stepline.curate.report import write_report
+    from stepline.curate.report.write import write_report
 
     folder, settings = _folder_and_settings(out, overrides)
     write_report(folder, settings)
@@ -252,8 +252,7 @@ def audit(
     """
     from stepline.curate.audit import model_check
     from stepline.curate.audit.verdicts import import_verdicts
-    from stepline.curate.report import make_report, write_report
-    from stepline.curate.report.write import local_verdicts
+    from stepline.curate.report.write import local_verdicts, make_report, write_report
 
     folder, settings = _folder_and_settings(out, overrides)
     verdicts = local_verdicts(folder)
@@ -262,7 +261,7 @@ def audit(
     for file in files:
         count = import_verdicts(file, verdicts, frozenset(text.id for text in sample.texts))
         say(f"{file}: {count} verdicts taken over")
-    by_models = local_verdicts(folder, model_check.FILE)
+    by_models = local_verdicts(folder, model_check.VERDICTS_FILE)
     if by_model:
         _check_by_model(folder, sample, by_models, settings)
     elif not (table or files):
@@ -310,7 +309,7 @@ def _check_by_model(
         checked = check_by_model(sample, pictures, verdicts, settings.witness)
     for note in checked.notes:
         say(note)
-    say(f"{checked.answered} of {checked.asked} texts checked in {checked.requests} requests")
+    say(f"{checked.answered} of {checked.texts} texts checked in {checked.requests} requests")
 
 
 def _folder_and_settings(
@@ -324,7 +323,7 @@ def _folder_and_settings(
     recipe = report_recipe(RemotePath(out))
     tree = recipe.report.model_dump(mode="json", exclude_none=True)
     given = [*(f"{key}={json.dumps(tree[key])}" for key in tree), *overrides]
-    return RemotePath(out, recipe.places), load_settings(type(recipe.report), None, given)
+    return RemotePath(out, recipe.remote), load_settings(type(recipe.report), None, given)
 
 
 def _agreement_table(sample: "AuditSample", verdicts: "Verdicts") -> None:

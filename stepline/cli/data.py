@@ -12,7 +12,6 @@ import click
 
 from stepline.cli.errors import Group, print_data, say
 from stepline.cli.options import (
-    BACKBONES,
     PATH,
     VIDEO,
     PluginChoice,
@@ -27,13 +26,12 @@ from stepline.cli.options import (
     settings_options,
     together,
 )
-from stepline.cli.progress import progress_bars
-from stepline.cli.weights import download_bar
+from stepline.cli.progress import download_bar, progress_bars
 
 if TYPE_CHECKING:
     from stepline.features.import_files import ImportReport
     from stepline.pipeline.extract import ExtractionReport
-    from stepline.pipeline.sources import Given
+    from stepline.pipeline.sources import VideoArgument
     from stepline.sieve_swap.run import Job, RunResult
     from stepline.text_base.manifest import Manifest
     from stepline.text_base.settings import TextBaseSettings
@@ -74,7 +72,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     """
     from stepline.errors import StoreError
     from stepline.features import import_features
-    from stepline.features.store import UNREADABLE
+    from stepline.features.store import UNREADABLE_FILE
     from stepline.records import count_reasons
 
     done = import_features(source, out, **options)
@@ -86,9 +84,9 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
         raise StoreError(
             f"{source}: nothing in it could be stored; {first.location}: {first.reason} ({first.value})"
         )
-    if reasons.get(UNREADABLE):
+    if reasons.get(UNREADABLE_FILE):
         raise StoreError(
-            f"{source}: {reasons[UNREADABLE]} of its files could not be read, see {out}/dropped.jsonl; "
+            f"{source}: {reasons[UNREADABLE_FILE]} of its files could not be read, see {out}/dropped.jsonl; "
             "the rest is stored"
         )
 
@@ -115,7 +113,7 @@ def _print_added(
 @out_option("The store: a folder.")
 @click.option(
     "--backbone",
-    type=PluginChoice(BACKBONES[:-2], "backbones"),
+    type=PluginChoice("backbones", without=("precomputed", "none")),
     help="What sees a video.  [default: conse]",
 )
 @click.option("--weights", help="The backbone's checkpoint.")
@@ -123,7 +121,7 @@ def _print_added(
 @json_option
 @device_options
 @one_writer
-def extract(videos: "tuple[Given, ...]", out: Path, as_json: bool, **options: Any) -> None:
+def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **options: Any) -> None:
     """Extract the features of VIDEOS, files and folders of them, into a store: one row a second, as
     the papers' are.
 
@@ -145,7 +143,7 @@ def extract(videos: "tuple[Given, ...]", out: Path, as_json: bool, **options: An
     with download_bar(None) as report:
         files = fetch_sources(videos, out, settings, report)
     with progress_bars() as progress:
-        done = extract_to_store(files, out, settings, progress=progress, say=say)
+        done = extract_to_store(files, out, settings, progress=progress, report=say)
     reasons = count_reasons(done.omitted)
     _print_added(out, done, "videos", {"omitted": reasons}, as_json)
     say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
@@ -168,7 +166,7 @@ def check(store: Path, as_json: bool) -> None:
       stepline features check store
     """
     from stepline.features import FeatureStore
-    from stepline.features.import_files import DROPPED, read_dropped
+    from stepline.features.import_files import DROPPED_NAME, read_dropped
     from stepline.records import count_reasons
 
     opened = FeatureStore(store)
@@ -180,7 +178,7 @@ def check(store: Path, as_json: bool) -> None:
         "widths": list(opened.widths),
         "backbones": sorted({item.backbone for item in items}),
         "faults": count_reasons(faults),
-        "dropped": count_reasons(read_dropped(store / DROPPED)),
+        "dropped": count_reasons(read_dropped(store / DROPPED_NAME)),
     }
     if as_json:
         print_data(json.dumps(contents))
@@ -284,11 +282,11 @@ def index(base: Path, engine: str, **options: Any) -> None:
     Example:
       stepline text-base index base --engine lists --set text_base.recall=0.99
     """
-    from stepline.locks import LOCK, lock_output
+    from stepline.locks import LOCK_NAME, lock_output
     from stepline.text_base import add_index
 
     settings = _text_base_settings(options).model_copy(update={"engine": engine})
-    with lock_output(base / LOCK, base):
+    with lock_output(base / LOCK_NAME, base):
         entry = add_index(base, settings)
     say(f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines")
 
@@ -395,7 +393,7 @@ HEARD = "heard"  # folder in --out for what is said in given video files
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @device_options
 @one_writer
-def sieve_swap(videos: "tuple[Given, ...]", base: Path, out: Path, **options: Any) -> None:
+def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **options: Any) -> None:
     """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.
 
     VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json or csv

@@ -197,10 +197,10 @@ def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, di
 def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
     """Answer with a network that describes; return how many videos are in the file, and why others
     are not."""
-    from stepline.nasva.benchmarks import StoredFeatures
     from stepline.procx.benchmark import benchmark_videos
     from stepline.procx.benchmark import write_predictions as answer
     from stepline.procx.checkpoint import load_model
+    from stepline.training.benchmark_answers import StoredFeatures
     from stepline.training.sources import read_records
 
     if options["texts"] is not None or options["order"] is not None:
@@ -218,9 +218,10 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
         }
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
-    answered = answer(questions.ids, loaded, features, out, settings, speech=spoken)
-    say(f"{answered.steps} steps are told")
-    return answered.videos, answered.missing
+    answered = answer(questions.questions, loaded, features, out, settings, speech=spoken)
+    steps = sum(len(record.steps) for record in answered.by_id.values())
+    say(f"{steps} steps are told")
+    return answered.count, answered.missing
 
 
 def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
@@ -228,8 +229,9 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
     others are not."""
     from stepline.annotate.clips import read_clips
     from stepline.evaluate.htm_align import read_transcript, spoken_times
-    from stepline.nasva.benchmarks import StoredFeatures, benchmark_questions
+    from stepline.nasva.benchmarks import benchmark_questions
     from stepline.pipeline.sources import find_videos, name_videos
+    from stepline.training.benchmark_answers import StoredFeatures
     from stepline.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
 
     loaded = load_for_benchmarks(options["detector"])
@@ -239,16 +241,16 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
     else:
         read = StoredFeatures(options["features"]).read
     if benchmark == "vnd":
-        answered = answer_clips(read_clips(options["reference"]), loaded, read, out)
-        return answered.count, answered.missing
-    asked = benchmark_questions("htm-align", options["reference"], options["subset"]).asked
+        clips = answer_clips(read_clips(options["reference"]), loaded, read, out)
+        return clips.count, clips.missing
+    asked = benchmark_questions("htm-align", options["reference"], options["subset"]).questions
     transcript = read_transcript(options["reference"])
     spoken = {
         one.id: times for one in asked if (times := spoken_times(transcript, one.id)) is not None
     }
     texts = {one.id: one.texts for one in asked}
-    answered = answer_sentences(texts, spoken, loaded, read, out)
-    return answered.count, answered.missing
+    sentences = answer_sentences(texts, spoken, loaded, read, out)
+    return sentences.count, sentences.missing
 
 
 def _find_video(videos: Mapping[str, Path], video: str) -> Path:
@@ -299,13 +301,9 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return what is asked, the network, and what stands for the encoders; a wrong path is told
     before any work."""
-    from stepline.nasva.benchmarks import (
-        BenchmarkInputs,
-        StoredFeatures,
-        TextVectors,
-        benchmark_questions,
-    )
+    from stepline.nasva.benchmarks import BenchmarkInputs, TextVectors, benchmark_questions
     from stepline.nasva.checkpoint import load_aligner
+    from stepline.training.benchmark_answers import StoredFeatures
 
     loaded = load_aligner(options["aligner"])
     given = BenchmarkInputs(
@@ -313,7 +311,7 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     )
     questions = benchmark_questions(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
-    return questions.asked, loaded, given
+    return questions.questions, loaded, given
 
 
 def _tell_unasked(reasons: dict[str, int]) -> None:

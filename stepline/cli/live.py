@@ -11,7 +11,6 @@ import click
 
 from stepline.cli.errors import print_data, say
 from stepline.cli.options import (
-    BACKBONES,
     PATH,
     PluginChoice,
     chosen_settings,
@@ -57,9 +56,7 @@ if TYPE_CHECKING:
 @click.option("--model", help="Recogniser, as of `stepline steps`.")
 @click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ...")
 @click.option(
-    "--backbone",
-    type=PluginChoice(BACKBONES, "backbones"),
-    help="What sees the picture; none: sound alone.",
+    "--backbone", type=PluginChoice("backbones"), help="What sees the picture; none: sound alone."
 )
 @settings_options(
     "One setting, e.g. links.attempts=20.", "A TOML file of settings (docs/settings.md)."
@@ -75,8 +72,8 @@ def live(source: str, **options: Any) -> None:
     Example:
       stepline live stepline/demo/demo.mp4 --speed 100 --backbone none --out out
     """
+    from stepline.live.options import LiveOptions
     from stepline.live.run import LiveJob, run_live
-    from stepline.live.session import LiveOptions
     from stepline.pipeline.batch import read_texts
 
     settings = chosen_settings(options)
@@ -93,7 +90,7 @@ def live(source: str, **options: Any) -> None:
 
     with _stop_at_interrupt() as stop:
         files = run_live(
-            job, settings, emit, stop=stop, begin_signs=_read_signs if how.until_next else None
+            job, settings, emit, stop=stop, begin_signals=_read_signs if how.until_next else None
         )
     say(*(f"wrote {file}" for file in files))
 

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -49,7 +49,6 @@ class StorePath(click.Path):
 
 VIDEO = VideoPath(path_type=Path)
 STORE = StorePath(path_type=Path)
-BACKBONES = OWN_NAMES["backbones"]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 store_option = click.option(
@@ -65,11 +64,14 @@ exclude_option = click.option(
 
 
 class PluginChoice(click.Choice[str]):
-    """A choice among Stepline's own and, beside them, the plugins of a kind, which are looked for
-    when one is named."""
+    """A choice among Stepline's own and the plugins of a kind, which are looked for when one is
+    named.
 
-    def __init__(self, own: Sequence[str], kind: "Kind") -> None:
-        super().__init__(own)
+    without: those of Stepline's own that a command does not take.
+    """
+
+    def __init__(self, kind: "Kind", without: Collection[str] = ()) -> None:
+        super().__init__([name for name in OWN_NAMES[kind] if name not in without])
         self._kind = kind
 
     def convert(
@@ -101,12 +103,12 @@ def one_writer(command: F) -> F:
     @functools.wraps(command)
     def alone(out: Path, **options: Any) -> Any:
         from stepline.atomic_files import check_writable
-        from stepline.locks import LOCK, lock_output
+        from stepline.locks import LOCK_NAME, lock_output
 
         if os.environ.get("RANK", "0") != "0":
             return command(out=out, **options)
         check_writable(out)
-        with lock_output(out / LOCK, out):
+        with lock_output(out / LOCK_NAME, out):
             return command(out=out, **options)
 
     return cast(F, alone)
@@ -295,17 +297,9 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
     if options.get("dry_run"):
         given += ["vision.witness.dry_run=true", "writing.llm.dry_run=true"]
     overrides = [*options["overrides"], *given]
-    settings = load_settings(
+    return load_settings(
         StepsSettings, options["settings_file"], overrides, preset=options.get("preset")
     )
-    if settings.vision.witness.machine is None and settings.vision.witness.corrected is None:
-        return settings
-    from stepline.visual_questions.corrections import with_counted_answers
-
-    vision = settings.vision.model_copy(
-        update={"witness": with_counted_answers(settings.vision.witness)}
-    )
-    return settings.model_copy(update={"vision": vision})
 
 
 def verbosity_options(hidden: bool = False) -> Callable[[F], F]:

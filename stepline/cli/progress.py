@@ -1,164 +1,174 @@
-"""Progress of long work on stderr: bars in a terminal, now and then a line elsewhere."""
+"""Progress of long work on stderr: bars on a terminal, elsewhere a line now and then."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepline.cli.errors import say
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
     from stepline.curate.driver import PhaseProgress
     from stepline.progress import Progress
-    from stepline.training.loop import Progress as Training
+    from stepline.training.loop import Progress as TrainingProgress
+    from stepline.wheels import Report
 
 
-OFTEN = 30.0  # seconds between the lines that stand for a bar where stderr is no terminal
+LINE_SECONDS = 30.0  # between two lines where stderr is not a terminal
+GIB = 2**30  # bytes
+
+
+class LinePace:
+    """Lets a line through every LINE_SECONDS. start: second from which the first counts."""
+
+    def __init__(self, start: float) -> None:
+        self._last = start
+
+    def is_due(self, now: float, *, always: bool = False) -> bool:
+        """Whether a line is printed at second `now`; `always` prints it in any case."""
+        due = always or now >= self._last + LINE_SECONDS
+        if due:
+            self._last = now
+        return due
+
+
+@contextmanager
+def _bars(columns: Callable[[Any], Sequence[Any]]) -> Iterator["Bars | None"]:
+    """Yield bars with some columns; None where stderr is not a terminal.
+
+    columns: makes them of the module rich.progress, which is imported only for a terminal.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with progress.Progress(*columns(progress), console=console, transient=True) as bars:
+        yield bars
+
+
+def _stage_columns(rich: Any) -> Sequence[Any]:
+    second = rich.TextColumn("{task.completed:.0f} s")
+    stage = rich.TextColumn("{task.description:>10}")
+    return stage, rich.BarColumn(), second, rich.TimeElapsedColumn()
+
+
+def _training_columns(rich: Any) -> Sequence[Any]:
+    numbers = "loss {task.fields[loss]:.3f}  {task.fields[score]}  {task.fields[memory]:.2f} GiB"
+    left = rich.TimeRemainingColumn(compact=True)
+    return rich.MofNCompleteColumn(), rich.BarColumn(), rich.TextColumn(numbers), left
+
+
+def _curation_columns(rich: Any) -> Sequence[Any]:
+    name, state = rich.TextColumn("{task.description}"), rich.TextColumn("{task.fields[state]}")
+    return name, rich.BarColumn(), rich.MofNCompleteColumn(), state
+
+
+def _download_columns(rich: Any) -> Sequence[Any]:
+    name = rich.TextColumn("{task.description}")
+    return name, rich.BarColumn(), rich.DownloadColumn(), rich.TransferSpeedColumn()
 
 
 @contextmanager
 def progress_bars() -> Iterator["Progress"]:
-    """Yield a callback that draws a bar a stage on a terminal, else prints a line now and then,
-    both on stderr."""
-    if not sys.stderr.isatty():
-        yield _stage_lines()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
-    shown = TextColumn("{task.completed:.0f} s")
-    columns = (TextColumn("{task.description:>10}"), BarColumn(), shown, TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, TaskID] = {}
+    """Yield a callback that shows each stage of the main job."""
+    pace = LinePace(time.monotonic())
+    with _bars(_stage_columns) as bars:
+        tasks: dict[str, Any] = {}  # stage -> its bar
 
         def report(stage: str, second: float, duration: float) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=duration or None)
-            bars.update(tasks[stage], completed=second)
+            if bars is not None:
+                if stage not in tasks:
+                    tasks[stage] = bars.add_task(stage, total=duration or None)
+                bars.update(tasks[stage], completed=second)
+            elif pace.is_due(time.monotonic()):
+                of = f" of {duration:.0f}" if duration else ""
+                say(f"{stage}: {second:.0f}{of} s")
 
         yield report
-
-
-def _stage_lines() -> "Progress":
-    last = time.monotonic()
-
-    def report(stage: str, second: float, duration: float) -> None:
-        nonlocal last
-        if time.monotonic() >= last + OFTEN:
-            last = time.monotonic()
-            say(
-                f"{stage}: {second:.0f} of {duration:.0f} s"
-                if duration
-                else f"{stage}: {second:.0f} s"
-            )
-
-    return report
 
 
 @contextmanager
-def training_bar() -> Iterator[Callable[["Training"], None]]:
-    """Yield what shows each step of a training: a bar on a terminal, else a line now and then, both
-    on stderr."""
-    if not sys.stderr.isatty():
-        yield _training_lines()
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
+    """Yield a callback that shows each step of a training."""
+    pace = LinePace(-LINE_SECONDS)
+    with _bars(_training_columns) as bars:
+        fields: dict[str, Any] = {"loss": float("nan"), "score": "", "memory": 0.0}
+        bar = bars.add_task("", total=None, **fields) if bars is not None else None
 
-    shown = TextColumn(
-        "loss {task.fields[loss]:.3f}  {task.fields[score]}  {task.fields[memory]:.2f} GiB"
-    )
-    columns = (MofNCompleteColumn(), BarColumn(), shown, TimeRemainingColumn(compact=True))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("", total=None, loss=float("nan"), score="", memory=0.0)
-
-        def report(progress: "Training") -> None:
+        def report(progress: "TrainingProgress") -> None:
             from stepline.training.distributed import peak_memory
 
-            score = {} if progress.score is None else {"score": f"held out {progress.score:.3f}"}
-            known = {"loss": progress.loss, "memory": peak_memory() / 2**30} | score
-            bars.update(bar, total=progress.steps, completed=progress.step, **known)
+            memory = peak_memory() / GIB
+            score = "" if progress.score is None else f"held out {progress.score:.3f}"
+            if bars is not None and bar is not None:
+                fields.update(loss=progress.loss, memory=memory)
+                if score:  # the last one stays until the next
+                    fields["score"] = score
+                bars.update(bar, total=progress.steps, completed=progress.step, **fields)
+                return
+            last_step = progress.step >= progress.steps
+            if pace.is_due(progress.seconds, always=bool(score) or last_step):
+                seconds_per_step = progress.seconds / max(progress.taken, 1)
+                left = seconds_per_step * (progress.steps - progress.step)
+                score = f", {score}" if score else ""
+                numbers = f"loss {progress.loss:.3f}{score}, {left:.0f} s left"
+                step = f"step {progress.step} of {progress.steps}"
+                say(f"{step}: {numbers}, at most {memory:.2f} GiB")
 
         yield report
-
-
-def _training_lines() -> Callable[["Training"], None]:
-    last = -OFTEN
-
-    def report(progress: "Training") -> None:
-        nonlocal last
-        from stepline.training.distributed import peak_memory
-
-        if (
-            progress.score is None
-            and progress.step < progress.steps
-            and progress.seconds < last + OFTEN
-        ):
-            return
-        last = progress.seconds
-        left = progress.seconds / max(progress.taken, 1) * (progress.steps - progress.step)
-        score = "" if progress.score is None else f", held out {progress.score:.3f}"
-        numbers = f"loss {progress.loss:.3f}{score}, {left:.0f} s left, at most {peak_memory() / 2**30:.2f} GiB"
-        say(f"step {progress.step} of {progress.steps}: {numbers}")
-
-    return report
 
 
 @contextmanager
 def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
-    """Yield what shows a run over many videos: a bar on a terminal, else a line now and then, both
-    on stderr."""
-    if not sys.stderr.isatty():
-        yield _curation_lines()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("videos", total=None, state="")
+    """Yield a callback that shows a run over many videos."""
+    pace = LinePace(0.0)
+    with _bars(_curation_columns) as bars:
+        bar = bars.add_task("videos", total=None, state="") if bars is not None else None
 
         def report(progress: "PhaseProgress") -> None:
-            bars.update(
-                bar, total=progress.total, completed=progress.done, state=_curation_state(progress)
-            )
+            state = _curation_state(progress)
+            if bars is not None and bar is not None:
+                bars.update(bar, total=progress.total, completed=progress.finished, state=state)
+            elif pace.is_due(progress.seconds, always=progress.finished >= progress.total):
+                say(f"{progress.finished} of {progress.total} videos: {state}")
 
         yield report
 
 
-def _curation_lines() -> Callable[["PhaseProgress"], None]:
-    last = 0.0
-
-    def report(progress: "PhaseProgress") -> None:
-        nonlocal last
-        if progress.done < progress.total and progress.seconds < last + OFTEN:
-            return
-        last = progress.seconds
-        say(f"{progress.done} of {progress.total} videos: {_curation_state(progress)}")
-
-    return report
-
-
 def _curation_state(progress: "PhaseProgress") -> str:
     """Return rate, time left and failures in words."""
-    rate = (
-        f"{progress.rate:,.0f} an hour"
-        if progress.rate
-        else f"{progress.earlier} of an earlier run"
-    )
-    left = f", {progress.left / 60:.0f} min left" if progress.left else ""
-    lost = f", {progress.kinds['left out']} left out" if progress.kinds["left out"] else ""
-    failed = f", {progress.failed} failed" if progress.failed else ""
-    return f"{rate}{left}{lost}{failed}"
+    left_out = progress.kinds["left out"]
+    parts = [f"{progress.earlier} of an earlier run"]
+    if progress.rate:
+        parts = [f"{progress.rate:,.0f} an hour"]
+    if progress.seconds_left:
+        parts.append(f"{progress.seconds_left / 60:.0f} min left")
+    if left_out:
+        parts.append(f"{left_out} left out")
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    return ", ".join(parts)
+
+
+@contextmanager
+def download_bar(total: int | None) -> "Iterator[Report | None]":
+    """Yield a callback that shows how far downloads of `total` bytes are, None: not known; None
+    where stderr is not a terminal."""
+    with _bars(_download_columns) as bars:
+        if bars is None:
+            yield None
+            return
+        bar = bars.add_task("", total=total)
+        fetched_bytes: dict[str, int] = {}  # of each package
+
+        def report(package: str, reached: int) -> None:
+            fetched_bytes[package] = max(reached, fetched_bytes.get(package, 0))
+            bars.update(bar, description=package, completed=sum(fetched_bytes.values()))
+
+        yield report

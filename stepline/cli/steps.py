@@ -3,14 +3,10 @@ judge, describe, summarize. Each command parses, calls one function of `stepline
 prints.
 """
 
-import contextlib
 import json
-import re
 import sys
-import time
 import webbrowser
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,50 +16,28 @@ import click
 import stepline
 from stepline.cli.errors import check_address_space, complain, print_data, say
 from stepline.cli.options import (
-    BACKBONES,
     PATH,
     VIDEO,
     PluginChoice,
     chosen_part,
     chosen_settings,
     device_options,
-    json_option,
     out_option,
     part_options,
-    read_seconds,
     settings_options,
     speech_options,
 )
 from stepline.cli.progress import progress_bars
-from stepline.cli.weights import download_bar, offer_weights
+from stepline.cli.sources import arriving_videos, open_video
+from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
-from stepline.plugins import OWN_NAMES
+from stepline.plugins import DEFAULT_OUTPUTS
 
 if TYPE_CHECKING:
-    from stepline.curate.audit.sentences import SentenceCheck
     from stepline.pipeline.batch import VideoResult
-    from stepline.pipeline.request import Request, StepsSettings
-    from stepline.pipeline.sources import Given, Source
-    from stepline.pipeline.summary import Summary
-    from stepline.records import Record, Span
-    from stepline.wys2.settings import SummarySettings
+    from stepline.pipeline.sources import VideoArgument, VideoSource
+    from stepline.records import Record
 
-USUAL = ("json", "html", "vtt", "srt", "chapters", "jsonld")
-FORMATS = (
-    *USUAL,
-    "markdown",
-    "recipe",
-    "docx",
-    "pdf",
-    "ffmetadata",
-    "mp4",
-    "mkv",
-    "otio",
-    "edl",
-    "labelstudio",
-    "webp",
-    "gif",
-)
 DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
 
@@ -75,12 +49,8 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     type=PATH,
     help="Your own lines to find, one a line (a recipe); site: the chapters of a link's page.",
 )
-@click.option(
-    "--writer", type=PluginChoice(OWN_NAMES["writers"], "writers"), help="Who writes the steps."
-)
-@click.option(
-    "--backbone", type=PluginChoice(BACKBONES, "backbones"), help="What sees the picture."
-)
+@click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
+@click.option("--backbone", type=PluginChoice("backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @click.option("--aligner", type=PATH, help="A trained network that places the steps.")
 @click.option(
@@ -92,7 +62,7 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 @click.option(
     "--format",
     "formats",
-    type=PluginChoice(FORMATS, "outputs"),
+    type=PluginChoice("outputs"),
     multiple=True,
     help="Only this output, and the JSON; mp4, mkv: a copy with chapters.",
 )
@@ -117,7 +87,7 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     "--watch", is_flag=True, help="Go on with what arrives in the folders named, until Ctrl-C."
 )
 @speech_options
-def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
+def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     """Find the steps of VIDEOS (files, folders or links): what to do, and the seconds in which it
     is shown.
 
@@ -131,7 +101,7 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
     from stepline.outputs import safe_stem
     from stepline.pipeline.batch import OutputOptions, read_texts, run_video
     from stepline.pipeline.networks import load_networks
-    from stepline.pipeline.sources import find_sources, is_site, name_sources, source_label
+    from stepline.pipeline.sources import find_sources, is_site, name_sources
 
     check_address_space()
     settings, part = chosen_settings(options), chosen_part(options)
@@ -143,7 +113,7 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
         cure = "name one with --set vision.witness.base_url=URL, or a language model that writes with --writer llm"
         raise SettingsError(f"--dry-run tells what a vision-language model would be asked; {cure}")
     offer_weights()
-    formats = tuple(dict.fromkeys((*(options["formats"] or USUAL), "json")))
+    formats = tuple(dict.fromkeys((*(options["formats"] or DEFAULT_OUTPUTS), "json")))
     output = OutputOptions(
         options["out"],
         formats,
@@ -170,13 +140,12 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
         )
     networks = load_networks(settings, several=many)
 
-    def find_steps(source: "Source", identity: str | None) -> "VideoResult":
+    def find_steps(source: "VideoSource") -> "VideoResult":
         with (
-            _opened(
+            open_video(
                 source,
                 output.out,
                 settings,
-                id=identity,
                 captions=captions,
                 texts=texts,
                 part=part,
@@ -186,91 +155,15 @@ def steps(videos: "tuple[Given, ...]", **options: Any) -> None:
         ):
             return run_video(request, settings, output, networks=networks, progress=progress)
 
-    for found in _arriving_videos(videos) if options["watch"] else [sources]:
-        jobs = [
-            (source_label(source), partial(find_steps, source, id))
-            for source, id in name_sources(found, output.out)
-        ]
+    arrivals: Iterable[list[VideoSource]] = [sources]
+    if options["watch"]:
+        arrivals = (name_sources(files, output.out) for files in arriving_videos(videos))
+    for batch in arrivals:
+        jobs = [(source.label, partial(find_steps, source)) for source in batch]
         status, last = _run_each(jobs, "videos", options["formats"], as_json=options["as_json"])
         if options["browse"] and last is not None:
             webbrowser.open((output.out / f"{safe_stem(last.id)}.html").absolute().as_uri())
     sys.exit(status)
-
-
-@contextlib.contextmanager
-def _opened(
-    source: "Source", out: Path, settings: "StepsSettings", **options: Any
-) -> "Iterator[Request]":
-    """Yield what `open_source` does; of a link, say what is fetched, with a bar on a terminal."""
-    from stepline.pipeline.sources import open_source, source_label
-
-    if isinstance(source, Path):
-        with open_source(source, out, settings, **options) as request:
-            yield request
-        return
-    say(f"fetching {source_label(source)}")
-    with contextlib.ExitStack() as stack:
-        with download_bar(None) as report:
-            request = stack.enter_context(
-                open_source(source, out, settings, report=report, **options)
-            )
-        yield request
-
-
-@contextlib.contextmanager
-def _opened_only(
-    video: "Given",
-    settings: "StepsSettings",
-    out: Path | None = None,
-    captions: Path | None = None,
-    part: "Span | None" = None,
-) -> "Iterator[Request]":
-    """Yield what `open_only_source` does; of a link, with a bar on a terminal while it is
-    fetched."""
-    from stepline.pipeline.sources import open_only_source
-
-    with contextlib.ExitStack() as stack:
-        with download_bar(None) if isinstance(video, str) else contextlib.nullcontext() as report:
-            request = stack.enter_context(
-                open_only_source(video, settings, out, captions, part=part, report=report)
-            )
-        yield request
-
-
-LOOK_AGAIN = 2.0  # s between two looks into the folders that are watched
-
-
-def _arriving_videos(folders: "Sequence[Given]") -> Iterator[list[Path]]:
-    """Yield, for ever, the videos that have come or changed since, once their size has stood still
-    between two looks.
-
-    Raises SettingsError where a path is no folder.
-    """
-    from stepline.pipeline.sources import find_videos
-
-    for folder in folders:
-        if not Path(folder).is_dir():
-            raise SettingsError(
-                f"--watch: {folder} is no folder; name the folders in which videos arrive"
-            )
-    seen: dict[Path, tuple[int, int]] = {}
-    done: dict[Path, tuple[int, int]] = {}
-    say("watching; Ctrl-C ends it")
-    while True:
-        now: dict[Path, tuple[int, int]] = {}
-        for path in find_videos(map(Path, folders), needed=False):
-            with contextlib.suppress(FileNotFoundError):  # it has gone between the two
-                now[path] = (path.stat().st_size, path.stat().st_mtime_ns)
-        ready = [
-            path
-            for path, state in now.items()
-            if state == seen.get(path) and state != done.get(path)
-        ]
-        if ready:
-            done |= {path: now[path] for path in ready}
-            yield ready
-        seen = now
-        time.sleep(LOOK_AGAIN)
 
 
 def _run_each(
@@ -299,7 +192,7 @@ def _run_each(
             failed += 1
             continue
         record = result.record
-        _say_warnings(record, f"{Path(name).name}: ")
+        print_warnings(record, f"{Path(name).name}: ")
         if result.earlier:
             say(f"{name}: done before with the same settings (--force does it again)")
         shown = to_json(record) if as_json else step_table(record)
@@ -315,7 +208,8 @@ def _run_each(
     return status, record
 
 
-def _say_warnings(record: "Record", prefix: str = "") -> None:
+def print_warnings(record: "Record", prefix: str = "") -> None:
+    """Print the warnings of a record, a line each."""
     say(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)
 
 
@@ -340,254 +234,16 @@ def demo(out: Path, browse: bool) -> None:
     settings = StepsSettings(asr=AsrSettings(compute="float32"))
     with progress_bars() as progress:
         result = run_video(
-            Request(DEMO, DEMO.stem), settings, OutputOptions(out, USUAL), progress=progress
+            Request(DEMO, DEMO.stem),
+            settings,
+            OutputOptions(out, DEFAULT_OUTPUTS),
+            progress=progress,
         )
     print_data(step_table(result.record), end="")
     page = output_path(result.record, out, "html")
     say(f"open {page} in a browser")
     if browse:
         webbrowser.open(page.absolute().as_uri())
-
-
-@click.command()
-@click.argument("video", type=VIDEO)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "srt", "vtt"]),
-    default="text",
-    show_default=True,
-)
-@speech_options
-def transcribe(video: "Given", form: str, **options: Any) -> None:
-    """Print what is said in VIDEO; with --captions, what they say, cleaned and in sentences.
-
-    \b
-    Example:
-      stepline transcribe stepline/demo/demo.mp4 --format srt
-    """
-    from stepline.outputs import TRANSCRIPTS
-    from stepline.pipeline import batch
-
-    settings = chosen_settings(options)
-    offer_weights()
-    part = chosen_part(options)
-    with (
-        _opened_only(video, settings, captions=options["captions"]) as request,
-        progress_bars() as progress,
-    ):
-        record = batch.transcribe(
-            request.path, captions=request.captions, settings=settings, part=part, progress=progress
-        )
-    say(*(f"left out: {item.text!r} ({item.reason})" for item in record.dropped))
-    _say_warnings(record)
-    if record.transcript and record.transcript.language:
-        say(f"language: {record.transcript.language}")
-    print_data(TRANSCRIPTS[form](record), end="")
-
-
-@click.command()
-@click.argument("source", type=VIDEO)
-@click.option("--texts", required=True, type=PATH, help="The lines to find, one a line.")
-@click.option("--aligner", required=True, type=PATH, help="The trained network: file or folder.")
-@click.option(
-    "--mode",
-    type=click.Choice(["step", "narration"]),
-    help="Steps, or what is spoken, in its order.",
-)
-@click.option(
-    "--order",
-    help="none; given: as the lines stand; or a JSON table of P(line i comes before line j).",
-)
-@click.option("--text-features", type=PATH, help="Ready vectors of the lines.")
-@click.option(
-    "--backbone", type=PluginChoice(BACKBONES[:-2], "backbones"), help="What sees a video."
-)
-@click.option("--weights", help="The backbone's checkpoint.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@settings_options("One setting.")
-@device_options
-def ground(source: "Given", **options: Any) -> None:
-    """Find lines of text in SOURCE, a video or a file of ready features: the seconds in which each
-    is shown, if any.
-
-    \b
-    Example:
-      stepline ground lemonade.mp4 --texts recipe.txt --aligner trained --order given
-    """
-    from stepline.outputs import step_table
-    from stepline.pipeline.batch import read_texts
-    from stepline.pipeline.ground_texts import ground_texts, read_order
-    from stepline.storage import to_json
-
-    table = None if options["order"] in (None, "none", "given") else Path(options["order"])
-    settings = chosen_settings({**options, "order": None if table else options["order"]})
-    texts = read_texts(options["texts"])
-    before = read_order(table, len(texts)) if table else None
-    with _opened_only(source, settings) as request:
-        record = ground_texts(
-            request.path, texts, settings, vectors=options["text_features"], before=before
-        )
-    _say_warnings(record, f"{request.path.name}: ")
-    print_data(to_json(record) if options["as_json"] else step_table(record), end="")
-
-
-@click.command()
-@click.argument("video", type=VIDEO)
-@out_option("Folder.", default="out")
-@click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
-@click.option(
-    "--ask",
-    "count",
-    type=click.IntRange(min=1),
-    help="Have the vision-language model of "
-    "--set vision.witness.base_url=URL look at so many sentences, drawn at random.",
-)
-@click.option(
-    "--people",
-    type=PATH,
-    help="With --ask: what people say of them, answers.jsonl of `annotate vnd` or "
-    "verdicts.jsonl of an audit; sentences are drawn from theirs.",
-)
-@json_option
-@speech_options
-def judge(
-    video: "Given",
-    out: Path,
-    detector: str | None,
-    count: int | None,
-    people: Path | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Say of every sentence of VIDEO how likely the picture shows what is said, while it is said.
-
-    Without --detector the wording and what is seen in the picture decide; the main job's record in
-    OUT is used or made. A model that --ask names decides nothing: it says how well judge, model and
-    people agree.
-
-    \b
-    Example:
-      stepline judge stepline/demo/demo.mp4 --out out
-    """
-    from stepline.outputs.text import clock
-
-    given = [f"judge.detector={json.dumps(detector)}"] if detector is not None else []
-    settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
-    witness, check = settings.vision.witness, None
-    if count is None:
-        if people is not None:
-            raise SettingsError(
-                "--people is compared with what a vision-language model says; add --ask N"
-            )
-        _, record = _find_steps(video, out, settings, options)
-    else:
-        if not witness.named:
-            raise SettingsError(
-                "--ask asks a vision-language model; name one with --set vision.witness.base_url=URL"
-            )
-        # The judge that it is compared with must not have been moved by its answers.
-        vision = settings.vision.model_copy(update={"witness": type(witness)()})
-        request, record = _find_steps(
-            video, out, settings.model_copy(update={"vision": vision}), options
-        )
-        check = _check_sentences(request, record, count, people, settings)
-    _say_warnings(record)
-    say(f"judged by: {record.models.get('judge') or _why_nobody_judged(record)}")
-    if as_json:
-        rows = [
-            {"text": s.text, "start": s.span.start, "end": s.span.end, "shown": s.shown}
-            for s in record.sentences
-        ]
-        judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
-        print_data(
-            json.dumps(judgement | (_told(check) if check else {}), ensure_ascii=False, indent=2)
-        )
-        return
-    for number, sentence in enumerate(record.sentences):
-        shown = "  – " if sentence.shown is None else f"{sentence.shown:4.0%}"
-        said = f"  {check.said.get(number, ''):<9}" if check else ""
-        print_data(f"  {clock(sentence.span.start):>7}  {shown}{said}  {sentence.text}")
-    for row in check.agreements if check else ():
-        print_data(
-            f"{row.question}: Cohen's kappa {row} over {row.texts} sentences by {', '.join(row.people)}"
-        )
-
-
-def _check_sentences(
-    request: "Request", record: "Record", count: int, people: Path | None, settings: "StepsSettings"
-) -> "SentenceCheck":
-    """Return what a vision-language model says of so many sentences, and say how the asking
-    went."""
-    from stepline.chat.pictures import VideoPictures
-    from stepline.curate.audit.sentences import check_sentences, read_people
-    from stepline.media import probe
-    from stepline.pipeline.part import part_info
-    from stepline.visual_questions.pictures import question_pictures
-
-    given = read_people(people, record) if people is not None else ()
-    duration = part_info(probe(request.path, settings.media), request.part).duration
-    start, witness = (
-        request.part.start if request.part is not None else 0.0,
-        settings.vision.witness,
-    )
-    read = question_pictures(
-        request.path, witness, duration=duration, start=start, media=settings.media
-    )
-    check = check_sentences(
-        record, count, VideoPictures(read, duration, start), witness, people=given
-    )
-    say(*check.asking.notes)
-    if check.asking.server:
-        spent = f"{check.asking.requests} requests, about {check.asking.tokens} tokens"
-        seconds = ", ".join(f"{second:.1f}" for second in check.asking.pictures.get(record.id, ()))
-        say(
-            f"{check.asking.answered} of {check.asking.asked} sentences looked at in {spent}",
-            f"pictures went to {check.asking.server}: those at {seconds} s",
-        )
-    return check
-
-
-def _told(check: "SentenceCheck") -> dict[str, Any]:
-    """Return what JSON says of a vision-language model's look at some sentences."""
-    asking = check.asking
-    return {
-        "witness": {
-            "server": asking.server,
-            "requests": asking.requests,
-            "tokens": asking.tokens,
-            "pictures": [second for each in asking.pictures.values() for second in each],
-            "said": {str(number): said for number, said in sorted(check.said.items())},
-        },
-        "agreement": [
-            # NaN is no JSON
-            {key: None if value != value else value for key, value in asdict(row).items()}
-            for row in check.agreements
-        ],
-    }
-
-
-def _find_steps(
-    video: "Given", out: Path, settings: "StepsSettings", options: dict[str, Any]
-) -> "tuple[Request, Record]":
-    """Return what the main job is asked of one video, and its record, which OUT holds or is made
-    now."""
-    from stepline.pipeline.batch import OutputOptions, run_video
-
-    offer_weights()
-    opened = _opened_only(video, settings, out, options["captions"], chosen_part(options))
-    with opened as request, progress_bars() as progress:
-        return request, run_video(
-            request, settings, OutputOptions(out, ("json",)), progress=progress
-        ).record
-
-
-def _why_nobody_judged(record: "Record") -> str:
-    if record.transcript is None or not record.transcript.sentences:
-        return "nobody: nothing is said"
-    language = record.transcript.language
-    foreign = language is not None and not language.lower().startswith("en")
-    return "nobody: not English, and no --detector" if foreign else "nobody: there is no picture"
 
 
 @click.command()
@@ -613,14 +269,14 @@ def _why_nobody_judged(record: "Record") -> str:
 )
 @click.option(
     "--backbone",
-    type=PluginChoice(BACKBONES[:-1], "backbones"),
+    type=PluginChoice("backbones", without=("none",)),
     help="What sees the picture: as in training.",
 )
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @click.option(
     "--format",
     "formats",
-    type=PluginChoice(FORMATS, "outputs"),
+    type=PluginChoice("outputs"),
     multiple=True,
     help="This output beside the JSON.",
 )
@@ -636,7 +292,7 @@ def _why_nobody_judged(record: "Record") -> str:
 @settings_options("One setting, e.g. procx.choose=apart.")
 @part_options
 @device_options
-def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
+def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
     """Find the steps of SOURCES and say what is done in each, from the pictures alone.
 
     SOURCES: videos, folders of them, links, or files of ready features.
@@ -651,7 +307,7 @@ def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
     from stepline.pipeline.describe import describe_features
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.request import Request
-    from stepline.pipeline.sources import find_sources, is_site, name_sources, source_label
+    from stepline.pipeline.sources import find_sources, is_site
 
     given = ["procx.when=alone", *(["procx.speech=true"] if options["speech"] else [])]
     given += [f"procx.count={options['count']}"] if options["count"] is not None else []
@@ -667,15 +323,13 @@ def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
     )
     ready = [path for path in sources if isinstance(path, Path) and is_feature_file(path)]
     videos = find_sources((path for path in sources if path not in ready), output.out, settings)
-    named = name_sources(videos, output.out)
     stems = [path.name.split(".")[0] for path in ready]
-    if len({*stems, *(id for _, id in named if id)}) < len(stems) + sum(
-        id is not None for _, id in named
-    ):
+    ids = [*stems, *(video.id for video in videos if video.id is not None)]
+    if len(set(ids)) < len(ids):
         raise SettingsError(
             "two sources have the same name; give each a folder of its own with --out"
         )
-    if len(named) + len(ready) > 1 and captions is not None and not is_site(captions):
+    if len(videos) + len(ready) > 1 and captions is not None and not is_site(captions):
         raise SettingsError(
             "--captions is for one video; run each video with its own captions file"
         )
@@ -700,108 +354,16 @@ def describe(sources: "tuple[Given, ...]", **options: Any) -> None:
                 record, tuple(write_outputs(record, output.out, formats=formats)), False
             )
 
-    def describe_video(source: "Source", identity: str | None) -> VideoResult:
+    def describe_video(source: "VideoSource") -> VideoResult:
         with (
-            _opened(
-                source, output.out, settings, id=identity, captions=captions, part=part
-            ) as request,
+            open_video(source, output.out, settings, captions=captions, part=part) as request,
             progress_bars() as progress,
         ):
             return run_video(request, settings, output, networks=networks, progress=progress)
 
-    jobs = [(source_label(source), partial(describe_video, source, id)) for source, id in named]
+    jobs = [(video.label, partial(describe_video, video)) for video in videos]
     jobs += [
         (str(path), partial(describe_ready, path, id))
         for path, id in zip(ready, stems, strict=True)
     ]
     sys.exit(_run_each(jobs, "sources", options["formats"], as_json=options["as_json"])[0])
-
-
-@click.command()
-@click.argument("video", type=VIDEO)
-@out_option("Folder.", default="out")
-@click.option(
-    "--length",
-    help="At most so long: 45 (seconds), 1:30 or 25%. Without it every shown step is kept.",
-)
-@click.option(
-    "--summarizer",
-    type=PATH,
-    help="What weighs the seconds: a network of `stepline train summarizer`, its file or folder.",
-)
-@json_option
-@speech_options
-def summarize(
-    video: "Given",
-    out: Path,
-    length: str | None,
-    summarizer: Path | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Cut VIDEO down to the seconds that show its steps: an mp4 and a storyboard.
-
-    The steps come from `stepline steps`, which is run first where OUT does not hold its result.
-
-    \b
-    Example:
-      stepline summarize stepline/demo/demo.mp4 --out out --length 30
-    """
-    from stepline.pipeline.networks import load_summarizer
-    from stepline.pipeline.summary import score_seconds, write_summary
-
-    limits = read_length(length)
-    settings = chosen_settings(options)
-    network = None if summarizer is None else load_summarizer(summarizer, settings.vision)
-    request, record = _find_steps(video, out, settings, options)
-    with progress_bars() as progress:
-        importance = (
-            None if network is None else score_seconds(record, request, settings, network, progress)
-        )
-    summary = write_summary(record, request.path, out, limits, importance)
-    print_data(_summary_json(summary) if as_json else _summary_table(summary))
-    say(*(f"wrote {file}" for file in summary.files))
-
-
-def read_length(text: str | None) -> "SummarySettings":
-    """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for
-    anything else."""
-    from stepline.wys2.settings import SummarySettings
-
-    if text is None:
-        return SummarySettings()
-    fraction = re.fullmatch(r"(\d+(?:\.\d+)?)%", text)
-    seconds = read_seconds(text) if text.count(":") < 2 else None
-    if fraction and 0 < float(fraction[1]) <= 100:
-        return SummarySettings(share=float(fraction[1]) / 100)
-    if seconds:
-        return SummarySettings(seconds=seconds)
-    raise SettingsError(f"--length {text!r}: give seconds (45), minutes (1:30) or a share (25%)")
-
-
-def _summary_table(summary: "Summary") -> str:
-    from stepline.outputs.text import clock, step_line
-
-    count = len(summary.segments)
-    lines = [f"{summary.duration:.1f} s in {count} segment{'' if count == 1 else 's'}", ""]
-    for segment in summary.segments:
-        texts = "; ".join(step_line(step) for step in segment.steps)
-        lines.append(f"  {clock(segment.span.start)} – {clock(segment.span.end)}  {texts}")
-    return "\n".join(lines)
-
-
-def _summary_json(summary: "Summary") -> str:
-    rows = [
-        {
-            "start": segment.span.start,
-            "end": segment.span.end,
-            "value": round(segment.value, 4),
-            "steps": [
-                {"id": step.id, "text": step.text, "kind": step.kind} for step in segment.steps
-            ],
-        }
-        for segment in summary.segments
-    ]
-    return json.dumps(
-        {"seconds": round(summary.duration, 3), "segments": rows}, ensure_ascii=False, indent=2
-    )

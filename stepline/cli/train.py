@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from stepline.nasva.train import PreparedAligner
     from stepline.procx.train import PreparedRun as ProcxPrepared
     from stepline.procx.train import SeedResult
-    from stepline.records import Record, Transcript
     from stepline.training.loop import Progress
 
 run_option = out_option("Folder of the run.")
@@ -325,81 +324,36 @@ def train_wys2(
     Example:
       stepline train wys2 --features store --key-steps coin:COIN.json --narrations records --out run
     """
-    from stepline.datasets.excluded import read_excluded
-    from stepline.features import FeatureStore, open_store
     from stepline.pipeline.sources import find_videos, name_videos
-    from stepline.records import count_reasons
     from stepline.settings import load_settings
-    from stepline.training.sources import read_records, store_text_vectors, text_encoder
-    from stepline.wys2.dataset import VideoFrames, gather_clips
     from stepline.wys2.detector import DETECTOR
     from stepline.wys2.settings import Wys2Settings
-    from stepline.wys2.train import train_detector_run
-    from stepline.wys2.unlabelled import ClipStream
+    from stepline.wys2.train import DetectorSources, train_detector_run
 
     settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
-    store, videos, weights = options["features"], options["videos"], options["weights"]
-    if (store is None) == (videos is None):
-        raise SettingsError("give --features or --videos: one of them is what the detector sees")
-    if weights is not None and videos is None:
-        raise SettingsError("--weights is S3D's, which is trained on --videos; leave it out")
-    features: FeatureStore | VideoFrames
-    if videos is None:
-        features = open_store(store)
-    else:
-        named = name_videos(find_videos([videos]), out)
-        features = VideoFrames(named, settings.detector.frames, settings.detector.side)
-    encode = text_encoder(options["vectors"])
-    excluded = read_excluded(options["exclude"])
-
-    def records(option: str) -> "Iterator[Record]":
-        return (record for source in options[option] for record in read_records(source))
-
-    def transcripts(option: str) -> "dict[str, Transcript]":
-        """Return what the source of narrations says of videos that lack it; of no other, for they
-        may be many."""
-        if not options["narrations"]:
-            return {}
-        mute = {record.video.id for record in records(option) if record.transcript is None}
-        said = ((record.video.id, record.transcript) for record in records("narrations"))
-        return {id: transcript for id, transcript in said if transcript is not None and id in mute}
-
-    key_steps = records("key_steps")
-    labelled = gather_clips(
-        key_steps, features, encode, settings.clips, transcripts("key_steps"), excluded=excluded
+    videos = options["videos"]
+    names = ("features", "key_steps", "narrations", "unlabelled", "vectors")
+    sources = DetectorSources(
+        **{name: options[name] for name in names},
+        videos=None if videos is None else name_videos(find_videos([videos]), out),
+        s3d=options["weights"],
+        excluded=tuple(options["exclude"]),
     )
-    _say_left_out(count_reasons(labelled.omitted))
-
-    def gather_unlabelled() -> ClipStream:
-        folder, name = out / "vectors" / "narration", options["vectors"]
-        vectors = partial(store_text_vectors, encode=encode, folder=folder, name=name)
-        said, unlabelled = transcripts("unlabelled"), partial(records, "unlabelled")
-        clips = ClipStream(unlabelled, features, vectors, settings.clips, said, excluded=excluded)
-        _say_left_out(count_reasons(clips.omitted))
-        return clips
-
-    further = gather_unlabelled if options["unlabelled"] else None
-    encoders = {
-        "video": features.backbone if isinstance(features, FeatureStore) else "",
-        "text": options["vectors"],
-    }
+    clips = sources.prepare(out, settings, _say_left_out)
     with training_bar() as bar:
-        trained = train_detector_run(
-            labelled, further, out, settings, **encoders, s3d=weights, report=bar
-        )
+        run = train_detector_run(clips, out, settings, report=bar)
     rounds = []
-    for row in trained.rounds:
-        kept = f", {row.kept} of {row.of} unlabelled ones" if row.of else ""
-        say(f"round {row.number}: {row.pairs} clips{kept}; ROC-AUC on validation {row.auc:.3f}")
-        rounds.append({"number": row.number, "pairs": row.pairs, "kept": row.kept, "auc": row.auc})
-    say(trained.calibration_report)
-    error = None if trained.calibration is None else trained.calibration.error
+    for row in run.rounds:
+        pseudo = f", {row.pseudo_labelled} of {row.of} unlabelled ones" if row.of else ""
+        say(f"round {row.number}: {row.pairs} clips{pseudo}; ROC-AUC on validation {row.auc:.3f}")
+        rounds.append({name: row.row()[name] for name in ("number", "pairs", "kept", "auc")})
+    say(run.calibration_report)
     path = str(out / DETECTOR)
-    print_data(
-        json.dumps({"detector": path, "rounds": rounds, "calibration_error": error})
-        if as_json
-        else path
-    )
+    if as_json:
+        error = None if run.calibration is None else run.calibration.error
+        print_data(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}))
+    else:
+        print_data(path)
 
 
 @train.command("summarizer")

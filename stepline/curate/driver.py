@@ -2,27 +2,26 @@
 
 The videos go through their stages (execution/), then come the stages over all of them
 (dataset_stages.py), and so on in the recipe's order. Everything in OUT is found again by its name,
-so a run goes on where an earlier one ended, however that ended:
+so a run continues where an earlier one ended, however that ended:
 
     OUT/run.json, items.jsonl, refused.jsonl        the recipe, the videos, what was left out of the source
     OUT/cells, failures                             results of tasks (a stage of a video), and why there are none
     OUT/stages/STAGE/KEY/                           what a dataset stage made
     OUT/timings/*.jsonl, driver.json                what each task took; who works on the run
-    OUT/manifests/                                  caches of all that, for who asks what the run has come to
+    OUT/manifests/                                  caches of all that, for `stepline curate status`
     OUT/dataset/                                    what the export stage publishes
     OUT/features/                                   the store that the features stage makes
 """
 
+import contextlib
 import logging
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-
-from pydantic import JsonValue
 
 from stepline.atomic_files import check_writable
 from stepline.curate.dataset_stages import run_dataset_stage
@@ -30,9 +29,10 @@ from stepline.curate.execution.local import run_locally, scratch_folder
 from stepline.curate.execution.scheduler import FinishedVideo, Phase
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.stage import (
-    DATASET,
+    DATASET_FOLDER,
     Collection,
     Recipe,
+    SourceEntry,
     Stage,
     StageFailure,
     StageTable,
@@ -40,7 +40,7 @@ from stepline.curate.stage import (
     resolve_stages,
 )
 from stepline.curate.store.lock import RunLock, lock_run
-from stepline.curate.store.manifests import SAVE_INTERVAL, task_keys
+from stepline.curate.store.manifests import SAVE_INTERVAL
 from stepline.curate.store.results import ResultStore, StageFolders, remove_partials
 from stepline.curate.store.run_log import RunLog, inventory, write_inventory
 from stepline.device import core_count
@@ -50,6 +50,8 @@ from stepline.remote import RemotePath
 from stepline.version import __version__
 
 log = logging.getLogger(__name__)
+
+SECONDS_PER_HOUR = 3600
 
 
 @dataclass
@@ -62,7 +64,7 @@ class PhaseProgress:
 
     total: int
     stages: tuple[str, ...] = ()
-    done: int = 0
+    finished: int = 0
     earlier: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -70,7 +72,7 @@ class PhaseProgress:
 
     def count(self, failure: StageFailure | None, *, earlier: bool) -> None:
         """Count one finished video. earlier: it took no work in this run."""
-        self.done += 1
+        self.finished += 1
         self.earlier += earlier
         if failure is not None:
             self.kinds[failure.kind] += 1
@@ -78,8 +80,8 @@ class PhaseProgress:
 
     @property
     def failed(self) -> int:
-        """Videos that failed; those that the recipe leaves out are none of them."""
-        return sum(count for kind, count in self.kinds.items() if kind != "left out")
+        """Videos that failed, without those that the recipe leaves out."""
+        return self.kinds.total() - self.kinds["left out"]
 
     @property
     def seconds(self) -> float:
@@ -89,13 +91,15 @@ class PhaseProgress:
     @property
     def rate(self) -> float | None:
         """Videos an hour that this run has worked on; None before the first."""
-        worked = self.done - self.earlier
-        return worked / max(self.seconds, 1e-9) * 3600 if worked else None
+        worked = self.finished - self.earlier
+        hours = max(self.seconds, 1e-9) / SECONDS_PER_HOUR
+        return worked / hours if worked else None
 
     @property
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Seconds to the end at this rate; None while it is not known."""
-        return None if not self.rate else (self.total - self.done) / self.rate * 3600
+        rate = self.rate
+        return (self.total - self.finished) / rate * SECONDS_PER_HOUR if rate else None
 
 
 @dataclass(frozen=True)
@@ -135,45 +139,40 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
     Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the
     next one.
     """
-    from stepline.curate.export import publish, publish_features
-    from stepline.curate.report import write_report
+    from stepline.curate.export.dataset import publish, publish_features
+    from stepline.curate.report.write import write_report
 
     out = output_path(request)
 
     def publish_dataset(outcome: RunOutcome) -> None:
-        if "export" in request.recipe.stages:
-            publish(
-                StageFolders(out).local_folder("export", outcome.plan.dataset_keys["export"]),
-                out / DATASET,
-            )
+        keys = outcome.plan.dataset_keys
+        folders = StageFolders(out)
+        if "export" in keys:
+            publish(folders.local_folder("export", keys["export"]), out / DATASET_FOLDER)
             write_report(out, request.recipe.report)
-        if "features" in request.recipe.stages:
-            folder = StageFolders(out).local_folder(
-                "features", outcome.plan.dataset_keys["features"]
-            )
+        if "features" in keys:
+            folder = folders.local_folder("features", keys["features"])
             publish_features(folder / "features", out / "features")
 
     return run_recipe(request, source_items(request), publish_dataset), out
 
 
-def source_items(request: RunRequest) -> Iterator[VideoItem | Rejected]:
+def source_items(request: RunRequest) -> Iterator[SourceEntry]:
     """Yield the videos of a request's source, and what it refuses."""
-    from stepline.curate.sources import read_source
+    from stepline.curate.sources.read import read_source
 
-    return read_source(request.source, request.recipe.source, request.recipe.places)
+    return read_source(request.source, request.recipe.source, request.recipe.remote)
 
 
 def output_path(request: RunRequest) -> RemotePath:
     """Return OUT, which workers with another working folder must find, too."""
-    out = RemotePath(request.out, request.recipe.places)
-    return (
-        out if out.local is None else RemotePath(os.path.abspath(out.local), request.recipe.places)
-    )
+    out = RemotePath(request.out, request.recipe.remote)
+    return out if out.local is None else replace(out, url=os.path.abspath(out.local))
 
 
 def run_recipe(
     request: RunRequest,
-    source: Iterable[VideoItem | Rejected],
+    source: Iterable[SourceEntry],
     at_end: Callable[[RunOutcome], None] | None = None,
 ) -> RunOutcome:
     """Take every video of a source through the recipe and return what came of it.
@@ -185,72 +184,50 @@ def run_recipe(
     """
     began, cpu = time.monotonic(), time.process_time()
     out = output_path(request)
-    plan = Plan.of(request.recipe, resolve_stages(request.recipe, request.stages))
+    plan = Plan.from_recipe(request.recipe, resolve_stages(request.recipe, request.stages))
     if out.local is not None:
         check_writable(out.local)
     with lock_run(out) as lock, scratch_folder() as scratch:
+        # What comes in, written down before any work.
         if lock.killed:
             remove_partials(out)
         collection = collect_items(source, request.limit)
         write_inventory(out, request.recipe, collection, request.source)
-        run_log = RunLog(out)
-        try:
-            engine: dict[str, JsonValue] = {
-                "engine": request.recipe.engine.name,
-                "cores": core_count(),
-            }
-            seconds = time.monotonic() - began
-            libraries: dict[str, JsonValue] = dict(plan.versions())
+
+        # The work, logged.
+        with contextlib.closing(RunLog(out)) as run_log:
             run_log.write(
                 "run",
                 version=__version__,
-                libraries=libraries,
-                **engine,
+                libraries=plan.versions(),
+                engine=request.recipe.engine.name,
+                cores=core_count(),
                 videos=len(collection.items),
-                seconds=seconds,
+                seconds=time.monotonic() - began,
             )
-            results, names = (
-                ResultStore(out),
-                [stage.name for stage in plan.stages.values() if stage.kind == "video"],
+            run = _RunInProgress(request, out, collection, run_log, scratch, lock)
+            plan = run.through_phases(plan)
+            run_log.write(
+                "ended",
+                seconds=round(time.monotonic() - began, 3),
+                cpu=round(time.process_time() - cpu, 3),
             )
-            results.save_manifests(names, lock.name)
-            for stages in plan.phases():
-                if stages[0].kind == "dataset":
-                    for stage in stages:
-                        lock.check()
-                        plan = run_dataset_stage(
-                            stage, plan, results, collection, run_log, request.say
-                        )
-                    continue
-                _run_video_stages(
-                    request, plan, results, stages, collection.items, run_log, scratch, lock
-                )
-                if request.recipe.engine.name == "ray":
-                    results = ResultStore(out)  # it was listed before other machines wrote to it
-            took = {
-                "seconds": round(time.monotonic() - began, 3),
-                "cpu": round(time.process_time() - cpu, 3),
-            }
-            run_log.write("ended", **took)
-        finally:
-            run_log.close()
-        results = ResultStore(out)
-        results.save_manifests(names)
-        statuses = (video_status(plan, results, item, tuple(names)) for item in collection.items)
-        failures = tuple(
-            status.failure
-            for status in statuses
-            if status is not None and status.failure is not None
+
+        # What came of it.
+        outcome = RunOutcome(
+            len(collection.items),
+            _failures(plan, out, collection),
+            tuple(collection.refused),
+            plan,
+            time.monotonic() - began,
         )
-        refused, seconds = tuple(collection.refused), time.monotonic() - began
-        outcome = RunOutcome(len(collection.items), failures, refused, plan, seconds)
         if at_end is not None:
             lock.check()
             at_end(outcome)
     return outcome
 
 
-def collect_items(source: Iterable[VideoItem | Rejected], limit: int | None) -> Collection:
+def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collection:
     """Return a source's videos, sorted by id, and what it refused. limit: only the first so
     many."""
     items: list[VideoItem] = []
@@ -271,47 +248,79 @@ def collect_items(source: Iterable[VideoItem | Rejected], limit: int | None) -> 
     return Collection(items[:limit], sorted(refused, key=lambda entry: entry.id))
 
 
-def _run_video_stages(
-    request: RunRequest,
-    plan: Plan,
-    results: ResultStore,
-    stages: Sequence[Stage],
-    items: Sequence[VideoItem],
-    run_log: RunLog,
-    scratch: Path,
-    lock: RunLock,
-) -> None:
-    """Take the videos that nothing has failed for so far through some stages, on the engine of the
-    recipe."""
-    progress = PhaseProgress(len(items), tuple(stage.name for stage in stages))
-    before = plan.video_stages_before(stages[0])
+def _failures(plan: Plan, out: RemotePath, collection: Collection) -> tuple[StageFailure, ...]:
+    """Return the first failure of each video that has one; write down which results there are."""
+    names = tuple(stage.name for stage in plan.video_stages)
+    results = ResultStore(out)
+    results.save_manifests(names)
+    statuses = (video_status(plan, results, item, names) for item in collection.items)
+    return tuple(status.failure for status in statuses if status and status.failure)
 
-    saved = time.monotonic()
 
-    def count(finished: FinishedVideo) -> None:
-        nonlocal saved
-        lock.check()
-        if time.monotonic() - saved > SAVE_INTERVAL:
-            results.save_manifests(progress.stages, lock.name)
-            saved = time.monotonic()
-        progress.count(finished.failure, earlier=not finished.worked)
+@dataclass(frozen=True)
+class _RunInProgress:
+    """A run under way. lock: its hold on OUT; scratch: its folder on this machine."""
+
+    request: RunRequest
+    out: RemotePath
+    collection: Collection
+    run_log: RunLog
+    scratch: Path
+    lock: RunLock
+
+    def through_phases(self, plan: Plan) -> Plan:
+        """Take all videos through all stages; return the plan that knows the dataset stages."""
+        request = self.request
+        results = ResultStore(self.out)
+        results.save_manifests([stage.name for stage in plan.video_stages], self.lock.name)
+        for stages in plan.phases():
+            if stages[0].kind == "video":
+                self._through_video_stages(plan, results, stages)
+                if request.recipe.engine.name == "ray":
+                    results = ResultStore(self.out)  # other machines have written to it
+                continue
+            for stage in stages:
+                self.lock.check()
+                plan = run_dataset_stage(
+                    stage, plan, results, self.collection, self.run_log, request.say
+                )
+        return plan
+
+    def _through_video_stages(
+        self, plan: Plan, results: ResultStore, stages: Sequence[Stage]
+    ) -> None:
+        """Take the videos that nothing has failed for so far through some stages, on the engine of
+        the recipe."""
+        request, items = self.request, self.collection.items
+        names = tuple(stage.name for stage in stages)
+        progress = PhaseProgress(len(items), names)
+        before = plan.video_stages_before(stages[0])
+        saved_at = time.monotonic()
+
+        def count(video: FinishedVideo) -> None:
+            nonlocal saved_at
+            self.lock.check()
+            if time.monotonic() - saved_at > SAVE_INTERVAL:
+                results.save_manifests(names, self.lock.name)
+                saved_at = time.monotonic()
+            progress.count(video.failure, earlier=not video.worked)
+            request.on_progress(progress)
+
+        def unfailed() -> Iterator[VideoItem]:
+            for item in items:
+                status = video_status(plan, results, item, before) if before else None
+                if status is None or status.failure is None:
+                    yield item
+
+        # for `status`
+        plan.task_keys(self.out, names, inventory(self.out).content, lambda: items)
+        phase = Phase(plan, results, names, request.retry_failed, count)
         request.on_progress(progress)
+        engine = request.recipe.engine
+        if engine.name == "ray":
+            from stepline.curate.execution.ray import run_on_ray
 
-    def unfailed() -> Iterator[VideoItem]:
-        for item in items:
-            status = video_status(plan, results, item, before) if before else None
-            if status is None or status.failure is None:
-                yield item
-
-    # for `status`
-    task_keys(results.out, plan, progress.stages, inventory(results.out).content, lambda: items)
-    phase = Phase(plan, results, progress.stages, request.retry_failed, count)
-    request.on_progress(progress)
-    if request.recipe.engine.name == "ray":
-        from stepline.curate.execution.ray import run_on_ray
-
-        run_on_ray(phase, unfailed())
-    else:
-        run_locally(
-            phase, unfailed(), request.recipe.engine.workers or core_count(), scratch, run_log
-        )
+            run_on_ray(phase, unfailed())
+        else:
+            workers = engine.workers or core_count()
+            run_locally(phase, unfailed(), workers, self.scratch, self.run_log)

@@ -7,20 +7,26 @@ is thus the same whatever ran first.
 """
 
 import hashlib
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem, files_read
+from stepline.curate.store.manifests import Keys, phase_keys
 from stepline.curate.store.results import ResultStore
 from stepline.records import Rejected
-from stepline.version import minor_version, package_version
+from stepline.version import __version__, minor_version, package_version
 
-DIGEST = 32  # bytes of a sha256
-NONE: Mapping[str, str] = {}
+if TYPE_CHECKING:
+    from stepline.remote import RemotePath
+
+KEY_BYTES = 32  # of a sha256
+NO_LIBRARIES: Mapping[str, str] = {}
 # major.minor of the libraries that keys without any stand for: those of the day when libraries came
 # into keys, so that all results from before are still known. A patch release changes no key.
 KEYED_VERSIONS = {
@@ -47,7 +53,7 @@ def task_key(
     item: VideoItem,
     settings: JsonValue,
     needs: Mapping[str, str],
-    libraries: Mapping[str, str] = NONE,
+    libraries: Mapping[str, str] = NO_LIBRARIES,
 ) -> str:
     """Return the key of a task's result: a sha256 of the stage, what it reads of the item, settings
     and needs.
@@ -55,29 +61,31 @@ def task_key(
     settings: `stage.settings(recipe)`, asked once a run. needs: stage -> key. libraries: those of
     other versions than `KEYED_VERSIONS`; they count where the result is computed, not read.
     """
-    parts = [
-        stage.name,
-        stage.version,
-        item.id,
-        stage_inputs(stage, item),
-        settings,
-        sorted(needs.items()),
-    ]
+    inputs = stage_inputs(stage, item)
+    parts = [stage.name, stage.version, item.id, inputs, settings, sorted(needs.items())]
     if libraries and not files_read(stage, item) & {"captions", "features"}:
         parts.append(sorted(libraries.items()))
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
+    return hashlib.sha256(_json(parts)).hexdigest()
 
 
 def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
     """Return what of an item decides a stage's result: the stamps of the files it reads, what is
     known about it."""
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
-    about: list[JsonValue] = (
-        [item.title, item.task, item.category, item.duration] if "about" in stage.reads else []
-    )
-    read: list[JsonValue] = [f"{name} {stamps[name]}" for name in sorted(files_read(stage, item))]
-    addresses: list[JsonValue] = [item.path, item.video, item.captions, item.features]
-    return [*read, about, *([addresses] if "where" in stage.reads else [])]
+    inputs: list[JsonValue] = []
+    for name in sorted(files_read(stage, item)):
+        inputs.append(f"{name} {stamps[name]}")
+    if "about" in stage.reads:
+        inputs.append([item.title, item.task, item.category, item.duration])
+    else:
+        inputs.append([])
+    if "where" in stage.reads:
+        inputs.append([item.path, item.video, item.captions, item.features])
+    return inputs
+
+
+def _json(parts: object) -> bytes:
+    return json.dumps(parts, sort_keys=True, allow_nan=False).encode()
 
 
 @dataclass(frozen=True)
@@ -93,55 +101,76 @@ class Plan:
     dataset_keys: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, recipe: Recipe, stages: Sequence[Stage]) -> "Plan":
+    def from_recipe(cls, recipe: Recipe, stages: Sequence[Stage]) -> "Plan":
         """Ask each stage once what of the recipe decides it."""
-        settings = {stage.name: stage.settings(recipe) for stage in stages}
-        versions = {
-            stage.name: {name: minor_version(name) for name in stage.libraries(recipe)}
-            for stage in stages
-        }
-        libraries = {
-            stage: {
-                name: found for name, found in each.items() if found != KEYED_VERSIONS.get(name)
-            }
-            for stage, each in versions.items()
-        }
-        return cls(recipe, {stage.name: stage for stage in stages}, settings, libraries)
+        by_name = {stage.name: stage for stage in stages}
+        settings = {name: stage.settings(recipe) for name, stage in by_name.items()}
+        libraries = {}
+        for name, stage in by_name.items():
+            used = stage.libraries(recipe)
+            versions = zip(used, map(minor_version, used), strict=True)
+            libraries[name] = dict(set(versions) - KEYED_VERSIONS.items())
+        return cls(recipe, by_name, settings, libraries)
 
-    def versions(self) -> dict[str, str]:
+    @cached_property
+    def video_stages(self) -> tuple[Stage, ...]:
+        """The stages of each video, in the recipe's order."""
+        return tuple(stage for stage in self.stages.values() if stage.kind == "video")
+
+    def versions(self) -> dict[str, JsonValue]:
         """Return the whole version of each library that its stages' results depend on, "" of one
         that is lacking."""
-        names = {name for stage in self.stages.values() for name in stage.libraries(self.recipe)}
+        names: set[str] = set()
+        for stage in self.stages.values():
+            names.update(stage.libraries(self.recipe))
         return {name: package_version(name) for name in sorted(names)}
 
     def phases(self) -> list[tuple[Stage, ...]]:
         """Return runs of stages of one kind, in the recipe's order."""
-        return [
-            tuple(stages)
-            for _, stages in groupby(self.stages.values(), key=lambda stage: stage.kind)
-        ]
+        runs = itertools.groupby(self.stages.values(), key=lambda stage: stage.kind)
+        return [tuple(stages) for _, stages in runs]
 
     def tasks(self, item: VideoItem) -> tuple[StageTask, ...]:
         """Return a video's tasks in the recipe's order, as far as the dataset stages that they need
         are done."""
         keys = dict(self.dataset_keys)
         tasks = []
-        for stage in self.stages.values():
-            if stage.kind != "video" or any(need not in keys for need in stage.needs):
+        for stage in self.video_stages:
+            name = stage.name
+            if not keys.keys() >= set(stage.needs):
                 continue
             needs = {need: keys[need] for need in stage.needs}
-            keys[stage.name] = task_key(
-                stage, item, self.settings[stage.name], needs, self.libraries.get(stage.name, NONE)
-            )
-            tasks.append(StageTask(item, stage.name, keys[stage.name], needs))
+            libraries = self.libraries.get(name, NO_LIBRARIES)
+            keys[name] = task_key(stage, item, self.settings[name], needs, libraries)
+            tasks.append(StageTask(item, name, keys[name], needs))
         return tuple(tasks)
 
+    def task_keys(
+        self,
+        out: "RemotePath",
+        stages: tuple[str, ...],
+        content: str,
+        items: Callable[[], Iterable[VideoItem]],
+    ) -> dict[str, Keys]:
+        """Return, by stage of a phase, the number of the key of each video's task, in the videos'
+        order.
+
+        Stages whose needs are not done have none. content: the sha256 of the videos, which are read
+        only where the keys are not known yet.
+        """
+
+        def named_keys() -> Iterator[tuple[str, str]]:
+            for item in items():
+                for task in self.tasks(item):
+                    if task.stage in stages:
+                        yield task.stage, task.key
+
+        return phase_keys(out, stages[0], self.digest(content), named_keys)
+
     def video_stages_before(self, stage: Stage) -> tuple[str, ...]:
-        """Return the video stages that stand before a stage in the recipe."""
-        names = list(self.stages)
-        return tuple(
-            name for name in names[: names.index(stage.name)] if self.stages[name].kind == "video"
-        )
+        """Return the video stages that come before a stage in the recipe."""
+        before = itertools.takewhile(lambda name: name != stage.name, self.stages)
+        return tuple(name for name in before if self.stages[name].kind == "video")
 
     def with_dataset_key(self, stage: Stage, key: str) -> "Plan":
         """Return the plan that knows a dataset stage is done."""
@@ -149,32 +178,60 @@ class Plan:
 
     def needs_met(self, stage: Stage) -> bool:
         """Tell whether the dataset stages that a stage needs are done."""
-        return all(
-            need in self.dataset_keys for need in stage.needs if self.stages[need].kind == "dataset"
-        )
+        pending = set(stage.needs) - self.dataset_keys.keys()
+        return all(self.stages[need].kind == "video" for need in pending)
 
     def dataset_key(
         self, stage: Stage, statuses: Sequence["VideoStatus"], refused: Sequence[Rejected]
     ) -> str:
         """Return the key of a dataset stage's folder: a sha256 of what it is, reads and needs."""
-        digest = hashlib.sha256()
-        left_out: JsonValue = [[entry.id, entry.reason] for entry in refused]
-        needs = {need: self.dataset_keys[need] for need in stage.needs if need in self.dataset_keys}
-        about = [stage.name, stage.version, self.settings[stage.name], self.recipe.threads]
-        digest.update(
-            json.dumps(
-                [about, sorted(needs.items()), left_out], sort_keys=True, allow_nan=False
-            ).encode()
-        )
+        settings = self.settings[stage.name]
+        about = [stage.name, stage.version, settings, self.recipe.threads]
+        needs = []
+        for need in sorted(self.dataset_keys.keys() & set(stage.needs)):
+            needs.append([need, self.dataset_keys[need]])
+        refusals = [[entry.id, entry.reason] for entry in refused]
+        digest = hashlib.sha256(_json([about, needs, refusals]))
         for status in statuses:
-            known = [status.item.id, stage_inputs(stage, status.item)]
-            failure, keys, why = status.failure, None, None
+            failure = status.failure
+            keys = reason = None
             if failure is None:
                 keys = [status.key(need) for need in stage.needs if need in status.stages]
             else:
-                why = [failure.stage, failure.kind, failure.reason]
-            digest.update(json.dumps([known, keys, why], sort_keys=True, allow_nan=False).encode())
+                reason = [failure.stage, failure.kind, failure.reason]
+            video: list[object] = [status.item.id, stage_inputs(stage, status.item)]
+            digest.update(_json([video, keys, reason]))
         return digest.hexdigest()
+
+    def dataset_digest(self, stage: Stage, failures: Iterable[StageFailure], content: str) -> str:
+        """Return a sha256 of all that a dataset stage's key follows from, known without a look at
+        each video.
+
+        failures: of the video stages before it. content: the sha256 of the videos.
+        """
+        reasons = []
+        for failure in failures:
+            reasons.append([failure.id, failure.stage, failure.kind, failure.reason])
+        reasons.sort()
+        parts = [self.digest(content), *self._stage_parts(stage)]
+        parts += [self.recipe.threads, reasons]
+        return hashlib.sha256(_json(parts)).hexdigest()
+
+    def digest(self, content: str) -> str:
+        """Return a sha256 of all that decides the keys of a run's tasks."""
+        parts: list[object] = [__version__, content, _pairs(self.dataset_keys)]
+        for stage in self.video_stages:
+            libraries = self.libraries.get(stage.name, NO_LIBRARIES)
+            parts += [self._stage_parts(stage), _pairs(libraries)]
+        return hashlib.sha256(_json(parts)).hexdigest()
+
+    def _stage_parts(self, stage: Stage) -> list[object]:
+        needs, reads = list(stage.needs), list(stage.reads)
+        return [stage.name, stage.version, needs, reads, self.settings[stage.name]]
+
+
+def _pairs(values: Mapping[str, str]) -> list[list[str]]:
+    return [list(pair) for pair in sorted(values.items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +249,8 @@ class VideoStatus:
 
     def key(self, stage: str) -> str:
         """Return the key of a stage's result."""
-        start = self.stages.index(stage) * DIGEST
-        return self.digests[start : start + DIGEST].hex()
+        start = self.stages.index(stage) * KEY_BYTES
+        return self.digests[start : start + KEY_BYTES].hex()
 
 
 def video_status(
@@ -210,6 +267,6 @@ def video_status(
             failure = results.failure(stage, task.key)
             return None if failure is None else VideoStatus(item, stages, b"", failure)
         digests.append(bytes.fromhex(task.key))
-    return (
-        VideoStatus(item, stages, b"".join(digests), None) if len(digests) == len(stages) else None
-    )
+    if len(digests) < len(stages):
+        return None
+    return VideoStatus(item, stages, b"".join(digests), None)

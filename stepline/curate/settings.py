@@ -23,7 +23,7 @@ from stepline.settings import (
     Settings,
 )
 from stepline.sieve_swap.settings import PairingSettings, SwapSettings
-from stepline.vision.settings import OptionalWitness, WitnessSettings
+from stepline.vision.settings import OptionalVisionLanguage, VisionLanguageSettings
 
 
 class ColumnsSettings(Settings):
@@ -139,7 +139,7 @@ class ReportSettings(Settings):
     # wikiHow-like texts (`stepline text-base build`) that tasks are compared with
     text_base: Path | None = None
     # a vision-language model that checks the audit's sample too
-    witness: OptionalWitness = WitnessSettings()
+    witness: OptionalVisionLanguage = VisionLanguageSettings()
 
 
 class FilterSettings(Settings):

@@ -1,7 +1,6 @@
 """What a run is made of: items (videos), stages, and the recipe that names stages and sets them.
 
-    STAGES = {"coarse": Stage("coarse", 1, "video", coarse, needs=("transcribe", "write"),
-    settings=...)}
+    STAGES = {"coarse": Stage("coarse", 1, "video", coarse, ("transcribe", "write"), settings=...)}
 
 A stage is a plain function with a name, a version, and all that decides its result. One of kind
 "video" makes the bytes of one result from one item; one of kind "dataset" runs once over all of
@@ -32,7 +31,8 @@ from stepline.curate.settings import (
     SwapStageSettings,
     VisibleSettings,
 )
-from stepline.errors import SettingsError
+from stepline.errors import SettingsError, StoreError
+from stepline.limits import parse_json
 from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Rejected
@@ -70,11 +70,19 @@ class VideoItem:
     # of the video relative to the source, or its public URL; what a dataset says of it
     path: str | None = None
 
+    @property
+    def has_files(self) -> bool:
+        """Whether there is any file of it."""
+        return bool(self.video or self.captions or self.features)
+
 
 def rejected_video(id: str, reason: str) -> Rejected:
     """Return a video that a source names and the run leaves out. reason: words that hold no path of
     this machine."""
     return Rejected("video", reason, id=id)
+
+
+SourceEntry: TypeAlias = VideoItem | Rejected
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,16 @@ class StageFailure:
     reason: str
     attempts: int = 1
 
+    @classmethod
+    def from_json(cls, data: bytes, name: str) -> "StageFailure":
+        """Return a failure that a run stored. Raises StoreError where the file of that name holds
+        none."""
+        try:
+            return cls(**parse_json(data))
+        except (ValueError, TypeError) as error:
+            what = f"{name}: not a failure that Stepline wrote ({error})"
+            raise StoreError(f"{what}; remove it") from error
+
 
 @dataclass(frozen=True)
 class VideoContext:
@@ -135,8 +153,8 @@ class DatasetContext:
     folder: local, the stage's own; what it holds after `run` is its result. results(stage): (item,
     bytes) of every item without a failure in any video stage before this one, sorted by id.
     failures: of every other item, the first in the recipe's order.
-    folders: of needs that are dataset stages. out: of the run, for what is published beside the
-    results.
+    folders: of needs that are dataset stages. out: of the run, for what is published next to the
+    results. stage_settings: what decides each stage of the run.
     """
 
     folder: Path
@@ -147,6 +165,7 @@ class DatasetContext:
     failures: Mapping[str, StageFailure] = field(default_factory=dict)  # by item id
     refused: Sequence[Rejected] = ()
     folders: Mapping[str, Path] = field(default_factory=dict)
+    stage_settings: Mapping[str, JsonValue] = field(default_factory=dict)
     say: Callable[[str], None] = log.info
 
 
@@ -155,13 +174,8 @@ def no_settings(recipe: "Recipe") -> JsonValue:  # noqa: ARG001
     return None
 
 
-def no_gpu(recipe: "Recipe") -> bool:  # noqa: ARG001
-    """Tell that a stage uses no GPU, whatever the recipe."""
-    return False
-
-
-def no_media(recipe: "Recipe") -> bool:  # noqa: ARG001
-    """Tell that a stage reads nothing beyond what it always reads, whatever the recipe."""
+def never(recipe: "Recipe") -> bool:  # noqa: ARG001
+    """Return that a stage uses no GPU, or reads no further media, whatever the recipe."""
     return False
 
 
@@ -200,9 +214,9 @@ class Stage:
     reads: tuple[StageInput, ...] = ()
     settings: Callable[["Recipe"], JsonValue] = no_settings
     suffix: str = ".json"
-    gpu: Callable[["Recipe"], bool] = no_gpu
+    gpu: Callable[["Recipe"], bool] = never
     resumes: bool = False
-    reads_media: Callable[["Recipe"], bool] = no_media
+    reads_media: Callable[["Recipe"], bool] = never
     libraries: Callable[["Recipe"], tuple[str, ...]] = no_libraries
     run_many: Callable[[Sequence[VideoContext]], list[bytes]] | None = None
 
@@ -210,6 +224,7 @@ class Stage:
 StageTable: TypeAlias = Mapping[str, Stage]
 
 
+DATASET_FOLDER = "dataset"  # below OUT: what is published
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
 
 
@@ -237,6 +252,11 @@ class Recipe(Settings):
     limits: LimitsSettings = LimitsSettings()
     engine: EngineSettings = EngineSettings()
 
+    @property
+    def remote(self) -> RemoteSettings:
+        """How files elsewhere are reached; the key in recipes is `places`."""
+        return self.places
+
 
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """Return a recipe by the name of one that comes with the package, or by the path of a TOML
@@ -244,28 +264,22 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
 
     Raises SettingsError for an unknown name, key or value.
     """
-    known = sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
-    path = RECIPES_FOLDER / f"{name}.toml" if name in known else Path(name)
+    names = sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
+    path = RECIPES_FOLDER / f"{name}.toml" if name in names else Path(name)
     if not path.is_file():
-        raise SettingsError(
-            f"{name}: no such recipe; name one of {', '.join(known)}, or a TOML file"
-        )
+        cure = f"name one of {', '.join(names)}, or a TOML file"
+        raise SettingsError(f"{name}: no such recipe; {cure}")
     recipe = load_settings(Recipe, path, overrides)
     if recipe.steps.vision.witness.named:
-        from stepline.pipeline.networks import check_witness
-        from stepline.visual_questions.corrections import with_counted_answers
+        from stepline.pipeline.networks import load_witness, with_witness
 
-        check_witness(recipe.steps)
-        witness = with_counted_answers(recipe.steps.vision.witness)
-        vision = recipe.steps.vision.model_copy(update={"witness": witness})
-        recipe = recipe.model_copy(
-            update={"steps": recipe.steps.model_copy(update={"vision": vision})}
-        )
-    if recipe.steps.vision.witness.dry_run or recipe.steps.writing.llm.dry_run:
-        raise SettingsError(
-            "steps: dry_run asks nobody; take it out, and let `stepline curate --dry-run` ask a sample"
-        )
-    if recipe.steps.writing.llm.pictures:
+        witness = load_witness(recipe.steps.vision)
+        recipe = recipe.model_copy(update={"steps": with_witness(recipe.steps, witness)})
+    steps = recipe.steps
+    if steps.vision.witness.dry_run or steps.writing.llm.dry_run:
+        cure = "take it out, and let `stepline curate --dry-run` ask a sample"
+        raise SettingsError(f"steps: dry_run asks nobody; {cure}")
+    if steps.writing.llm.pictures:
         raise SettingsError("steps.writing.llm.pictures: `write` reads no video; take it out (0)")
     return recipe
 
@@ -276,33 +290,28 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
 
     Raises SettingsError for a stage that is unknown, named twice, or named before what it needs.
     """
-    chosen: dict[str, Stage] = {}
+    resolved: dict[str, Stage] = {}
     for name in recipe.stages:
         if name not in stages:
-            near = difflib.get_close_matches(name, stages, n=1)
-            cure = (
-                f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(stages))}"
-            )
-            raise SettingsError(f"recipe: no stage {name!r}; {cure}")
-        if name in chosen:
+            raise SettingsError(f"recipe: no stage {name!r}; {_nearest_stage(name, stages)}")
+        if name in resolved:
             raise SettingsError(f"recipe: stage {name!r} is named twice; name it once")
-        for need in stages[name].needs:
-            if need not in chosen:
-                raise SettingsError(
-                    f"recipe: stage {name!r} needs {need!r} before it; add it to `stages`"
-                )
-        taken = tuple(take for take in stages[name].takes if take in chosen)
-        media: tuple[StageInput, ...] = ("media",) if stages[name].reads_media(recipe) else ()
-        reads = (*stages[name].reads, *media)
-        chosen[name] = replace(
-            stages[name], needs=(*stages[name].needs, *taken), takes=(), reads=reads
-        )
-    if not chosen:
+        stage = stages[name]
+        for need in stage.needs:
+            if need not in resolved:
+                what = f"recipe: stage {name!r} needs {need!r} before it"
+                raise SettingsError(f"{what}; add it to `stages`")
+        needs = (*stage.needs, *(take for take in stage.takes if take in resolved))
+        reads = (*stage.reads, "media") if stage.reads_media(recipe) else stage.reads
+        resolved[name] = replace(stage, needs=needs, takes=(), reads=reads)
+    if not resolved:
         raise SettingsError("recipe: it names no stage; list some in `stages`")
-    return tuple(chosen.values())
+    return tuple(resolved.values())
 
 
-DATASET = "dataset"  # below OUT: what is published
+def _nearest_stage(name: str, stages: StageTable) -> str:
+    matches = difflib.get_close_matches(name, stages, n=1)
+    return f"did you mean {matches[0]!r}?" if matches else f"there are {', '.join(sorted(stages))}"
 
 
 def files_read(stage: Stage, item: VideoItem) -> frozenset[str]:

@@ -1,8 +1,8 @@
-"""What a run has come to, from its files alone: anybody may ask while it works, or after it was
+"""The progress of a run, from its files alone: anybody may ask while it works, or after it was
 killed."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,15 +16,14 @@ from stepline.curate.store.manifests import (
     MANIFESTS,
     Keys,
     are_among,
-    dataset_digest,
     disk_keys,
     read_json,
     stage_failures,
     store_keys,
-    task_keys,
 )
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import (
+    LogTotals,
     inventory,
     log_totals,
     read_items,
@@ -34,6 +33,8 @@ from stepline.curate.store.run_log import (
 
 if TYPE_CHECKING:
     from stepline.remote import RemotePath
+
+SECONDS_PER_HOUR = 3600
 
 
 @dataclass
@@ -84,76 +85,89 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
     (store/manifests.py).
     """
     recipe = read_recipe(out)
-    plan = Plan.of(recipe, resolve_stages(recipe, stages))
-    counts, owner = inventory(out), driver_name(out) if out.local is None else ""
-    content = counts.content
+    plan = Plan.from_recipe(recipe, resolve_stages(recipe, stages))
+    counts = inventory(out)
     statuses = {name: StageStatus(name) for name in plan.stages}
     failures: list[StageFailure] = []
+    owner = driver_name(out) if out.local is None else None
+    folders = StageFolders(out)
+
+    # The stages, in the recipe's order.
     going = np.ones(counts.items, dtype=np.bool_)  # videos that no stage has failed for
     for phase in plan.phases():
-        if phase[0].kind == "dataset":
-            for stage in phase:
-                key = _dataset_key(out, plan, stage, statuses, failures, content)
-                if key is not None and StageFolders(out).is_complete(stage.name, key):
-                    statuses[stage.name].done, plan = 1, plan.with_dataset_key(stage, key)
-                else:
-                    statuses[stage.name].waiting = 1
+        if phase[0].kind == "video":
+            names = tuple(stage.name for stage in phase)
+            keys = plan.task_keys(out, names, counts.content, lambda: read_items(out))
+            for name in names:
+                failures += _count_tasks(out, owner, statuses[name], keys.get(name), going)
             continue
-        keys = task_keys(
-            out, plan, tuple(stage.name for stage in phase), content, lambda: read_items(out)
-        )
         for stage in phase:
-            failures += _count_tasks(out, statuses[stage.name], keys.get(stage.name), going, owner)
+            key = _dataset_key(out, plan, stage, statuses, failures, counts.content)
+            if key is not None and folders.is_complete(stage.name, key):
+                statuses[stage.name].done = 1
+                plan = plan.with_dataset_key(stage, key)
+            else:
+                statuses[stage.name].waiting = 1
+
+    # The time that it took, from the logs: those of the last run begin with it.
     totals = log_totals(out)
     for name, status in statuses.items():
         status.cpu = sum(log.cpu.get(name, 0.0) for log in totals)
     began = max((log.began for log in totals), default=0.0)
     latest = [log for log in totals if log.first >= began]
-    tasks = sum(count for log in latest for name, count in log.tasks.items() if name in statuses)
-    rate = tasks / max(max(log.last for log in latest) - began, 1e-9) * 3600 if tasks else None
+    rate = _tasks_an_hour(latest, began, plan.stages)
     waiting = sum(status.waiting for status in statuses.values())
-    left = waiting / rate * 3600 if rate and waiting else None
-    listed = tuple(sorted(failures, key=lambda failure: failure.id))
-    others, worker = StageFolders(out).unused(plan.dataset_keys), lock_owner(out)
-    looks, busy = sum(log.gpu_looks for log in latest), sum(log.gpu_busy for log in latest)
+    looks = sum(log.gpu_looks for log in latest)
     return RunStatus(
-        len(going),
-        counts.refused,
-        tuple(statuses.values()),
-        listed,
-        worker,
-        rate,
-        left,
-        others,
-        busy / looks if looks else None,
-        int(sum(log.gpu_fallbacks for log in latest)),
+        videos=counts.items,
+        refused=counts.refused,
+        stages=tuple(statuses.values()),
+        failures=tuple(sorted(failures, key=lambda failure: failure.id)),
+        worker=lock_owner(out),
+        rate=rate,
+        left=waiting / rate * SECONDS_PER_HOUR if rate and waiting else None,
+        others=folders.unused(plan.dataset_keys),
+        gpu_busy=sum(log.gpu_busy for log in latest) / looks if looks else None,
+        gpu_fallbacks=int(sum(log.gpu_fallbacks for log in latest)),
     )
+
+
+def _tasks_an_hour(
+    logs: Sequence[LogTotals], began: float, stages: Collection[str]
+) -> float | None:
+    """Return the rate of a run that began at a time; None before its first task."""
+    counts = [log.tasks.get(stage, 0) for log in logs for stage in stages]
+    if not any(counts):
+        return None
+    seconds = max(log.last for log in logs) - began
+    return sum(counts) / max(seconds, 1e-9) * SECONDS_PER_HOUR
 
 
 def _count_tasks(
     out: "RemotePath",
+    owner: str | None,
     status: StageStatus,
     keys: Keys | None,
     going: "npt.NDArray[np.bool_]",
-    owner: str,
 ) -> list[StageFailure]:
     """Count what became of a stage's tasks; return its failures, whose videos are no longer going
-    on."""
+    on.
+
+    owner: the driver that works on an object store; None on a disk.
+    """
     status.never = int((~going).sum())
     if keys is None:  # a stage over all videos that they need is not done
         status.waiting = int(going.sum())
         return []
-    done = (
-        disk_keys(out, status.name)
-        if out.local is not None
-        else store_keys(out, status.name, owner)
-    )
-    known = stage_failures(out, status.name)
-    undone = np.flatnonzero(going & ~are_among(keys, done))
-    failed = [row for row in undone.tolist() if int(keys[row]) in known]
-    failures = [known[int(keys[row])] for row in failed]
-    going[failed] = False
-    status.done, status.waiting = len(going) - status.never - len(undone), len(undone) - len(failed)
+    name = status.name
+    finished = disk_keys(out, name) if owner is None else store_keys(out, name, owner)
+    reasons = stage_failures(out, name)
+    rows = np.flatnonzero(going & ~are_among(keys, finished))
+    failed_rows = [row for row in rows.tolist() if int(keys[row]) in reasons]
+    failures = [reasons[int(keys[row])] for row in failed_rows]
+    going[failed_rows] = False
+    status.done = len(going) - status.never - len(rows)
+    status.waiting = len(rows) - len(failures)
     status.failed = dict(Counter(failure.kind for failure in failures))
     return failures
 
@@ -171,15 +185,14 @@ def _dataset_key(
     before = plan.video_stages_before(stage)
     if any(statuses[name].waiting for name in before) or not plan.needs_met(stage):
         return None
-    known = read_json(out / f"{MANIFESTS}/{stage.name}.json")
-    if known.get("of") == dataset_digest(plan, stage.name, failures, content):
-        return str(known["key"])
+    manifest = read_json(out / f"{MANIFESTS}/{stage.name}.json")
+    if manifest.get("of") == plan.dataset_digest(stage, failures, content):
+        return str(manifest["key"])
     results = ResultStore(out)
-    videos = [video_status(plan, results, item, before) for item in read_items(out)]
-    found = [video for video in videos if video is not None]
-    # one may have gone since it was counted
-    return (
-        plan.dataset_key(stage, found, tuple(read_refused(out)))
-        if len(found) == len(videos)
-        else None
-    )
+    videos = []
+    for item in read_items(out):
+        video = video_status(plan, results, item, before)
+        if video is None:  # a result was removed since it was counted
+            return None
+        videos.append(video)
+    return plan.dataset_key(stage, videos, tuple(read_refused(out)))

@@ -7,7 +7,7 @@ read_predictions("results.json")      # a results file, a list of segments, an L
 write_densevid(...)                   # submission files
 """
 
-from stepline.datasets.predictions import PredictedSegment, Predictions, read_predictions
+from stepline.datasets.predictions import PredictedSegment, SegmentPredictions, read_predictions
 from stepline.datasets.record_builder import DatasetEntry, DatasetRecords
 from stepline.datasets.registry import DATASETS, Dataset, describe, find_dataset, read, stream
 from stepline.datasets.submissions import (
@@ -23,7 +23,7 @@ __all__ = [
     "DatasetEntry",
     "DatasetRecords",
     "PredictedSegment",
-    "Predictions",
+    "SegmentPredictions",
     "describe",
     "find_dataset",
     "read",

@@ -2,13 +2,13 @@
 
     {"database": {id: {class, duration, subset, annotation: [{id, segment: [start, end], label}]}}}
 
-The spans of one step id stand together in one reference step.
+The spans of one step id make one reference step.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, file_in, read_json
+from stepline.datasets.files import read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 
 NAME = "COIN.json"
@@ -16,10 +16,8 @@ NAME = "COIN.json"
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video."""
-    file = file_in(path, NAME)
-    for id, video in Node(read_json(file), str(file))["database"].entries():
-        duration = video.get("duration")
-        builder = RecordBuilder(id, duration=duration.number() if duration else None)
+    for id, video in read_node(path, NAME)["database"].entries():
+        builder = RecordBuilder(id, duration=video.optional_number("duration"))
         for row in video["annotation"].rows():
             builder.add_span(row["id"].name(), row["label"].text(), *row["segment"].pair())
         yield builder.entry(subset=video.optional_text("subset"), task=video.optional_text("class"))

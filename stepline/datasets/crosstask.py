@@ -14,21 +14,25 @@ at random.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from stepline.datasets.files import find_file, read_headless_csv, read_text
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 from stepline.errors import DatasetError
 
 TASKS = ("tasks_primary.txt", "tasks_related.txt")
-VIDEOS, VALIDATION = "videos.csv", "videos_val.csv"
-BLOCK = 5  # lines of a task: id, title, url, number of steps, steps
+VIDEOS = "videos.csv"
+VALIDATION = "videos_val.csv"
+TASK_LINES = 5  # of a block: id, title, url, number of steps, steps
+VideoKey: TypeAlias = tuple[str, str]  # task, video
+
 NO_FILE = "has no annotation file"
 NO_TASK = "its task is in no tasks file"
 NO_STEP = "names a step number that the task does not have"
 
 
 @dataclass(frozen=True)
-class TaskSteps:
+class TaskDescription:
     """A task: its wikiHow id, title and steps in order."""
 
     id: str
@@ -38,40 +42,48 @@ class TaskSteps:
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a (task, video) pair of videos.csv; `path` is the release's folder."""
-    if not path.is_dir():
+    tasks = {task.id: task for task in read_tasks(release_file(path, TASKS[0]))}
+    related = find_file(path, TASKS[1])
+    if related is not None:
+        tasks |= {task.id: task for task in read_tasks(related)}
+    videos = _read_pairs(release_file(path, VIDEOS))
+    validation = read_validation(path)
+    for pair in videos | validation:
+        subset = "val" if pair in validation else "train"
+        yield _read_video(path, tasks.get(pair[0]), pair, subset)
+
+
+def release_file(folder: Path, name: str) -> Path:
+    """Return a file of the release. Raises DatasetError where it, or its folder, is not there."""
+    if not folder.is_dir():
         raise DatasetError(
-            f"{path}: is not the folder of the CrossTask release; unpack its zip and give it"
+            f"{folder}: is not the folder of the CrossTask release; unpack its zip and give it"
         )
-    tasks = {
-        task.id: task
-        for name in TASKS
-        if (file := find_file(path, name))
-        for task in read_tasks(file)
-    }
-    held_file = find_file(path, VALIDATION)
-    held = (
-        {(row[0], row[1]): None for _, row in read_headless_csv(held_file, 3)} if held_file else {}
-    )
-    videos = find_file(path, VIDEOS)
-    if not tasks or videos is None:
-        missing = VIDEOS if tasks else TASKS[0]
-        raise DatasetError(f"{path}: holds no {missing}; give the folder of the CrossTask release")
-    pairs = [(row[0], row[1]) for _, row in read_headless_csv(videos, 3)]
-    listed = set(pairs)
-    for task, video in [*pairs, *(pair for pair in held if pair not in listed)]:
-        yield _read_pair(
-            path, tasks.get(task), task, video, "val" if (task, video) in held else "train"
-        )
+    file = find_file(folder, name)
+    if file is None:
+        raise DatasetError(f"{folder}: holds no {name}; give the folder of the CrossTask release")
+    return file
 
 
-def read_tasks(path: Path) -> Iterator[TaskSteps]:
+def read_validation(folder: Path) -> dict[VideoKey, None]:
+    """Return the (task, video) pairs that the benchmark keeps for validation, in the file's
+    order."""
+    file = find_file(folder, VALIDATION)
+    return _read_pairs(file) if file else {}
+
+
+def _read_pairs(file: Path) -> dict[VideoKey, None]:
+    return {(task, video): None for _, (task, video, _) in read_headless_csv(file, 3)}
+
+
+def read_tasks(path: Path) -> Iterator[TaskDescription]:
     """Yield the tasks of a tasks file. Raises DatasetError where a block does not fit its own count
     of steps."""
     lines = [line.strip() for line in read_text(path).split("\n")]
     blocks = [block.split("\n") for block in "\n".join(lines).split("\n\n") if block.strip()]
     for block in blocks:
         rows = [line for line in block if line]
-        if len(rows) != BLOCK or not rows[3].isdecimal():
+        if len(rows) != TASK_LINES or not rows[3].isdecimal():
             form = "id, title, url, number of steps, steps and an empty line"
             raise DatasetError(f"{path}: the block of {rows[0]!r} is not {form}; download it again")
         steps = tuple(step.strip() for step in rows[4].split(","))
@@ -80,36 +92,35 @@ def read_tasks(path: Path) -> Iterator[TaskSteps]:
             raise DatasetError(
                 f"{path}: task {rows[0]} has {counts}; take the commas out of its step texts"
             )
-        yield TaskSteps(rows[0], rows[1], steps)
+        yield TaskDescription(rows[0], rows[1], steps)
 
 
-def _read_pair(
-    folder: Path, task: TaskSteps | None, task_id: str, video: str, subset: str
+def read_annotation(path: Path) -> Iterator[tuple[int, float, float]]:
+    """Yield (step, start, end) of each row of an annotation file; steps count from 1."""
+    for line, (step, start, end) in read_headless_csv(path, 3):
+        try:
+            yield int(step), float(start), float(end)
+        except ValueError as error:
+            raise DatasetError(
+                f"{path}: line {line}: {step!r},{start!r},{end!r} is not step,start,end; download it again"
+            ) from error
+
+
+def _read_video(
+    folder: Path, task: TaskDescription | None, key: VideoKey, subset: str
 ) -> DatasetEntry:
-    id = f"{task_id}_{video}"
+    id = "_".join(key)
     if task is None:
-        return rejected_entry(id, NO_TASK, subset=subset, value=task_id)
+        return rejected_entry(id, NO_TASK, subset=subset, value=key[0])
     file = find_file(folder, f"annotations/{id}.csv", f"{id}.csv")
     if file is None:
         return rejected_entry(id, NO_FILE, subset=subset, value=f"annotations/{id}.csv")
-    builder = RecordBuilder(id, video=video)
+    builder = RecordBuilder(id, video=key[1])
     for number, text in enumerate(task.steps, start=1):
         builder.add_step(str(number), text)
-    for line, (step, start, end) in read_headless_csv(file, 3):
-        _add_annotation(builder, task, f"{file}: line {line}", step, start, end)
+    for number, start, end in read_annotation(file):
+        if 1 <= number <= len(task.steps):
+            builder.add_span(str(number), task.steps[number - 1], start, end, keep=True)
+        else:
+            builder.reject("span", "", NO_STEP, f"{number} of {len(task.steps)}")
     return builder.entry(subset=subset, task=task.title, recipe=task.steps)
-
-
-def _add_annotation(
-    builder: RecordBuilder, task: TaskSteps, location: str, step: str, start: str, end: str
-) -> None:
-    try:
-        number, times = int(step), (float(start), float(end))
-    except ValueError as error:
-        raise DatasetError(
-            f"{location}: {step!r},{start!r},{end!r} is not step,start,end; download it again"
-        ) from error
-    if 1 <= number <= len(task.steps):
-        builder.add_span(str(number), task.steps[number - 1], *times, keep=True)
-    else:
-        builder.reject("span", "", NO_STEP, f"{number} of {len(task.steps)}")

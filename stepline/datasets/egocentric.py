@@ -10,8 +10,8 @@ EPIC-100       EPIC_100_{train,validation}.csv  narration_id,video_id,start_time
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, file_in, find_file, read_csv, read_json, stem
-from stepline.datasets.record_builder import SEEN, DatasetEntry, RecordBuilder
+from stepline.datasets.files import Node, read_csv, read_node, split_files, stem
+from stepline.datasets.record_builder import REPEATED_ID, DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
 COOK4D = "complete_step_annotations.json"
@@ -24,13 +24,12 @@ def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a recording. A step that was left out (-1) stays in the reference without a
     span.
 
-    The marks of errors are not read. The spans of one step id stand together.
+    The marks of errors are not read. The spans of one step id make one step.
     """
-    file = file_in(path, COOK4D)
-    for id, recording in Node(read_json(file), str(file)).entries():
+    for id, recording in read_node(path, COOK4D).entries():
         builder = RecordBuilder(id)
         for row in recording["steps"].rows():
-            times = row["start_time"].number(), row["end_time"].number()
+            times = row.span("start_time", "end_time")
             builder.add_span(row["step_id"].name(), row["description"].text(), *times, keep=True)
         yield builder.entry(task=recording.optional_text("activity_name"))
 
@@ -38,29 +37,25 @@ def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
 def read_goalstep(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video; a substep's id is its step's with a dot: "3.1". The length of a
     video is not stated."""
-    for file in _split_files(path, GOALSTEP):
-        for video in Node(read_json(file), str(file))["videos"].rows():
+    for file, subset in _split_files(path, GOALSTEP):
+        for video in read_node(file)["videos"].rows():
             builder = RecordBuilder(video["video_uid"].name())
             _add_segments(builder, video, "")
-            subset = stem(file.name).rpartition("_")[2]
-            yield builder.entry(
-                subset=subset, task=video.optional_text("goal_description", "goal_category")
-            )
+            task = video.optional_text("goal_description", "goal_category")
+            yield builder.entry(subset=subset, task=task)
 
 
 def _add_segments(builder: RecordBuilder, parent: Node, prefix: str) -> None:
-    segments = parent.get("segments")
-    for index, row in enumerate(segments.rows() if segments else (), start=1):
+    for index, row in enumerate(parent.optional_rows("segments"), start=1):
         text = row.optional_text("step_description", "step_category") or ""
-        times = row["start_time"].number(), row["end_time"].number()
-        builder.add_span(f"{prefix}{index}", text, *times)
+        builder.add_span(f"{prefix}{index}", text, *row.span("start_time", "end_time"))
         _add_segments(builder, row, f"{prefix}{index}.")
 
 
 def read_epic(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video: what is done and when. The second at which it was narrated
     afterwards is not read."""
-    for file in _split_files(path, EPIC):
+    for file, subset in _split_files(path, EPIC):
         builders: dict[str, RecordBuilder] = {}
         for line, row in read_csv(file, EPIC_COLUMNS):
             builder = builders.setdefault(row["video_id"], RecordBuilder(row["video_id"]))
@@ -68,23 +63,18 @@ def read_epic(path: Path) -> Iterator[DatasetEntry]:
                 _clock_seconds(row[column], f"{file}: line {line}") for column in EPIC_COLUMNS[2:4]
             )
             if row["narration_id"] in builder.steps:
-                builder.reject("step", row["narration"], SEEN, row["narration_id"])
+                builder.reject("step", row["narration"], REPEATED_ID, row["narration_id"])
             else:
                 builder.add_span(row["narration_id"], row["narration"], start, end)
-        subset = stem(file.name).rpartition("_")[2]
         for builder in builders.values():
             yield builder.entry(subset=subset)
 
 
-def _split_files(path: Path, names: tuple[str, ...]) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = [file for name in names if (file := find_file(path, name))]
-    if not files:
-        raise DatasetError(
-            f"{path}: holds neither {' nor '.join(names)}; `stepline datasets` says where to get them"
-        )
-    return files
+def _split_files(path: Path, names: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
+    """Yield each file with its split, the last word of its name."""
+    lack = f"holds neither {' nor '.join(names)}; `stepline datasets` says where to get them"
+    for file in split_files(path, names, lack):
+        yield file, stem(file.name).rpartition("_")[2]
 
 
 def _clock_seconds(clock: str, location: str) -> float:

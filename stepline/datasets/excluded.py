@@ -10,19 +10,22 @@ comment. What is scored is a split: of each dataset the list holds its evaluatio
 test videos always.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from stepline.atomic_files import write_atomic
 from stepline.datasets.files import read_text
 from stepline.datasets.registry import find_dataset, stream
+from stepline.datasets.youtube_ids import plain_id
 from stepline.errors import DatasetError
 
 UNNAMED = "unnamed"  # dataset of a line that names none
-YOUTUBE, PREFIX = 11, "v_"  # letters of a YouTube id; what ActivityNet-style files put before it
-TEST = "test"  # what the names of test splits begin with: test, testing, test_seen
-BRACKETS = '{["<'  # what JSON and markup begin with, and no id does
+TEST_PREFIX = "test"  # of the names of test splits: test, testing, test_seen
+MARKUP_BRACKETS = '{["<'  # what JSON and markup begin with, and no id does
+NamesById: TypeAlias = defaultdict[str, set[str]]  # of the datasets that hold a video
 HEAD = "# Ids of evaluation videos and the datasets that hold them; made by `stepline excluded`\n"
 
 
@@ -38,24 +41,14 @@ class ExcludedVideos:
     def __contains__(self, video: str) -> bool:
         return plain_id(video) in self.datasets
 
-    def of(self, video: str) -> tuple[str, ...]:
+    def sets_with(self, video: str) -> tuple[str, ...]:
         """Return the evaluation sets that hold a video; () for none."""
         return self.datasets.get(plain_id(video), ())
 
     def counts(self) -> dict[str, int]:
         """Return how many videos each evaluation set holds, by name."""
-        names = sorted({name for held in self.datasets.values() for name in held})
-        return {name: sum(name in held for held in self.datasets.values()) for name in names}
-
-
-def plain_id(video: str) -> str:
-    """Return an id as YouTube has it: without the "v_" that some files put before its eleven
-    letters."""
-    return (
-        video[len(PREFIX) :]
-        if video.startswith(PREFIX) and len(video) == YOUTUBE + len(PREFIX)
-        else video
-    )
+        counts = Counter(name for names in self.datasets.values() for name in names)
+        return dict(sorted(counts.items()))
 
 
 @dataclass(frozen=True)
@@ -74,18 +67,19 @@ class ExcludedSource:
         """Yield the id and the split of every video that the files name, also where every
         annotation was rejected."""
         hidden = find_dataset(self.name).hidden
-        for split, ids in hidden(self.path).items() if hidden is not None else ():
-            yield from ((id, split) for id in ids)
+        if hidden is not None:
+            for split, ids in hidden(self.path).items():
+                yield from ((id, split) for id in ids)
         for entry in stream(self.name, self.path):
-            yield (entry.record.video.id if entry.record is not None else entry.id), entry.subset
+            yield entry.id if entry.record is None else entry.record.video.id, entry.subset
 
     def is_scored(self, split: str | None) -> bool:
         """Tell whether the videos of a split are kept out; those of no split are."""
-        if split is None or split.startswith(TEST):
+        if split is None or split.startswith(TEST_PREFIX):
             return True
-        return (
-            split in self.splits if self.splits else split not in find_dataset(self.name).training
-        )
+        if self.splits:
+            return split in self.splits
+        return split not in find_dataset(self.name).training
 
 
 def collect_excluded(sources: Iterable[ExcludedSource]) -> ExcludedVideos:
@@ -94,46 +88,42 @@ def collect_excluded(sources: Iterable[ExcludedSource]) -> ExcludedVideos:
     Raises DatasetError for what cannot be read, for a split that is not there, and where no split
     is scored.
     """
-    held: dict[str, set[str]] = {}
+    names: NamesById = defaultdict(set)
     for source in sources:
-        splits: set[str | None] = set()
-        scored = False
+        scored: dict[str | None, bool] = {}  # by split
         for video, split in source.videos():
-            splits.add(split)
-            if source.is_scored(split):
-                scored = True
-                held.setdefault(plain_id(video), set()).add(source.name)
-        known = sorted(filter(None, splits))
-        absent = [split for split in source.splits if split not in splits]
+            scored[split] = source.is_scored(split)
+            if scored[split]:
+                names[plain_id(video)].add(source.name)
+        splits = sorted(filter(None, scored))
+        absent = [split for split in source.splits if split not in scored]
         if absent:
             raise DatasetError(
-                f"{source.path}: {source.name} holds no split {absent[0]!r}; it has {', '.join(known)}"
+                f"{source.path}: {source.name} holds no split {absent[0]!r}; it has {', '.join(splits)}"
             )
-        if splits and not scored:
-            cure = f"{source.name}:{known[0]}={source.path} keeps them out"
+        if scored and not any(scored.values()):
+            cure = f"{source.name}:{splits[0]}={source.path} keeps them out"
             raise DatasetError(
-                f"{source.path}: nobody is scored on its videos, all of split {known[0]!r}; {cure}"
+                f"{source.path}: nobody is scored on its videos, all of split {splits[0]!r}; {cure}"
             )
-    return _sorted(held)
+    return _sorted(names)
 
 
 def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
     """Return the ids of list files together. Raises DatasetError for a file that is missing or no
     list."""
-    held: dict[str, set[str]] = {}
+    names: NamesById = defaultdict(set)
     for path in paths:
         for number, line in enumerate(read_text(path).splitlines(), start=1):
-            cells = (
-                line.partition("#")[0].replace(",", " ").split() if not line.startswith("#") else []
-            )
+            cells = line.partition("#")[0].replace(",", " ").split()
             if not cells:
                 continue
             # JSON read as ids would exclude nothing
-            if not cells[0].isprintable() or cells[0][0] in BRACKETS:
+            if not cells[0].isprintable() or cells[0][0] in MARKUP_BRACKETS:
                 cure = "give one id a line; `stepline excluded DATASET=FILE` makes such a list of annotations"
                 raise DatasetError(f"{path}: line {number} is no video id; {cure}")
-            held.setdefault(plain_id(cells[0]), set()).update(cells[1:] or [UNNAMED])
-    return _sorted(held)
+            names[plain_id(cells[0])].update(cells[1:] or [UNNAMED])
+    return _sorted(names)
 
 
 def write_excluded(excluded: ExcludedVideos, path: Path) -> None:
@@ -142,5 +132,5 @@ def write_excluded(excluded: ExcludedVideos, path: Path) -> None:
     write_atomic(path, HEAD + "".join(lines))
 
 
-def _sorted(held: Mapping[str, set[str]]) -> ExcludedVideos:
-    return ExcludedVideos({video: tuple(sorted(names)) for video, names in sorted(held.items())})
+def _sorted(names: NamesById) -> ExcludedVideos:
+    return ExcludedVideos({video: tuple(sorted(names[video])) for video in sorted(names)})

@@ -2,28 +2,22 @@
 video.
 
 `Node` is a value in a JSON tree that knows its place in the file, so that an error can name it.
-
-Texts with times in columns: HowToStep's steps and the narrations of HowTo100M (captions,
-sentencified, WhisperX).
-
-    {id: {"start": [s], "end": [s], "text": [..]}}   in one file, or one such object a file named after its video
-    {"segments": [{start, end, text, words}]}        WhisperX, one file a video; words may lack their times
-
-The folder or the .tar.gz archive of such files is read as well.
 """
 
 import csv
 import gzip
 import io
 import json
+import math
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import UnionType
 from typing import Any, TypeAlias
 
 from stepline.atomic_files import files_below
-from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 from stepline.limits import (
     ANNOTATIONS,
@@ -37,10 +31,12 @@ from stepline.limits import parse_json as json_tree
 
 Tree: TypeAlias = Any  # a JSON value: the one place where no type is known yet
 
-WHICH = "so none of the files that are read; check which one it is"
-GZIP = b"\x1f\x8b"
-TAR = b"ustar"
-TAR_MARK = 257  # bytes from the start, POSIX tar
+TOO_LARGE_CURE = "so none of the files that are read; check which one it is"
+GZIP_MAGIC = b"\x1f\x8b"
+TAR_MAGIC = b"ustar"
+TAR_MAGIC_OFFSET = 257  # bytes from the start, POSIX tar
+JSON_ENDINGS = (".json", ".json.gz")
+MAX_QUOTED_CHARS = 60  # of a value in an error
 
 
 class RepeatedKeyError(ValueError):
@@ -50,10 +46,9 @@ class RepeatedKeyError(ValueError):
 def read_bytes(path: Path) -> bytes:
     """Return a file's bytes, unpacked when it is gzipped whatever its name. Raises DatasetError."""
     try:
-        data = read_limited(path, ANNOTATIONS)
-        return unpack_limited(data, ANNOTATIONS) if data[:2] == GZIP else data
+        return _unpacked(read_limited(path, ANNOTATIONS))
     except LimitError as error:
-        raise DatasetError(f"{path}: {error}, {WHICH}") from error
+        raise DatasetError(f"{path}: {error}, {TOO_LARGE_CURE}") from error
     except IsADirectoryError as error:
         raise DatasetError(f"{path}: is a folder; give the annotation file in it") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -61,6 +56,10 @@ def read_bytes(path: Path) -> bytes:
     except OSError as error:
         cure = "`stepline datasets` says where to get it"
         raise DatasetError(f"{path}: cannot be read ({error.strerror}); {cure}") from error
+
+
+def _unpacked(data: bytes) -> bytes:
+    return unpack_limited(data, ANNOTATIONS) if data.startswith(GZIP_MAGIC) else data
 
 
 def read_text(path: Path) -> str:
@@ -79,6 +78,12 @@ def read_json(path: Path) -> Tree:
     """Return a JSON file's tree. Raises DatasetError for damage and for a key that stands twice in
     one object."""
     return parse_json(str(path), _decode(path, read_bytes(path)))
+
+
+def read_node(path: Path, *names: str) -> "Node":
+    """Return the root of a JSON file; in a folder it is the first of `names` that is there."""
+    file = file_in(path, *names) if names else path
+    return Node(read_json(file), str(file))
 
 
 def parse_json(name: str, text: str) -> Tree:
@@ -101,19 +106,23 @@ def parse_json(name: str, text: str) -> Tree:
 
 
 def _without_repeats(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        seen: set[str] = set()
-        raise RepeatedKeyError(repr(next(key for key, _ in pairs if key in seen or seen.add(key))))  # type: ignore[func-returns-value]
-    return made
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        raise RepeatedKeyError(repr(max(counts, key=counts.__getitem__)))
+    return entries
+
+
+def csv_rows(text: str) -> "csv.DictReader[str]":
+    """Return the rows of a CSV file, or of a TSV file where its first line holds a tab."""
+    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+    return csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
 
 
 def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (line, row) of a CSV or TSV file with a header that holds `columns`. Raises
     DatasetError otherwise."""
-    text = read_text(path)
-    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
-    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    rows = csv_rows(read_text(path))
     try:
         missing = [column for column in columns if column not in (rows.fieldnames or ())]
         if missing:
@@ -151,7 +160,7 @@ def read_json_files(path: Path) -> Iterator[tuple[str, str, Tree]]:
     The stem is the video's id where a file holds one video; for a single file it is "".
     """
     if path.is_dir():
-        files = [file for file in files_below(path) if file.name.endswith((".json", ".json.gz"))]
+        files = [file for file in files_below(path) if file.name.endswith(JSON_ENDINGS)]
         if not files:
             raise DatasetError(f"{path}: holds no .json file; give the folder that does")
         for file in files:
@@ -171,15 +180,16 @@ def stem(name: str) -> str:
 
 
 def _is_tar(path: Path) -> bool:
+    length = TAR_MAGIC_OFFSET + len(TAR_MAGIC)
     try:
         with path.open("rb") as file:
-            start = file.read(TAR_MARK + len(TAR))
-        if start[:2] == GZIP:
+            start = file.read(length)
+        if start.startswith(GZIP_MAGIC):
             with gzip.open(path) as file:
-                start = file.read(TAR_MARK + len(TAR))
+                start = file.read(length)
     except (OSError, EOFError, zlib.error):
         return False  # read_json says what is wrong with it
-    return start[TAR_MARK:] == TAR
+    return start.endswith(TAR_MAGIC) and len(start) == length
 
 
 def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
@@ -187,21 +197,33 @@ def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
         # mode "r" finds the compression itself
         with tarfile.open(path, tarinfo=TarHeader) as archive:
             for member in archive:
-                if member.isfile() and member.name.endswith((".json", ".json.gz")):
-                    name = f"{path}:{member.name}"
-                    try:
-                        data = read_member(archive, member, ANNOTATIONS)
-                        data = unpack_limited(data, ANNOTATIONS) if data[:2] == GZIP else data
-                    except LimitError as error:
-                        raise DatasetError(f"{name}: {error}, {WHICH}") from error
-                    yield (
-                        name,
-                        stem(Path(member.name).name),
-                        parse_json(name, _decode(Path(name), data)),
-                    )
+                if not member.isfile() or not member.name.endswith(JSON_ENDINGS):
+                    continue
+                name = f"{path}:{member.name}"
+                try:
+                    data = _unpacked(read_member(archive, member, ANNOTATIONS))
+                except LimitError as error:
+                    raise DatasetError(f"{name}: {error}, {TOO_LARGE_CURE}") from error
+                tree = parse_json(name, _decode(Path(name), data))
+                yield name, stem(Path(member.name).name), tree
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        reason = " ".join(str(error).split())  # tarfile tells in several lines what it tried
+        reason = " ".join(str(error).split())  # tarfile reports its attempts on several lines
         raise DatasetError(f"{path}: a damaged archive ({reason}); download it again") from error
+
+
+def split_files(
+    path: Path, names: Sequence[str], lack: str, folders: Sequence[str] = ("",)
+) -> list[Path]:
+    """Return `path` itself, or for a folder those of `names` that are in it or in its `folders`.
+
+    lack: what the DatasetError says where none is there.
+    """
+    if not path.is_dir():
+        return [path]
+    files = [find_file(path, *(folder + name for folder in folders)) for name in names]
+    if not any(files):
+        raise DatasetError(f"{path}: {lack}")
+    return [file for file in files if file]
 
 
 def file_in(path: Path, *names: str) -> Path:
@@ -209,28 +231,23 @@ def file_in(path: Path, *names: str) -> Path:
     DatasetError."""
     if not path.is_dir():
         return path
-    found = find_file(path, *names)
-    if found is None:
+    file = find_file(path, *names)
+    if file is None:
         raise DatasetError(
             f"{path}: holds no {' or '.join(names)}; `stepline datasets` says which files are needed"
         )
-    return found
+    return file
 
 
 def find_file(folder: Path, *names: str) -> Path | None:
-    """Return the first of `names`, or its .gz, that stands in the folder or in its `data` or
+    """Return the first of `names`, or its .gz, in the folder or in its `data` or
     `annotations` folder."""
-    folders = (folder, folder / "data", folder / "annotations")
-    candidates = (
-        location / (name + ending)
-        for name in names
-        for location in folders
-        for ending in ("", ".gz")
-    )
-    return next((file for file in candidates if file.is_file()), None)
-
-
-SHOWN = 60  # characters of a value that an error quotes
+    for name in names:
+        for parent in (folder, folder / "data", folder / "annotations"):
+            for file in (parent / name, parent / (name + ".gz")):
+                if file.is_file():
+                    return file
+    return None
 
 
 class Node:
@@ -246,14 +263,12 @@ class Node:
 
     @property
     def location(self) -> str:
-        """Say where the value stands: the file, then keys and indices."""
+        """Say where the value is: the file, then keys and indices."""
         if self.parent is None:
             return self.key
-        return (
-            self.parent.location
-            + (": " if self.parent.parent is None else "")
-            + on_one_line(self.key)
-        )
+        colon = ": " if self.parent.parent is None else ""
+        key = self.key if self.key.isprintable() else repr(self.key)[1:-1]
+        return self.parent.location + colon + key
 
     def error(self, need: str) -> DatasetError:
         """Return the error for a value that is not what is needed."""
@@ -261,56 +276,71 @@ class Node:
             f"{self.location}: {quoted(self.value)} is not {need}; correct it or download the file again"
         )
 
+    def _checked(self, kind: type | UnionType, need: str) -> Tree:
+        """Return the value, which must be of this type and no boolean."""
+        if not isinstance(self.value, kind) or isinstance(self.value, bool):
+            raise self.error(need)
+        return self.value
+
+    def _child(self, key: str) -> "Node":
+        return Node(self.value[key], f".{key}" if self.parent else key, self)
+
     def entries(self) -> Iterator[tuple[str, "Node"]]:
         """Yield the keys and values of an object."""
-        if not isinstance(self.value, dict):
-            raise self.error("an object")
-        for key, value in self.value.items():
-            yield key, Node(value, f".{key}" if self.parent else key, self)
+        for key in self._checked(dict, "an object"):
+            yield key, self._child(key)
 
     def rows(self) -> Iterator["Node"]:
         """Yield the items of a list."""
-        if not isinstance(self.value, list):
-            raise self.error("a list")
-        for index, value in enumerate(self.value):
+        for index, value in enumerate(self._checked(list, "a list")):
             yield Node(value, f"[{index}]", self)
 
     def get(self, *keys: str) -> "Node | None":
         """Return the value of the first of these keys that the object holds, None where it holds
         none or null."""
-        if not isinstance(self.value, dict):
-            raise self.error("an object")
+        tree = self._checked(dict, "an object")
         for key in keys:
-            if self.value.get(key) is not None:
-                return Node(self.value[key], f".{key}" if self.parent else key, self)
+            if tree.get(key) is not None:
+                return self._child(key)
         return None
 
     def __getitem__(self, key: str) -> "Node":
-        found = self.get(key)
-        if found is None:
+        node = self.get(key)
+        if node is None:
             raise DatasetError(
                 f"{self.location}: lacks {key!r}; is this the right file for this dataset?"
             )
-        return found
+        return node
 
     def optional_text(self, *keys: str) -> str | None:
         """Return the string under the first of these keys that the object holds, None where it
         holds none or null."""
-        found = self.get(*keys)
-        return found.text() if found else None
+        node = self.get(*keys)
+        return node.text() if node else None
+
+    def optional_number(self, key: str) -> float | None:
+        """Return the number under a key, None where the object lacks it or holds null."""
+        node = self.get(key)
+        return node.number() if node else None
+
+    def optional_rows(self, key: str) -> "list[Node]":
+        """Return the items of the list under a key, none where the object lacks it or holds
+        null."""
+        node = self.get(key)
+        return list(node.rows()) if node else []
 
     def text(self) -> str:
         """Return a string."""
-        if not isinstance(self.value, str):
-            raise self.error("text")
-        return self.value
+        return str(self._checked(str, "text"))
+
+    def texts(self) -> tuple[str, ...]:
+        """Return the strings of a list."""
+        return tuple(row.text() for row in self.rows())
 
     def name(self) -> str:
         """Return an id: a string, or a whole number written out."""
-        if isinstance(self.value, bool) or not isinstance(self.value, str | int):
-            raise self.error("an id (text or a whole number)")
         try:
-            return str(self.value)
+            return str(self._checked(str | int, "an id (text or a whole number)"))
         except ValueError as error:  # more digits than Python writes out
             raise DatasetError(
                 f"{self.location}: a number with thousands of digits is no id; correct it"
@@ -318,14 +348,12 @@ class Node:
 
     def number(self) -> float:
         """Return a number, also one written as a string; NaN and infinity come through."""
-        if isinstance(self.value, bool) or not isinstance(self.value, int | float | str):
-            raise self.error("a number")
         try:
-            return float(self.value)
+            return float(self._checked(int | float | str, "a number"))
         except ValueError as error:
             raise self.error("a number") from error
         except OverflowError:
-            return float("inf")
+            return math.inf
 
     def pair(self) -> tuple[float, float]:
         """Return two numbers, as a segment is written."""
@@ -334,10 +362,21 @@ class Node:
         start, end = self.rows()
         return start.number(), end.number()
 
+    def span(self, start: str = "start", end: str = "end") -> tuple[float, float]:
+        """Return two numbers of an object, by their keys."""
+        return self[start].number(), self[end].number()
 
-def on_one_line(text: str) -> str:
-    """Return text as an error can show it: line breaks and other unprintable characters escaped."""
-    return text if text.isprintable() else repr(text)[1:-1]
+    def pairs(self) -> Iterator[tuple[tuple[float, float], "Node"]]:
+        """Yield ((start, end), sentence) of a video in the flat form: `timestamps` with
+        `sentences`."""
+        times = list(self["timestamps"].rows())
+        texts = list(self["sentences"].rows())
+        if len(times) != len(texts):
+            raise DatasetError(
+                f"{self.location}: {len(times)} timestamps but {len(texts)} sentences; they go in pairs"
+            )
+        for time, text in zip(times, texts, strict=True):
+            yield time.pair(), text
 
 
 def quoted(value: Tree) -> str:
@@ -345,62 +384,7 @@ def quoted(value: Tree) -> str:
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     try:
-        shown = repr(value)
+        text = repr(value)
     except ValueError:  # an integer with more digits than Python writes out
         return "a huge number"
-    return shown if len(shown) <= SHOWN else shown[:SHOWN] + "…"
-
-
-COLUMNS = ("start", "end", "text")
-
-
-def read_steps(path: Path) -> Iterator[DatasetEntry]:
-    """Yield HowToStep's videos: steps that a language model wrote, with times that a model
-    estimated."""
-    for id, video in _videos(path):
-        builder = RecordBuilder(id)
-        for index, (start, end, text) in enumerate(_rows(video)):
-            builder.add_span(str(index), text, start, end)
-        yield builder.entry(machine=True)
-
-
-def read_narrations(path: Path) -> Iterator[DatasetEntry]:
-    """Yield HowTo100M's videos with what is said in them; overlapping and repeated cues are kept as
-    they are."""
-    for id, video in _videos(path):
-        builder = RecordBuilder(id)
-        for start, end, text in _rows(video):
-            builder.add_sentence(text, start, end)
-        yield builder.entry(language=video.optional_text("language"))
-
-
-def _videos(path: Path) -> Iterator[tuple[str, Node]]:
-    for location, stem, tree in read_json_files(path):
-        root = Node(tree, location)
-        if root.get(*COLUMNS) is not None or root.get("segments") is not None:
-            yield stem or Path(location).name.partition(".")[0], root
-        else:
-            yield from root.entries()
-
-
-def _rows(video: Node) -> list[tuple[float, float, str]]:
-    segments = video.get("segments")
-    if segments is not None:
-        return [_segment(row) for row in segments.rows()]
-    starts, ends, texts = (list(video[column].rows()) for column in COLUMNS)
-    if not len(starts) == len(ends) == len(texts):
-        counts = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts"
-        raise DatasetError(f"{video.location}: {counts}; the columns must be equally long")
-    columns = zip(starts, ends, texts, strict=True)
-    return [(start.number(), end.number(), text.text()) for start, end, text in columns]
-
-
-def _segment(row: Node) -> tuple[float, float, str]:
-    # WhisperX leaves them out where its alignment failed
-    start, end = row.get("start"), row.get("end")
-    missing = float("nan")
-    return (
-        start.number() if start else missing,
-        end.number() if end else missing,
-        row["text"].text(),
-    )
+    return text if len(text) <= MAX_QUOTED_CHARS else text[:MAX_QUOTED_CHARS] + "…"

@@ -11,11 +11,12 @@ empty reference.
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, find_file, read_json, stem
+from stepline.datasets.files import Node, read_node, split_files, stem
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
-from stepline.errors import DatasetError
 
 NAMES = ("all_data_train.json", "all_data_val.json", "all_data_test.json")
+SPLITS = ("train", "val", "test")
+NO_FILES = f"holds none of {', '.join(NAMES)}; give the folder data/splits of the repository"
 NOT_RELEVANT = "does not answer its query"
 NO_CLIP = "no single part of it answers its query"
 
@@ -23,28 +24,12 @@ NO_CLIP = "no single part of it answers its query"
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a (query, video) pair of a file, or of the three files in the splits
     folder."""
-    for file in _files(path):
+    for file in split_files(path, NAMES, NO_FILES, ("", "splits/", "data/splits/")):
         words = stem(file.name).split("_")
-        subset = next((word for word in words if word in ("train", "val", "test")), None)
-        for query, videos in Node(read_json(file), str(file)).entries():
+        subset = next((word for word in words if word in SPLITS), None)
+        for query, videos in read_node(file).entries():
             for name, item in videos.entries():
                 yield _item(query, name, item, subset)
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    places = (path, path / "splits", path / "data" / "splits")
-    files = [
-        file
-        for name in NAMES
-        if (file := next(filter(None, (find_file(p, name) for p in places)), None))
-    ]
-    if not files:
-        raise DatasetError(
-            f"{path}: holds none of {', '.join(NAMES)}; give the folder data/splits of the repository"
-        )
-    return files
 
 
 def _item(query: str, name: str, item: Node, subset: str | None) -> DatasetEntry:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepline.datasets.files import Node, file_in, read_json
+from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 
 NAME = "htm_align.json"
@@ -32,8 +32,7 @@ class AlignRow:
 def read_rows(path: Path) -> Iterator[tuple[str, list[AlignRow]]]:
     """Yield (id, all its rows) of every video: what the official evaluators count, whatever the
     times are."""
-    file = file_in(path, NAME)
-    for id, video in Node(read_json(file), str(file)).entries():
+    for id, video in read_node(path, NAME).entries():
         yield id, [_row(row) for row in video.rows()]
 
 
@@ -46,8 +45,8 @@ def read(path: Path) -> Iterator[DatasetEntry]:
             if row.alignable:
                 builder.add_span(str(index), row.text, row.start, row.end)
             else:
-                said = builder.checked_span(row.start, row.end, row.text)
-                builder.add_step(str(index), row.text, said=said)
+                speech = builder.checked_span(row.start, row.end, row.text)
+                builder.add_step(str(index), row.text, said=speech)
         yield builder.entry()
 
 

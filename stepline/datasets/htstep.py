@@ -17,15 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from stepline.datasets.files import Node, file_in, find_file, read_csv, read_json
+from stepline.datasets.files import Node, file_in, find_file, read_csv, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
-ANNOTATIONS, TAXONOMY, SPLITS = "annotations.json", "taxonomy.csv", "video_splits.json"
-QUERIES, HEADLINES = "htm_test_input_headline.json", "step_headline"
+ANNOTATIONS = "annotations.json"
+TAXONOMY = "taxonomy.csv"
+SPLITS = "video_splits.json"
+QUERIES = "htm_test_input_headline.json"
+HEADLINES = "step_headline"  # its key
 # what the names of the splits begin with whose annotations the server keeps: test_seen, test_unseen
-HIDDEN = "test"
-COLUMNS = ("global_step_index", "activity", "variation", "headline")
+HIDDEN_PREFIX = "test"
+TAXONOMY_COLUMNS = ("global_step_index", "activity", "variation", "headline")
 OTHER_VARIATION = "belongs to another variation of the article than the video's first annotation"
 UNKNOWN_STEP = "its step is not in the taxonomy"
 
@@ -48,24 +51,29 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video, from the release's folder or from annotations.json beside its
     taxonomy.csv."""
     file = file_in(path, ANNOTATIONS)
-    table = find_file(file.parent, TAXONOMY)
-    if table is None:
-        raise DatasetError(
-            f"{file.parent}: holds no {TAXONOMY}, the text of the steps; give both files in one folder"
-        )
-    taxonomy = read_taxonomy(table)
+    taxonomy = read_taxonomy(find_taxonomy(file.parent))
     articles: Articles = defaultdict(lambda: defaultdict(dict))
     for step in taxonomy.values():
         articles[step.activity][step.variation][step.id] = step
     split_of = {id: split for split, ids in read_splits(file.parent).items() for id in ids}
-    for id, video in Node(read_json(file), str(file)).entries():
+    for id, video in read_node(file).entries():
         yield _video(id, video, taxonomy, articles, split_of.get(id))
+
+
+def find_taxonomy(folder: Path) -> Path:
+    """Return the folder's taxonomy.csv. Raises DatasetError where it has none."""
+    table = find_file(folder, TAXONOMY)
+    if table is None:
+        raise DatasetError(
+            f"{folder}: holds no {TAXONOMY}, the text of the steps; give both files in one folder"
+        )
+    return table
 
 
 def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
     """Return global_step_index -> headline, in the file's order."""
     steps: dict[str, ArticleStep] = {}
-    for line, row in read_csv(path, COLUMNS):
+    for line, row in read_csv(path, TAXONOMY_COLUMNS):
         id = row["global_step_index"].strip()
         if id in steps:
             raise DatasetError(
@@ -78,7 +86,9 @@ def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
 def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
     """Return split -> ids from the folder's video_splits.json; nothing where it has none."""
     file = find_file(folder, SPLITS)
-    splits = Node(read_json(file), str(file)).entries() if file else ()
+    if file is None:
+        return {}
+    splits = read_node(file).entries()
     return {split: tuple(id.name() for id in ids.rows()) for split, ids in splits}
 
 
@@ -89,14 +99,17 @@ def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
     Raises DatasetError where no file tells them.
     """
     folder = path if path.is_dir() else path.parent
-    splits, queries = read_splits(folder), find_file(folder, QUERIES)
+    queries = find_file(folder, QUERIES)
+    splits = read_splits(folder)
     if not splits and queries is None:
         cure = f"put the release's {SPLITS} there"
         raise DatasetError(
             f"{folder}: no file tells which videos are of the hidden test splits; {cure}"
         )
-    asked = {"test": tuple(read_queries(queries))} if queries is not None else {}
-    return {split: ids for split, ids in splits.items() if split.startswith(HIDDEN)} | asked
+    hidden = {split: ids for split, ids in splits.items() if split.startswith(HIDDEN_PREFIX)}
+    if queries is not None:
+        hidden["test"] = tuple(read_queries(queries))
+    return hidden
 
 
 def find_queries(path: Path, subset: str | None) -> Path | None:
@@ -107,15 +120,16 @@ def find_queries(path: Path, subset: str | None) -> Path | None:
     folder lacks the file of a test split.
     """
     if not path.is_dir():
-        first = next((video for _, video in Node(read_json(path), str(path)).entries()), None)
+        first = next((video for _, video in read_node(path).entries()), None)
         return path if first is not None and first.get(HEADLINES) is not None else None
-    file, annotations = find_file(path, QUERIES), find_file(path, ANNOTATIONS)
-    if annotations is None or subset is None or not subset.startswith(HIDDEN):
-        return file if annotations is None else None
-    videos = (
-        video.get("subset") for _, video in Node(read_json(annotations), str(annotations)).entries()
-    )
-    if file is None and not any(split is not None and split.value == subset for split in videos):
+    file = find_file(path, QUERIES)
+    annotations = find_file(path, ANNOTATIONS)
+    if annotations is None:
+        return file
+    if subset is None or not subset.startswith(HIDDEN_PREFIX):
+        return None
+    splits = (video.get("subset") for _, video in read_node(annotations).entries())
+    if file is None and not any(split and split.value == subset for split in splits):
         cure = f"put {QUERIES} of the evaluation server (EvalAI challenge 2082) there"
         raise DatasetError(f"{path}: the annotations of {subset} are hidden; {cure}")
     return file
@@ -127,19 +141,14 @@ def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, 
     subset: only this split, and () for a video of it that the file lacks. Raises DatasetError where
     no video_splits.json beside the file has it.
     """
-    queries = {
-        id: tuple(row.text() for row in video[HEADLINES].rows())
-        for id, video in Node(read_json(path), str(path)).entries()
-    }
+    queries = {id: video[HEADLINES].texts() for id, video in read_node(path).entries()}
     if subset is None:
         return queries
     splits = read_splits(path.parent)
     if subset not in splits:
-        cure = (
-            f"it has {', '.join(splits)}"
-            if splits
-            else f"put {SPLITS} beside it, or leave the subset out"
-        )
+        cure = f"put {SPLITS} beside it, or leave the subset out"
+        if splits:
+            cure = f"it has {', '.join(splits)}"
         raise DatasetError(f"{path}: nothing tells which videos are of {subset!r}; {cure}")
     return {id: queries.get(id, ()) for id in splits[subset]}
 
@@ -149,33 +158,24 @@ def _video(
 ) -> DatasetEntry:
     activity = video["activity"].text()
     rows = [(row["id"].name(), row["segment"].pair()) for row in video["annotations"].rows()]
-    known = [taxonomy[step] for step, _ in rows if step in taxonomy]
-    steps = _variation_steps(articles, activity, known[0] if known else None)
+    first = next((taxonomy[step] for step, _ in rows if step in taxonomy), None)
+    # the variation of the first annotation, or the activity's only one
+    steps: Mapping[str, ArticleStep] = {}
+    if first is not None:
+        steps = articles[first.activity][first.variation]
+    elif len(articles.get(activity, ())) == 1:
+        (steps,) = articles[activity].values()
     builder = RecordBuilder(id)
     for step in steps.values():
         builder.add_step(step.id, step.text)
     for step_id, (start, end) in rows:
         if step_id in steps:
             builder.add_span(step_id, steps[step_id].text, start, end, keep=True)
+        elif step_id in taxonomy:
+            text = taxonomy[step_id].text
+            builder.reject("span", text, OTHER_VARIATION, f"step {step_id}")
         else:
-            reason = OTHER_VARIATION if step_id in taxonomy else UNKNOWN_STEP
-            builder.reject(
-                "span",
-                taxonomy[step_id].text if step_id in taxonomy else "",
-                reason,
-                f"step {step_id}",
-            )
-    recipe = (step.text for step in steps.values())
+            builder.reject("span", "", UNKNOWN_STEP, f"step {step_id}")
     subset = video.optional_text("subset")
+    recipe = [step.text for step in steps.values()]
     return builder.entry(subset=split if subset is None else subset, task=activity, recipe=recipe)
-
-
-def _variation_steps(
-    articles: Articles, activity: str, first: ArticleStep | None
-) -> Mapping[str, ArticleStep]:
-    """Return the steps of the variation that the first annotation belongs to, or of the only one
-    there is."""
-    if first is not None:
-        return articles[first.activity][first.variation]
-    variations = list(articles[activity].values()) if activity in articles else []
-    return variations[0] if len(variations) == 1 else {}

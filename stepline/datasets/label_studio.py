@@ -12,60 +12,51 @@ labelstudio` writes such tasks.
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, file_in, read_json
+from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 
 NAME = "label_studio.json"
-SHOWN = "shown"  # the label of a region that shows its step
-NOBODY = "nobody has annotated it"
+SHOWN_LABEL = "shown"  # the label of a region that shows its step
+NOT_ANNOTATED = "nobody has annotated it"
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a task."""
-    file = file_in(path, NAME)
-    for task in Node(read_json(file), str(file)).rows():
-        data = task["data"]
-        id = (data.get("id") or data["video"]).name()
+    for task in read_node(path, NAME).rows():
+        id = (task["data"].get("id") or task["data"]["video"]).name()
         annotations = [
-            row
-            for row in (task.get("annotations") or Node([], "")).rows()
-            if not _flag(row, "was_cancelled")
+            row for row in task.optional_rows("annotations") if not _flag(row, "was_cancelled")
         ]
         if annotations:
             yield _entry(id, max(annotations, key=lambda row: _flag(row, "ground_truth")))
         else:
-            yield rejected_entry(id, NOBODY)
+            yield rejected_entry(id, NOT_ANNOTATED)
 
 
 def _entry(id: str, annotation: Node) -> DatasetEntry:
-    rows, regions = list(annotation["result"].rows()), dict[str, list[Node]]()
-    for row in rows:
-        if row.get("value") is not None and row["value"].get("start") is not None:
-            regions.setdefault(row["id"].name(), []).append(row)
-    lengths = [length.number() for row in rows if (length := row.get("original_length"))]
-    builder = RecordBuilder(id, duration=lengths[0] if lengths else None)
-    for parts in regions.values():
-        values = [part["value"] for part in parts]
-        texts = [
-            text.text()
-            for value in values
-            if (listed := value.get("text"))
-            for text in listed.rows()
-        ]
-        labels = [
-            label.text()
-            for value in values
-            if (listed := value.get("labels"))
-            for label in listed.rows()
-        ]
-        text = " ".join(texts)
-        if labels and SHOWN not in labels:
+    regions: dict[str, list[Node]] = {}
+    durations: list[float] = []
+    for row in annotation["result"].rows():
+        value = row.get("value")
+        if value is not None and value.get("start") is not None:
+            regions.setdefault(row["id"].name(), []).append(value)
+        if row.get("original_length") is not None:
+            durations.append(row["original_length"].number())
+    builder = RecordBuilder(id, duration=durations[0] if durations else None)
+    for values in regions.values():
+        text = " ".join(_texts(values, "text"))
+        labels = _texts(values, "labels")
+        if labels and SHOWN_LABEL not in labels:
             builder.add_step(text, text)
         else:  # regions of one text are the spans of one step
-            builder.add_span(text, text, values[0]["start"].number(), values[0]["end"].number())
+            builder.add_span(text, text, *values[0].span())
     return builder.entry()
 
 
+def _texts(values: list[Node], key: str) -> list[str]:
+    return [text.text() for value in values for text in value.optional_rows(key)]
+
+
 def _flag(row: Node, key: str) -> bool:
-    found = row.get(key)
-    return found is not None and found.value is True
+    flag = row.get(key)
+    return flag is not None and flag.value is True

@@ -3,7 +3,7 @@ is noted."""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from stepline.limits import LATEST, is_storable
@@ -56,19 +56,19 @@ STARTS_PAST = "starts at or after the end of the video"
 ENDS_PAST = "ends after the end of the video"
 NO_TEXT = "has no text"
 BAD_TEXT = "its text is not valid Unicode"
-REPEATED = "the same span of the same step stands twice"
-NO_DURATION = f"is not a finite number above 0, or more than {LATEST:.0f} s"
-SEEN = "its id was read before"
+REPEATED_SPAN = "the same span of the same step stands twice"
+BAD_DURATION = f"is not a finite number above 0, or more than {LATEST:.0f} s"
+REPEATED_ID = "its id was read before"
 NO_ID = "has no id"
 
-MARKER = -1.0  # CaptainCook4D writes it for both times of a step that was left out
+LEFT_OUT_TIME = -1.0  # CaptainCook4D writes it for both times of a step that was left out
 
 
 def span_flaw(start: float, end: float, duration: float | None) -> str | None:
     """Say why [start, end) does not fit into a video of that many seconds; None when it does."""
     if not (math.isfinite(start) and math.isfinite(end)):
         return NOT_FINITE
-    if start == end == MARKER:
+    if start == end == LEFT_OUT_TIME:
         return LEFT_OUT
     if start < 0:
         return NEGATIVE
@@ -81,6 +81,16 @@ def span_flaw(start: float, end: float, duration: float | None) -> str | None:
     return None
 
 
+def text_flaw(*texts: str) -> str | None:
+    """Say why the first of these texts that cannot be stored cannot be; None when all can."""
+    for text in texts:
+        if not is_storable(text):
+            return BAD_TEXT
+        if not text:
+            return NO_TEXT
+    return None
+
+
 class RecordBuilder:
     """What is known of one item while its rows are read; `entry` closes it.
 
@@ -90,14 +100,13 @@ class RecordBuilder:
     def __init__(self, id: str, *, video: str | None = None, duration: float | None = None) -> None:
         self.id = id
         self.video = id if video is None else video
-        self.duration: float | None = None
+        self.duration = duration
         self.rejected: list[Rejected] = []
         self.steps: dict[str, Step] = {}
         self.sentences: list[Sentence] = []
-        if duration is not None and 0 < duration <= LATEST:
-            self.duration = duration
-        elif duration is not None:
-            self.reject("duration", "", NO_DURATION, repr(duration))
+        if duration is not None and not 0 < duration <= LATEST:
+            self.duration = None
+            self.reject("duration", "", BAD_DURATION, repr(duration))
 
     def reject(self, what: RejectedKind, text: str, reason: str, value: str = "") -> None:
         """Note something that is left out; text that cannot be stored is not quoted."""
@@ -123,24 +132,22 @@ class RecordBuilder:
         end: float,
         *,
         keep: bool = False,
-        said: Span | None = None,
-        sources: Sequence[int] = (),
+        sources: Iterable[int] = (),
         alternatives: Iterable[str] = (),
     ) -> None:
-        """Add one span of a step; a step that exists already gets it beside its others.
+        """Add one span of a step; a step that exists already gets it after its others.
 
         keep: the step stays, without this span, where the span does not fit (it was looked for).
         """
         text = text.strip()
         span = self.checked_span(start, end, text, "span" if keep or id in self.steps else "step")
-        if span is None and not keep:
-            return
-        spans = () if span is None else (span,)
-        others = tuple(other.strip() for other in alternatives if other.strip())
-        self._add(id, text, spans, said=said, sources=tuple(sources), alternatives=others)
+        if span is not None or keep:
+            others = tuple(other.strip() for other in alternatives if other.strip())
+            spans = () if span is None else (span,)
+            self._add(id, text, spans, sources=tuple(sources), alternatives=others)
 
     def add_step(self, id: str, text: str, *, said: Span | None = None) -> None:
-        """Add a step that was looked for and has no span so far."""
+        """Add a step that was looked for and has no span so far. said: when it is spoken of."""
         self._add(id, text.strip(), (), said=said)
 
     def _add(
@@ -153,42 +160,34 @@ class RecordBuilder:
         sources: tuple[int, ...] = (),
         alternatives: tuple[str, ...] = (),
     ) -> None:
-        known = self.steps.get(id)
-        if known is not None:
-            if set(spans) & set(known.spans):
-                self.reject("span", text, REPEATED, str([spans[0].start, spans[0].end]))
+        step = self.steps.get(id)
+        if step is None:
+            flaw = text_flaw(text, id, *alternatives)
+            if flaw is not None:
+                self.reject("step", text, flaw)
                 return
-            self.steps[id] = known.model_copy(update={"spans": known.spans + spans})
-            return
-        problem = self._text_flaw(text) or next(
-            filter(None, map(self._text_flaw, (id, *alternatives))), None
-        )
-        if problem is not None:
-            self.reject("step", text, problem)
-            return
-        self.steps[id] = Step(
-            id=id, text=text, spans=spans, said=said, sources=sources, alternatives=alternatives
-        )
+            self.steps[id] = Step(
+                id=id, text=text, spans=spans, said=said, sources=sources, alternatives=alternatives
+            )
+        elif set(spans) & set(step.spans):
+            self.reject("span", text, REPEATED_SPAN, str([spans[0].start, spans[0].end]))
+        else:
+            self.steps[id] = step.model_copy(update={"spans": step.spans + spans})
 
     def add_sentence(
         self, text: str, start: float, end: float, *, shown: float | None = None
-    ) -> None:
-        """Add one spoken sentence; shown: 1 or 0 where people judged whether the picture shows
-        it."""
+    ) -> Span | None:
+        """Add one spoken sentence and return its span, None where it does not fit; shown: 1 or 0
+        where people judged whether the picture shows it."""
         text = text.strip()
-        problem = self._text_flaw(text)
-        if problem is not None:
-            self.reject("sentence", text, problem)
-            return
+        flaw = text_flaw(text)
+        if flaw is not None:
+            self.reject("sentence", text, flaw)
+            return None
         span = self.checked_span(start, end, text, "sentence")
         if span is not None:
             self.sentences.append(Sentence(text=text, span=span, shown=shown))
-
-    @staticmethod
-    def _text_flaw(text: str) -> str | None:
-        if not is_storable(text):
-            return BAD_TEXT
-        return None if text else NO_TEXT
+        return span
 
     def entry(
         self,
@@ -203,12 +202,19 @@ class RecordBuilder:
     ) -> DatasetEntry:
         """Return the finished entry; machine: the steps were written by a model, so they are no
         human reference."""
-        flawed = next(filter(None, map(self._text_flaw, (self.id, self.video))), None)
-        if flawed is not None:
-            self.reject("video", "", NO_ID if flawed == NO_TEXT else BAD_TEXT)
+        flaw = text_flaw(self.id, self.video)
+        if flaw is not None:
+            self.reject("video", "", NO_ID if flaw == NO_TEXT else flaw)
             return DatasetEntry(self.id, None, subset, tuple(self.rejected))
         steps = tuple(self.steps.values())
-        sentences = tuple(sorted(self.sentences, key=lambda sentence: sentence.span.start))
+        dropped = []
+        for row in self.rejected:
+            value = f": {row.value}" if row.value else ""
+            dropped.append(Rejected("annotation", f"{row.what} {row.reason}{value}", text=row.text))
+        transcript = None
+        if self.sentences:
+            sentences = sorted(self.sentences, key=lambda sentence: sentence.span.start)
+            transcript = Transcript(language=text_or_none(language), sentences=tuple(sentences))
         record = Record(
             id=self.id,
             video=Video(
@@ -217,21 +223,13 @@ class RecordBuilder:
                 task=text_or_none(task),
                 title=text_or_none(title),
             ),
-            transcript=Transcript(language=text_or_none(language), sentences=sentences)
-            if sentences
-            else None,
-            recipe=tuple(text for text in recipe if is_storable(text)),
+            transcript=transcript,
+            recipe=tuple(filter(is_storable, recipe)),
             steps=steps if machine else (),
             reference=() if machine else steps,
-            dropped=tuple(
-                Rejected("annotation", _in_words(row), text=row.text) for row in self.rejected
-            ),
+            dropped=tuple(dropped),
         )
         return DatasetEntry(self.id, record, subset, tuple(self.rejected), tuple(spoken))
-
-
-def _in_words(row: Rejected) -> str:
-    return f"{row.what} {row.reason}" + (f": {row.value}" if row.value else "")
 
 
 def text_or_none(text: str | None) -> str | None:

@@ -2,7 +2,7 @@
 table."""
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -12,6 +12,7 @@ from stepline.datasets import (
     crosstask,
     egocentric,
     hirest,
+    howto100m,
     htm_align,
     htstep,
     label_studio,
@@ -19,10 +20,13 @@ from stepline.datasets import (
     whenact,
     youcook2,
 )
-from stepline.datasets import files as columns
-from stepline.datasets.record_builder import SEEN, DatasetEntry, DatasetRecords
+from stepline.datasets.record_builder import (
+    REPEATED_ID,
+    DatasetEntry,
+    DatasetRecords,
+    rejected_entry,
+)
 from stepline.errors import DatasetError
-from stepline.records import Rejected
 
 Reader: TypeAlias = Callable[[Path], Iterator[DatasetEntry]]
 
@@ -51,7 +55,7 @@ class Dataset:
     hidden: Callable[[Path], Mapping[str, Sequence[str]]] | None = None
 
 
-SPANS = "spans that are empty, reversed, negative, not finite or past the video's end; steps without text"
+BAD_SPANS = "spans that are empty, reversed, negative, not finite or past the video's end; steps without text"
 
 DATASETS = {
     row.name: row
@@ -63,7 +67,7 @@ DATASETS = {
             "none stated by its authors",
             (htm_align.NAME,),
             "one reference step a sentence, id = row; alignable: with its span; else without, `said` = its speech time",
-            SPANS,
+            BAD_SPANS,
             "reference",
             htm_align.read,
         ),
@@ -74,7 +78,7 @@ DATASETS = {
             "CC BY-NC 4.0",
             (htstep.ANNOTATIONS, htstep.TAXONOMY, htstep.SPLITS),
             "every step of the article's variation, id = global_step_index, with spans or none; recipe; task; split",
-            SPANS + "; steps of another variation or outside the taxonomy",
+            BAD_SPANS + "; steps of another variation or outside the taxonomy",
             "reference",
             htstep.read,
             hidden=htstep.hidden_videos,
@@ -86,7 +90,7 @@ DATASETS = {
             "BSD 3-Clause (repository)",
             (*crosstask.TASKS, crosstask.VIDEOS, crosstask.VALIDATION, "annotations/*.csv"),
             "every step of the task, id = its number, with all its spans or none; recipe; task; train and val",
-            SPANS + "; step numbers the task lacks; videos without annotations",
+            BAD_SPANS + "; step numbers the task lacks; videos without annotations",
             "reference",
             crosstask.read,
             training=(),  # its test sets are drawn from all videos but "val"
@@ -98,7 +102,7 @@ DATASETS = {
             "CC BY-NC 4.0",
             (coin.NAME,),
             "one reference step a step id, with all its spans; task; duration; subset",
-            SPANS,
+            BAD_SPANS,
             "reference",
             coin.read,
         ),
@@ -109,7 +113,7 @@ DATASETS = {
             "none stated for the annotations; code MIT",
             youcook2.NAMES["youcook2"],
             "one reference step a segment, id = row; duration; subset; task = recipe_type",
-            SPANS + "; hidden test sentences",
+            BAD_SPANS + "; hidden test sentences",
             "reference",
             youcook2.read,
         ),
@@ -120,7 +124,7 @@ DATASETS = {
             "none stated; research use",
             youcook2.NAMES["tasty"],
             "one reference step a segment, id = row; duration; split by the file's name",
-            SPANS,
+            BAD_SPANS,
             "reference",
             youcook2.read,
         ),
@@ -131,7 +135,7 @@ DATASETS = {
             "none stated; research use",
             youcook2.NAMES["sieve_swap"],
             "one step a segment: the first text, the others as its alternatives; duration; split by the file's name",
-            SPANS,
+            BAD_SPANS,
             "steps",
             youcook2.read_swapped,
         ),
@@ -142,9 +146,9 @@ DATASETS = {
             "none stated; research use",
             ("HowToStep.tar.gz", "a folder of {id}.json", "one .json of all videos"),
             "one step a row of the columns start, end, text",
-            SPANS,
+            BAD_SPANS,
             "steps",
-            columns.read_steps,
+            howto100m.read_steps,
         ),
         Dataset(
             "howto100m",
@@ -157,18 +161,18 @@ DATASETS = {
                 "a folder or .tar.gz of WhisperX {id}.json",
             ),
             "a transcript of the rows as they are, sorted by start",
-            SPANS,
+            BAD_SPANS,
             "transcript",
-            columns.read_narrations,
+            howto100m.read_narrations,
         ),
         Dataset(
             "whenact",
             "actions named in vlogs: when they are spoken of, whether and when they are shown",
             "GitHub repository MichiganNLP/vlog_action_localization, folder data",
             "MIT",
-            (whenact.SPOKEN, whenact.SHOWN),
+            (whenact.SPOKEN_FILE, whenact.SHOWN_FILE),
             "one reference step an action: `said` = passage, span = window where shown; transcript with shown 1 or 0",
-            SPANS + "; windows that no action's wording matches",
+            BAD_SPANS + "; windows that no action's wording matches",
             "reference",
             whenact.read,
         ),
@@ -179,7 +183,7 @@ DATASETS = {
             "MIT",
             hirest.NAMES,
             "one reference step a heading; task = query; duration; split by the file's name",
-            SPANS + "; videos that do not answer their query",
+            BAD_SPANS + "; videos that do not answer their query",
             "reference",
             hirest.read,
         ),
@@ -190,7 +194,7 @@ DATASETS = {
             "CC BY-NC 4.0",
             (tutorialvqa.NAME,),
             "one reference step a part, sources = its sentences; the sentences, without times, in `spoken`; title",
-            SPANS + "; sentence indexes outside the transcript",
+            BAD_SPANS + "; sentence indexes outside the transcript",
             "reference",
             tutorialvqa.read,
         ),
@@ -201,7 +205,7 @@ DATASETS = {
             "MIT (repository)",
             (egocentric.COOK4D,),
             "one reference step a step id, with all its spans, or none where it was left out (-1); task",
-            SPANS,
+            BAD_SPANS,
             "reference",
             egocentric.read_captaincook4d,
         ),
@@ -212,7 +216,7 @@ DATASETS = {
             "MIT (repository)",
             egocentric.GOALSTEP,
             "one reference step a segment, id 3.1 = substep 1 of step 3; task = goal; split by the file's name",
-            SPANS,
+            BAD_SPANS,
             "reference",
             egocentric.read_goalstep,
         ),
@@ -223,7 +227,7 @@ DATASETS = {
             "CC BY-NC 4.0",
             egocentric.EPIC,
             "one reference step an action; split by the file's name",
-            SPANS,
+            BAD_SPANS,
             "reference",
             egocentric.read_epic,
         ),
@@ -234,7 +238,7 @@ DATASETS = {
             "your own",
             (label_studio.NAME,),
             'one reference step a text, with the spans of its regions, none where its label is not "shown"; duration',
-            SPANS + "; tasks that nobody annotated",
+            BAD_SPANS + "; tasks that nobody annotated",
             "reference",
             label_studio.read,
             training=(),
@@ -250,16 +254,14 @@ def stream(name: str, path: Path | str, *, subset: str | None = None) -> Iterato
     subset: yield only this split. Raises DatasetError for an unknown name and for files that are
     missing or malformed.
     """
-    seen: set[str] = set()
+    ids: set[str] = set()
     for entry in find_dataset(name).reader(Path(path)):
         if subset is not None and entry.subset != subset:
             continue
-        if entry.id in seen:
-            yield DatasetEntry(
-                entry.id, None, entry.subset, (Rejected("video", SEEN, id=entry.id),)
-            )
+        if entry.id in ids:
+            yield rejected_entry(entry.id, REPEATED_ID, subset=entry.subset)
         else:
-            seen.add(entry.id)
+            ids.add(entry.id)
             yield entry
 
 
@@ -270,18 +272,17 @@ def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRe
     """
     entries = list(stream(name, path, subset=subset))
     if subset is not None and not entries:
-        known = sorted(
-            {entry.subset for entry in find_dataset(name).reader(Path(path)) if entry.subset}
-        )
-        cure = f"it has {', '.join(known)}" if known else "it states no subsets"
+        subsets = {entry.subset for entry in stream(name, path)}
+        names = ", ".join(sorted(filter(None, subsets)))
+        cure = f"it has {names}" if names else "it states no subsets"
         raise DatasetError(f"{path}: {name} holds no subset {subset!r}; {cure}")
-    kept = [entry for entry in entries if entry.record is not None]
+    readable = [(entry, entry.record) for entry in entries if entry.record is not None]
     return DatasetRecords(
         name,
-        tuple(entry.record for entry in kept if entry.record is not None),
+        tuple(record for _, record in readable),
         tuple(row for entry in entries for row in entry.rejected),
-        {entry.id: entry.subset for entry in kept if entry.subset is not None},
-        {entry.id: entry.spoken for entry in kept if entry.spoken},
+        {entry.id: entry.subset for entry, _ in readable if entry.subset is not None},
+        {entry.id: entry.spoken for entry, _ in readable if entry.spoken},
     )
 
 
@@ -289,9 +290,14 @@ def find_dataset(name: str) -> Dataset:
     """Return a row of the table. Raises DatasetError with the nearest name."""
     if name in DATASETS:
         return DATASETS[name]
-    near = difflib.get_close_matches(name.lower().replace("_", "-"), DATASETS, n=1, cutoff=0.5)
-    cure = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(DATASETS)}"
+    cure = suggest_name(name, DATASETS)
     raise DatasetError(f"no dataset is called {name!r}; {cure}")
+
+
+def suggest_name(name: str, names: Collection[str]) -> str:
+    """Return the cure for a name that is none of these: the nearest one, or all."""
+    near = difflib.get_close_matches(name.lower().replace("_", "-"), names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
 
 
 def describe(name: str | None = None) -> str:

@@ -4,14 +4,14 @@
                     segments: [{title, timestamps: {start, end}, sentence_indexes: {start, end}}]}]
 
 Times are seconds, written as text. The sentences carry no time of their own, so they go to
-`Reading.spoken` and not to a Transcript; a reference step's `sources` are their indices. The
+`DatasetEntry.spoken` and not to a Transcript; a reference step's `sources` are their indices. The
 questions (train, dev and test.json) are not read.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, file_in, read_json
+from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 
 NAME = "videos.json"
@@ -20,24 +20,20 @@ NO_SENTENCES = "its sentence indexes are not in the transcript"
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video."""
-    file = file_in(path, NAME)
-    for video in Node(read_json(file), str(file)).rows():
-        spoken = [row.text() for row in video["transcript"].rows()]
+    for video in read_node(path, NAME).rows():
+        spoken = video["transcript"].texts()
         builder = RecordBuilder(video["video_id"].name())
         for index, segment in enumerate(video["segments"].rows()):
-            _segment(builder, str(index), segment, len(spoken))
+            _add_segment(builder, str(index), segment, len(spoken))
         yield builder.entry(title=video.optional_text("video_title"), spoken=spoken)
 
 
-def _segment(builder: RecordBuilder, id: str, segment: Node, sentences: int) -> None:
-    text, times, indexes = (
-        segment["title"].text(),
-        segment["timestamps"],
-        segment["sentence_indexes"],
-    )
-    first, last = indexes["start"].number(), indexes["end"].number()
-    if not (0 <= first <= last < sentences and first.is_integer() and last.is_integer()):
+def _add_segment(builder: RecordBuilder, id: str, segment: Node, sentences: int) -> None:
+    text = segment["title"].text()
+    first, last = segment["sentence_indexes"].span()
+    is_whole = first.is_integer() and last.is_integer()
+    if not (is_whole and 0 <= first <= last < sentences):
         builder.reject("step", text, NO_SENTENCES, f"{first:g} to {last:g} of {sentences}")
         return
     sources = range(int(first), int(last) + 1)
-    builder.add_span(id, text, times["start"].number(), times["end"].number(), sources=sources)
+    builder.add_span(id, text, *segment["timestamps"].span(), sources=sources)

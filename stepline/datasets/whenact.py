@@ -16,101 +16,104 @@ to one; what finds no match is rejected. A file that already holds the two toget
 """
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from stepline.datasets.files import Node, file_in, find_file, read_json
-from stepline.datasets.record_builder import REPEATED, DatasetEntry, RecordBuilder
+from stepline.datasets.files import Node, file_in, find_file, read_node
+from stepline.datasets.record_builder import REPEATED_SPAN, DatasetEntry, RecordBuilder
 
-SPOKEN, SHOWN = "mapped_actions_time_label.json", "dict_all_annotations_ordered.json"
-VISIBLE = 0  # the label of an action that is seen in the miniclip
-Window: TypeAlias = tuple[float, float]  # start and end in seconds
-CLOSE = 0.75  # difflib ratio from which a window's text is taken for the action's
+SPOKEN_FILE = "mapped_actions_time_label.json"
+SHOWN_FILE = "dict_all_annotations_ordered.json"
+VISIBLE_LABEL = 0  # of an action that is seen in the miniclip
+MIN_SIMILARITY = 0.75  # difflib ratio from which a window's text is taken for the action's
 UNMATCHED = "no action of the miniclip is worded like it"
+
+Window: TypeAlias = tuple[float, float]  # start and end in seconds
+
+
+class Action(NamedTuple):
+    """An action of a miniclip: the passage of the transcript that names it, and whether it is
+    visible."""
+
+    text: str
+    passage: Window
+    visible: bool
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a miniclip, from the data folder, or from the first file with the second
-    beside it."""
-    file = file_in(path, SPOKEN)
-    beside = find_file(file.parent, SHOWN) if file.name.startswith(SPOKEN) else None
-    windows = dict(Node(read_json(beside), str(beside)).entries()) if beside else {}
-    for id, clip in Node(read_json(file), str(file)).entries():
+    next to it."""
+    file = file_in(path, SPOKEN_FILE)
+    neighbour = find_file(file.parent, SHOWN_FILE) if file.name.startswith(SPOKEN_FILE) else None
+    windows = dict(read_node(neighbour).entries()) if neighbour else {}
+    for id, clip in read_node(file).entries():
         builder = RecordBuilder(id)
         if isinstance(clip.value, dict):
-            for index, row in enumerate(clip["actions"].rows()):
-                text, visible, shown = (
-                    row["text"].text(),
-                    row["visible"].value is True,
-                    row.get("shown"),
-                )
-                window = shown.pair() if shown else None
-                _add_action(builder, str(index), text, row["spoken"].pair(), visible, window)
+            _add_joined(builder, clip)
         else:
-            _add_official(builder, clip, windows.get(id))
+            actions = [_official_action(row) for row in clip.rows()]
+            matches = _match_windows(builder, windows.get(id), actions)
+            for index, action in enumerate(actions):
+                _add_action(builder, index, action, matches.get(index))
         yield builder.entry()
 
 
-def _add_official(builder: RecordBuilder, clip: Node, windows: Node | None) -> None:
-    actions = [list(row.rows()) for row in clip.rows()]
-    for row, cells in zip(clip.rows(), actions, strict=True):
-        if len(cells) != 3 or cells[2].value not in (0, 1):
-            raise row.error("[action, [start, end], 0 or 1]")
-    texts = [cells[0].text() for cells in actions]
-    visible = [cells[2].value == VISIBLE for cells in actions]
-    seen = [text if is_seen else None for text, is_seen in zip(texts, visible, strict=True)]
-    shown = _match_windows(builder, windows, seen)
-    for index, cells in enumerate(actions):
-        _add_action(
-            builder, str(index), texts[index], cells[1].pair(), visible[index], shown.get(index)
-        )
+def _add_joined(builder: RecordBuilder, clip: Node) -> None:
+    for index, row in enumerate(clip["actions"].rows()):
+        visible = row["visible"].value is True
+        window = row.get("shown")
+        action = Action(row["text"].text(), row["spoken"].pair(), visible)
+        _add_action(builder, index, action, window.pair() if window else None)
 
 
-def _add_action(
-    builder: RecordBuilder, id: str, text: str, spoken: Window, visible: bool, shown: Window | None
-) -> None:
-    heard = len(builder.sentences)
-    builder.add_sentence(text, *spoken, shown=float(visible))
-    said = builder.sentences[-1].span if len(builder.sentences) > heard else None
-    builder.add_step(id, text, said=said)
-    if shown is not None:
-        builder.add_span(id, text, *shown, keep=True)
+def _official_action(row: Node) -> Action:
+    cells = list(row.rows())
+    if len(cells) != 3 or cells[2].value not in (0, 1):
+        raise row.error("[action, [start, end], 0 or 1]")
+    return Action(cells[0].text(), cells[1].pair(), cells[2].value == VISIBLE_LABEL)
+
+
+def _add_action(builder: RecordBuilder, index: int, action: Action, window: Window | None) -> None:
+    passage = builder.add_sentence(action.text, *action.passage, shown=float(action.visible))
+    builder.add_step(str(index), action.text, said=passage)
+    if window is not None:
+        builder.add_span(str(index), action.text, *window, keep=True)
 
 
 def _match_windows(
-    builder: RecordBuilder, rows: Node | None, texts: list[str | None]
+    builder: RecordBuilder, rows: Node | None, actions: Sequence[Action]
 ) -> dict[int, Window]:
-    """Return action row -> window; texts: None where the action is not visible and cannot have
-    one."""
-    open_rows = {index: text for index, text in enumerate(texts) if text is not None}
-    found: dict[int, Window] = {}
-    later: list[tuple[str, Window]] = []
-    seen: set[tuple[str, Window]] = set()
+    """Return action row -> window; an action that is not visible cannot have one."""
+    unmatched = {index: action.text for index, action in enumerate(actions) if action.visible}
+    matches: dict[int, Window] = {}
+    inexact: list[tuple[str, Window]] = []  # windows that no action is worded exactly like
+    windows: set[tuple[str, Window]] = set()
     for row in rows.rows() if rows else ():
         cells = list(row.rows())
         if len(cells) != 3:
             raise row.error("[action, start, end]")
         text, window = cells[0].text(), (cells[1].number(), cells[2].number())
-        if (text, window) in seen:
-            builder.reject("span", text, REPEATED, str(list(window)))
+        if (text, window) in windows:
+            builder.reject("span", text, REPEATED_SPAN, str(list(window)))
             continue
-        seen.add((text, window))
-        same = next((index for index, other in open_rows.items() if other == text), None)
+        windows.add((text, window))
+        same = next((index for index, other in unmatched.items() if other == text), None)
         if same is None:
-            later.append((text, window))
+            inexact.append((text, window))
         else:
-            found[same] = window
-            del open_rows[same]
-    for text, window in later:
-        near = max(open_rows, key=lambda index: _similarity(text, open_rows[index]), default=None)
-        if near is None or _similarity(text, open_rows[near]) < CLOSE:
+            matches[same] = window
+            del unmatched[same]
+    for text, window in inexact:
+        ratios = {index: _similarity(text, other) for index, other in unmatched.items()}
+        nearest = max(ratios, key=ratios.__getitem__, default=None)
+        if nearest is None or ratios[nearest] < MIN_SIMILARITY:
             builder.reject("span", text, UNMATCHED, str(list(window)))
         else:
-            found[near] = window
-            del open_rows[near]
-    return found
+            matches[nearest] = window
+            del unmatched[nearest]
+    return matches
 
 
-def _similarity(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
+def _similarity(text: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, text, other, autojunk=False).ratio()

@@ -9,17 +9,16 @@ several candidate texts a segment; the first is the step, the others its alterna
 seconds.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from stepline.datasets.files import Node, read_json, stem
+from stepline.datasets.files import JSON_ENDINGS, Node, read_node, stem
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
+from stepline.datasets.youtube_ids import shared_prefix
 from stepline.errors import DatasetError
 
-PREFIX = "v_"
-YOUTUBE = 11  # characters of a YouTube id, which may itself begin with "v_"
-HIDDEN = "None"  # the sentence of the test split, whose captions are kept secret
+HIDDEN_SENTENCE = "None"  # the sentence of the test split, whose captions are kept secret
 NAMES = {
     "youcook2": ("youcookii_annotations_trainval.json", "yc2_train.json", "yc2_val.json"),
     "tasty": ("tasty_train.json", "tasty_val.json"),
@@ -28,15 +27,15 @@ NAMES = {
         "htmrkb_dis_valid_3k_6july_yc2format_clean.json",
     ),
 }
-SPLITS = ("train", "val", "test")
-
-
-def have_prefix(ids: Collection[str]) -> bool:
-    """Tell whether all ids carry the prefix: some are a YouTube id with it, and none is a bare
-    YouTube id."""
-    lengths = {len(id) for id in ids}
-    known = YOUTUBE + len(PREFIX) in lengths and YOUTUBE not in lengths
-    return known and all(id.startswith(PREFIX) for id in ids)
+SPLIT_WORDS = {  # of a file's name
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
 
 
 def read(path: Path, *, machine: bool = False) -> Iterator[DatasetEntry]:
@@ -45,12 +44,12 @@ def read(path: Path, *, machine: bool = False) -> Iterator[DatasetEntry]:
     machine: the steps were written by a model or taken from other texts (Sieve & Swap).
     """
     for file in _files(path):
-        root = Node(read_json(file), str(file))
-        database = root.get("database")
-        if database is not None:
-            yield from (_author_entry(id, video) for id, video in database.entries())
-        else:
+        root = read_node(file)
+        if root.get("database") is None:
             yield from _flat_entries(root, _split(file), machine)
+        else:
+            for id, video in root["database"].entries():
+                yield _author_entry(id, video)
 
 
 read_swapped = partial(read, machine=True)
@@ -59,7 +58,7 @@ read_swapped = partial(read, machine=True)
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.iterdir() if file.name.endswith((".json", ".json.gz")))
+    files = sorted(file for file in path.iterdir() if file.name.endswith(JSON_ENDINGS))
     if not files:
         raise DatasetError(
             f"{path}: holds no .json file; give the annotation file, or its folder (captiondata)"
@@ -71,42 +70,27 @@ def _split(file: Path) -> str | None:
     """Return the split that a flat file's name states, as in yc2_train.json and
     htmrkb_dis_valid_3k_...json."""
     words = stem(file.name).lower().replace("-", "_").split("_")
-    named = {"valid": "val", "validation": "val", "training": "train", "testing": "test"}
-    return next((named.get(word, word) for word in words if named.get(word, word) in SPLITS), None)
+    return next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), None)
 
 
 def _author_entry(id: str, video: Node) -> DatasetEntry:
-    task, duration, annotations = (
-        video.get("recipe_type"),
-        video.get("duration"),
-        video.get("annotations"),
-    )
-    builder = RecordBuilder(id, duration=duration.number() if duration else None)
-    for index, row in enumerate(annotations.rows() if annotations else ()):
-        times = row["segment"].pair()
+    builder = RecordBuilder(id, duration=video.optional_number("duration"))
+    for index, row in enumerate(video.optional_rows("annotations")):
         # the test split has no sentences
-        builder.add_span(str(index), row.optional_text("sentence") or "", *times)
+        text = row.optional_text("sentence") or ""
+        builder.add_span(str(index), text, *row["segment"].pair())
+    task = video.get("recipe_type")
     return builder.entry(subset=video.optional_text("subset"), task=task.name() if task else None)
 
 
 def _flat_entries(root: Node, subset: str | None, machine: bool) -> Iterator[DatasetEntry]:
-    entries = list(root.entries())
-    cut = len(PREFIX) if have_prefix([key for key, _ in entries]) else 0
-    for key, video in entries:
-        builder = RecordBuilder(key[cut:], duration=video["duration"].number())
-        times, texts = list(video["timestamps"].rows()), list(video["sentences"].rows())
-        if len(times) != len(texts):
-            raise DatasetError(
-                f"{video.location}: {len(times)} timestamps but {len(texts)} sentences; they go in pairs"
-            )
-        for index, (time, text) in enumerate(zip(times, texts, strict=True)):
-            candidates = (
-                [row.text() for row in text.rows()]
-                if isinstance(text.value, list)
-                else [text.text()]
-            )
-            first, *others = candidates or [""]
-            builder.add_span(
-                str(index), "" if first == HIDDEN else first, *time.pair(), alternatives=others
-            )
+    entries = dict(root.entries())
+    prefix = shared_prefix(entries)
+    for key, video in entries.items():
+        builder = RecordBuilder(key.removeprefix(prefix), duration=video["duration"].number())
+        for index, (times, sentence) in enumerate(video.pairs()):
+            texts = sentence.texts() if isinstance(sentence.value, list) else (sentence.text(),)
+            first, *alternatives = texts or ("",)
+            text = "" if first == HIDDEN_SENTENCE else first
+            builder.add_span(str(index), text, *times, alternatives=alternatives)
         yield builder.entry(subset=subset, machine=machine)

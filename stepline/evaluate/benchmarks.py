@@ -5,20 +5,22 @@ The exact rule of every convention is here in words: it is printed with the scor
 docs/evaluation.md.
 """
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
+from stepline.datasets.registry import suggest_name
 from stepline.errors import DatasetError
-from stepline.evaluate import crosstask, htstep
-from stepline.evaluate import dense_captioning as dense
-from stepline.evaluate import htm_align as alignment
-from stepline.evaluate import temporal_grounding as placing
-from stepline.evaluate import video_summaries as summary
-from stepline.evaluate import visual_narration as detection
+from stepline.evaluate import (
+    crosstask,
+    dense_captioning,
+    htm_align,
+    htstep,
+    temporal_grounding,
+    video_summaries,
+    visual_narration,
+)
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import ScoringTask
 
@@ -27,70 +29,72 @@ TAN_RULE = (
     "ROC-AUC of alignable against not, over all sentences, by the alignability score or else the best score over the "
     "video; the first of equal seconds; a score of exactly 0 means not scored"
 )
-TAN_WINDOWS = (
+TAN_WINDOWS_RULE = (
     TAN_RULE + "; seconds outside TAN's overlapping 64 s windows of a sentence do not count"
 )
-NASVA = (
+NASVA_RULE = (
     "hit: start <= second <= end, nothing rounded; R@1 over alignable sentences, all videos pooled; videos without an "
     "alignable sentence are left out"
 )
-NARRATION = (
+NARRATION_RULE = (
     "positive: alignable and shown while it is said; ROC-AUC and average precision of the score `shown`, sentences of "
     "all videos pooled, ties count half"
 )
-HT_STEP = (
+HT_STEP_RULE = (
     "R@1: the second lies in [start, end] of any instance of the step, over steps with an instance, all videos pooled; "
     "mAP: interpolated AP at tIoU .3:.1:.7 over the segments of an activity WHATEVER their step, mean over activities "
     "and tIoU; label-aware: AP of each step, mean over the activity's steps, then the same"
 )
-EACH = (
+EACH_STEP_RULE = (
     "the best second of each step by itself; hit: it lies in rows floor(start):ceil(end) without the last; recall of a "
     "task over its annotated steps, unweighted mean over tasks, mean over 20 test sets that leave 30 random videos a "
     "task out (seeds 0 to 19)"
 )
-ORDERED = "as each, but all steps of the task once and in order, by dynamic programming on -log softmax over steps"
-ORDERED_SHARED = (
+ORDERED_STEPS_RULE = (
+    "as each, but all steps of the task once and in order, by dynamic programming on -log softmax "
+    "over steps"
+)
+ORDERED_SHARED_VIDEOS_RULE = (
     "as ordered; videos without predictions are left out, "
     "and so are steps shown only after the last row of the scores"
 )
-EACH_ALL = "as each, but one test set of all annotated videos"
-PLACED = (
+EACH_STEP_ALL_VIDEOS_RULE = "as each, but one test set of all annotated videos"
+GROUNDING_RULE = (
     "of the texts that the video shows: R@1: the predicted second (a segment's middle) lies in [start, end) of any "
     "instance; Recall@IoU: the predicted segment overlaps an instance at least so much; mean IoU: the best overlap, 0 "
     "where nothing was predicted; texts of all videos pooled"
 )
-FOUND = (
+SEGMENTATION_RULE = (
     "texts not looked at: recall: share of reference spans that some predicted span overlaps at least so much (one may "
     "serve several); precision: the reverse; mean IoU: the best overlap of each reference span; all videos pooled"
 )
-DETECTED = (
+DETECTION_RULE = (
     "ROC-AUC of shown against not, clips pooled, ties count half (scikit-learn); AP: sum of recall gained times "
     "precision, not interpolated"
 )
-FRAMES = (
+FRAMES_RULE = (
     "frames above 0.5 are in; F of frames, mean over videos whose reference holds a frame; cut or filled with 0 to "
     "the reference's length; Kendall's tau-b and Spearman's rho of scores with the reference, 0 where all "
     "scores are equal"
 )
-FRAMES_OFFICIAL = (
+OFFICIAL_FRAMES_RULE = (
     "frames above 0.5 are 1, the others keep their score; a reference without frames gives F = 1; only videos in both "
     "files; tau and rho left out where undefined"
 )
-DENSE = (
+DENSE_RULE = (
     "SODA a to d: one-to-one pairing that keeps the order, METEOR with the prediction as reference as officially, F1 "
     "of a video, mean over videos; densevid: metrics of all (prediction, reference) pairs with IoU >= .3, .5, .7, .9, "
     "video by video (METEOR's aggregate, CIDEr's idf), an unmatched prediction against one garbage word; precision and "
     "recall at IoU > tIoU; mean over videos, then tIoUs; an empty list scores 0"
 )
-DENSE_2018 = "as stepline, with densevid_eval 2018's garbage caption of several tokens; SODA over videos in both files"
-DENSE_2021 = "as stepline, densevid_eval as PDVC's evaluate2021; SODA over videos in both files"
-DENSE_VIDCHAPTERS = "as stepline, only videos in both files, as VidChapters and Vid2Seq score"
-
-
-__all__ = ["BENCHMARKS", "Benchmark", "Convention", "evaluate"]
-
-
-Scorer: TypeAlias = Callable[[ScoringTask], Scores]
+DENSE_2018_RULE = (
+    "as stepline, with densevid_eval 2018's garbage caption of several tokens; SODA over videos in "
+    "both files"
+)
+DENSE_2021_RULE = (
+    "as stepline, densevid_eval as PDVC's evaluate2021; SODA over videos in both files"
+)
+DENSE_VIDCHAPTERS_RULE = "as stepline, only videos in both files, as VidChapters and Vid2Seq score"
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Convention:
     """One way to score: its exact rule, and what does it."""
 
     rule: str
-    score: Scorer
+    score: Callable[[ScoringTask], Scores]
 
 
 @dataclass(frozen=True)
@@ -124,18 +128,19 @@ class Benchmark:
         return next(iter(self.conventions))
 
 
-SECONDS = "JSON {id: [second or null a row]} or {id: {row id: second}}; or segments with texts (docs/evaluation.md)"
-
-
-BY_ID = "JSON {id: {step id: second}}; or segments with texts (docs/evaluation.md)"
+SECONDS_BY_ROW = (
+    "JSON {id: [second or null a row]} or {id: {row id: second}}; or segments with texts "
+    "(docs/evaluation.md)"
+)
+SECONDS_BY_STEP_ID = "JSON {id: {step id: second}}; or segments with texts (docs/evaluation.md)"
 
 
 def _grounding_benchmark(
-    name: str, what: str, source: str, reference: str, predictions: str = SECONDS
+    name: str, what: str, source: str, reference: str, predictions: str = SECONDS_BY_ROW
 ) -> Benchmark:
     conventions = {
-        "grounding": Convention(PLACED, placing.grounding),
-        "segmentation": Convention(FOUND, placing.segmentation),
+        "grounding": Convention(GROUNDING_RULE, temporal_grounding.grounding),
+        "segmentation": Convention(SEGMENTATION_RULE, temporal_grounding.segmentation),
     }
     why = "no official scorer asks for texts and times at once, so the usual measures of grounding are given"
     return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
@@ -143,10 +148,12 @@ def _grounding_benchmark(
 
 def _captioning_benchmark(name: str, what: str, reference: str) -> Benchmark:
     conventions = {
-        "stepline": Convention(DENSE, dense.score),
-        "2018": Convention(DENSE_2018, partial(dense.score, version="2018")),
-        "2021": Convention(DENSE_2021, partial(dense.score, version="2021")),
-        "vidchapters": Convention(DENSE_VIDCHAPTERS, partial(dense.score, version="vidchapters")),
+        "stepline": Convention(DENSE_RULE, dense_captioning.score),
+        "2018": Convention(DENSE_2018_RULE, partial(dense_captioning.score, version="2018")),
+        "2021": Convention(DENSE_2021_RULE, partial(dense_captioning.score, version="2021")),
+        "vidchapters": Convention(
+            DENSE_VIDCHAPTERS_RULE, partial(dense_captioning.score, version="vidchapters")
+        ),
         **_grounding_benchmark(name, what, "", reference).conventions,
     }
     source = "SODA (ECCV 2020), fujiso/SODA 1.1; densevid_eval as in PDVC and VidChapters"
@@ -166,10 +173,10 @@ BENCHMARKS = {
             "JSON {id: matrix (sentences, seconds)}, {id: [second or null a sentence]} or both with alignability",
             "TAN's rule is the benchmark's own, and the papers before NaSVA report it; NaSVA's is stricter",
             {
-                "tan": Convention(TAN_RULE, alignment.score),
-                "tan-windows": Convention(TAN_WINDOWS, partial(alignment.score, windows=True)),
-                "nasva": Convention(NASVA, partial(alignment.score, convention="nasva")),
-                "narration": Convention(NARRATION, alignment.score_narration),
+                "tan": Convention(TAN_RULE, htm_align.score),
+                "tan-windows": Convention(TAN_WINDOWS_RULE, partial(htm_align.score, windows=True)),
+                "nasva": Convention(NASVA_RULE, partial(htm_align.score, convention="nasva")),
+                "narration": Convention(NARRATION_RULE, htm_align.score_narration),
             },
         ),
         Benchmark(
@@ -179,7 +186,7 @@ BENCHMARKS = {
             "the release's folder: annotations.json, taxonomy.csv",
             "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second a step]} or {id: {step: second}}",
             "there is one official rule; the mAP that looks at labels stands beside it",
-            {"official": Convention(HT_STEP, htstep.score)},
+            {"official": Convention(HT_STEP_RULE, htstep.score)},
             splits=True,
         ),
         Benchmark(
@@ -190,12 +197,14 @@ BENCHMARKS = {
             "JSON {task_video: [second or null a step]} or {task_video: matrix (seconds, steps)}",
             "zero-shot papers (UniVL, VINA, NaSVA) place each step by itself; the original decodes them in order",
             {
-                "each": Convention(EACH, crosstask.score),
-                "ordered": Convention(ORDERED, partial(crosstask.score, ordered=True)),
+                "each": Convention(EACH_STEP_RULE, crosstask.score),
+                "ordered": Convention(ORDERED_STEPS_RULE, partial(crosstask.score, ordered=True)),
                 "official": Convention(
-                    ORDERED_SHARED, partial(crosstask.score, ordered=True, skip=True)
+                    ORDERED_SHARED_VIDEOS_RULE, partial(crosstask.score, ordered=True, skip=True)
                 ),
-                "each-all": Convention(EACH_ALL, partial(crosstask.score, sets=False)),
+                "each-all": Convention(
+                    EACH_STEP_ALL_VIDEOS_RULE, partial(crosstask.score, sets=False)
+                ),
             },
         ),
         _captioning_benchmark(
@@ -204,7 +213,9 @@ BENCHMARKS = {
         _captioning_benchmark(
             "tasty", "recipe steps in Tasty videos", "tasty_{split}.json of Sieve & Swap"
         ),
-        _grounding_benchmark("coin", "steps of 180 everyday tasks", "COIN", "COIN.json", BY_ID),
+        _grounding_benchmark(
+            "coin", "steps of 180 everyday tasks", "COIN", "COIN.json", SECONDS_BY_STEP_ID
+        ),
         _grounding_benchmark(
             "hirest",
             "step headings of videos that answer a query",
@@ -224,7 +235,7 @@ BENCHMARKS = {
             "JSON {id: 0 or 1, or one a clip}",
             "JSON {id: score, or one a clip}",
             "the paper's only measure, with average precision beside it",
-            {"official": Convention(DETECTED, detection.score)},
+            {"official": Convention(DETECTION_RULE, visual_narration.score)},
         ),
         Benchmark(
             "ivsum",
@@ -234,8 +245,10 @@ BENCHMARKS = {
             "JSON {id: [score a frame]} or IV-Sum's results file",
             "the official rule gives F = 1 to videos without a summary and multiplies probabilities",
             {
-                "frames": Convention(FRAMES, summary.score),
-                "official": Convention(FRAMES_OFFICIAL, partial(summary.score, official=True)),
+                "frames": Convention(FRAMES_RULE, video_summaries.score),
+                "official": Convention(
+                    OFFICIAL_FRAMES_RULE, partial(video_summaries.score, official=True)
+                ),
             },
         ),
     )
@@ -255,31 +268,24 @@ def evaluate(
     Raises DatasetError for unknown names and for files that are missing, malformed or hold nothing
     to score.
     """
-    row = find_benchmark(name)
-    chosen = convention or row.default
-    if chosen not in row.conventions:
-        raise DatasetError(
-            f"{name} has no convention {chosen!r}; {_suggestion(chosen, list(row.conventions))}"
-        )
-    if subset is not None and not row.splits:
+    benchmark = find_benchmark(name)
+    protocol = convention or benchmark.default
+    if protocol not in benchmark.conventions:
+        cure = suggest_name(protocol, benchmark.conventions)
+        raise DatasetError(f"{name} has no convention {protocol!r}; {cure}")
+    if subset is not None and not benchmark.splits:
         raise DatasetError(
             f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out"
         )
-    found = row.conventions[chosen]
-    return found.score(
-        ScoringTask(name, chosen, found.rule, Path(reference), Path(predictions), subset)
+    scorer = benchmark.conventions[protocol]
+    return scorer.score(
+        ScoringTask(name, protocol, scorer.rule, Path(reference), Path(predictions), subset)
     )
 
 
 def find_benchmark(name: str) -> Benchmark:
     """Return a row of the table. Raises DatasetError with the nearest name."""
     if name not in BENCHMARKS:
-        raise DatasetError(
-            f"no benchmark is called {name!r}; {_suggestion(name, list(BENCHMARKS))}"
-        )
+        cure = suggest_name(name, BENCHMARKS)
+        raise DatasetError(f"no benchmark is called {name!r}; {cure}")
     return BENCHMARKS[name]
-
-
-def _suggestion(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"

@@ -13,11 +13,15 @@ import numpy.typing as npt
 
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats
+from stepline.numeric import fit_logistic_weights, sigmoid
 
-# of the weights, in standard deviations; keeps them finite where a feature separates all
-RIDGE = 1.0
-STEPS = 50  # of Newton's method; it ends in ten
-LEAST = 20  # items of each kind that a fit needs
+# of the weights, whose unit is a standard deviation of their evidence; keeps them finite where one
+# piece of evidence separates all items
+PRIOR_PRECISION = 1.0
+CURVATURE_DAMPING = 1e-9  # keeps the fit solvable where a piece of evidence never varies
+MIN_WEIGHT_CHANGE = 1e-8  # the fit ends below it
+MIN_DEVIATION = 1e-6  # of evidence that never varies
+MIN_ITEMS = 20  # of each kind, for a fit
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -34,7 +38,7 @@ class Logistic:
     def __call__(self, rows: Floats) -> Floats:
         """Return P (N,) of evidence (N, F)."""
         scaled = (rows - np.array(self.mean)) / np.array(self.deviation)
-        return np.asarray(1 / (1 + np.exp(-(self.bias + scaled @ np.array(self.weights)))))
+        return sigmoid(self.bias + scaled @ np.array(self.weights))
 
 
 def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Logistic:
@@ -54,31 +58,28 @@ def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Lo
 def fit_logistic(rows: Floats, shown: Flags) -> Logistic:
     """Return the regression fitted to items with evidence (N, F) and known truth (N,).
 
-    Raises DatasetError with fewer than `LEAST` items of either kind.
+    Raises DatasetError with fewer than MIN_ITEMS items of either kind.
     """
-    kinds = int(shown.sum()), int((~shown).sum())
-    if min(kinds) < LEAST:
-        counts = f"{kinds[0]} texts shown and {kinds[1]} not"
-        raise DatasetError(f"{counts}; a calibration needs {LEAST} of each: add videos")
-    mean, deviation = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-6)
-    # (N, F + 1), the last is the bias
+    positives = int(shown.sum())
+    negatives = len(shown) - positives
+    if min(positives, negatives) < MIN_ITEMS:
+        counts = f"{positives} texts shown and {negatives} not"
+        raise DatasetError(f"{counts}; a calibration needs {MIN_ITEMS} of each: add videos")
+    mean = rows.mean(axis=0)
+    deviation = np.maximum(rows.std(axis=0), MIN_DEVIATION)
+    # (N, F + 1); the last column is the bias, which no prior holds back
     scaled = np.column_stack([(rows - mean) / deviation, np.ones(len(rows))])
-    weights = np.zeros(scaled.shape[1])
-    ridge = np.diag([RIDGE] * (scaled.shape[1] - 1) + [0.0])
-    for _ in range(STEPS):
-        p = 1 / (1 + np.exp(-(scaled @ weights)))
-        slope = scaled.T @ (shown - p) - ridge @ weights
-        curve = (scaled * (p * (1 - p))[:, None]).T @ scaled + ridge
-        step = np.linalg.solve(curve + 1e-9 * np.eye(len(weights)), slope)
-        weights = weights + step
-        if np.abs(step).max() < 1e-8:
-            break
-    return Logistic(
-        tuple(mean.tolist()),
-        tuple(deviation.tolist()),
-        tuple(weights[:-1].tolist()),
-        float(weights[-1]),
-    )
+    precision = PRIOR_PRECISION * np.eye(scaled.shape[1])
+    precision[-1, -1] = 0.0
+    *weights, bias = fit_logistic_weights(
+        scaled,
+        shown,
+        prior_mean=np.zeros(len(precision)),
+        prior_precision=precision,
+        damping=CURVATURE_DAMPING,
+        tolerance=MIN_WEIGHT_CHANGE,
+    ).tolist()
+    return Logistic(tuple(mean.tolist()), tuple(deviation.tolist()), tuple(weights), bias)
 
 
 def calibration_error(shown: Flags, p: Floats, bins: int = 10) -> float:

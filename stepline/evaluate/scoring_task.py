@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from stepline.datasets.files import Node, file_in, read_json
-from stepline.datasets.predictions import Predictions
+from stepline.datasets.predictions import SegmentPredictions
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Statistic
 from stepline.evaluate.report import Scores
@@ -175,7 +175,7 @@ def match_ids(given: Mapping[str, V], known: Iterable[str]) -> dict[str, V]:
     return made
 
 
-def prediction_notes(predictions: Predictions) -> tuple[str, ...]:
+def prediction_notes(predictions: SegmentPredictions) -> tuple[str, ...]:
     """Return a note for each reason why rows could not be read, with the first place, and the rules
     that were used."""
     places: dict[str, list[str]] = defaultdict(list)

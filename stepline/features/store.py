@@ -26,24 +26,24 @@ from stepline.records import FeatureSequence, Matrix, Rejected
 from stepline.remote.cache import CachedFolder
 
 # Why features are rejected: fixed wordings, so that what was left out can be counted.
-UNREADABLE = "the file cannot be read"
-DAMAGED = "its shard is damaged"
+UNREADABLE_FILE = "the file cannot be read"
+DAMAGED_SHARD = "its shard is damaged"
 NOT_ROWS = "it holds no (rows, width) of float numbers"
-EMPTY = "it has no row"
+NO_ROWS = "it has no row"
 NOT_FINITE = "it holds NaN or infinity"
 TOO_GREAT = "its values are beyond half precision"
 OTHER_WIDTH = "its width is another"
-TWICE = "its id came before"
+REPEATED_ID = "its id came before"
 BAD_ID = "its id is no plain name"
 OTHER_ID = "it says that it is another item"
 OTHER_COUNT = "its texts or times are not as many as its rows"
 LARGEST_HALF = float(np.finfo(np.float16).max)
 
-VERSION = "1"  # of the columns; a reader refuses any other
-KEY = "stepline_features"
-DTYPE = "float16"
-SHARD = "shard-{:05d}"
-UNKNOWN = "unknown"  # the backbone of features that do not say it
+INDEX_VERSION = "1"  # of the columns; a reader refuses any other
+METADATA_KEY = "stepline_features"
+VALUE_DTYPE = "float16"
+SHARD_NAME = "shard-{:05d}"
+UNKNOWN_BACKBONE = "unknown"  # the backbone of features that do not say it
 LOCATION_COLUMNS = ("id", "first", "rows", "width", "rate", "backbone", "dtype")
 TEXT_COLUMNS = ("text", "start", "end")
 
@@ -82,12 +82,12 @@ class RowTexts:
 
 def shard_path(folder: Path, shard: int) -> Path:
     """Return the file of a shard's rows."""
-    return folder / f"{SHARD.format(shard)}.safetensors"
+    return folder / f"{SHARD_NAME.format(shard)}.safetensors"
 
 
 def index_path(folder: Path, shard: int) -> Path:
     """Return the file of a shard's index."""
-    return folder / f"{SHARD.format(shard)}.parquet"
+    return folder / f"{SHARD_NAME.format(shard)}.parquet"
 
 
 def shards_of(folder: Path) -> list[int]:
@@ -118,11 +118,11 @@ def write_index(
     }
     rows = []
     for location, row_texts in zip(locations, texts, strict=True):
-        rows.append({name: getattr(location, name, DTYPE) for name in LOCATION_COLUMNS})
+        rows.append({name: getattr(location, name, VALUE_DTYPE) for name in LOCATION_COLUMNS})
         if row_texts is not None:
             times = [list(column) or None for column in (row_texts.starts, row_texts.ends)]
             rows[-1] |= {"text": list(row_texts.texts), "start": times[0], "end": times[1]}
-    schema = arrow.schema(list(columns.items()), metadata={KEY: VERSION})
+    schema = arrow.schema(list(columns.items()), metadata={METADATA_KEY: INDEX_VERSION})
     with atomic_path(index_path(folder, shard)) as partial:
         parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial)
 
@@ -130,9 +130,9 @@ def write_index(
 def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
     """Yield what a shard holds, in the order of its rows. Raises StoreError for any other file."""
     for row in _read_columns(folder, shard, LOCATION_COLUMNS):
-        if row.pop("dtype") != DTYPE:
+        if row.pop("dtype") != VALUE_DTYPE:
             raise StoreError(
-                f"{index_path(folder, shard)}: its rows are not {DTYPE}; import the features again"
+                f"{index_path(folder, shard)}: its rows are not {VALUE_DTYPE}; import the features again"
             )
         row["backbone"] = sys.intern(str(row["backbone"]))  # one string for a million items
         yield FeatureLocation(shard=shard, **row)  # type: ignore[arg-type]   # the columns' own types
@@ -174,9 +174,9 @@ def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict
     path = index_path(folder, shard)
     try:
         table = ParquetReader(path)
-        if (table.schema.metadata or {}).get(KEY.encode()) != VERSION.encode():
+        if (table.schema.metadata or {}).get(METADATA_KEY.encode()) != INDEX_VERSION.encode():
             raise StoreError(
-                f"{path}: not the index of a feature shard of version {VERSION}; import it again"
+                f"{path}: not the index of a feature shard of version {INDEX_VERSION}; import it again"
             )
         lacking = [column for column in columns if column not in table.columns]
         if lacking:
@@ -190,7 +190,7 @@ def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict
         ) from error
 
 
-TENSOR = "values"  # of the one tensor
+TENSOR_NAME = "values"  # of the one tensor
 HEADER_LENGTH = 8  # bytes that tell how long the header is; safetensors' format
 
 
@@ -199,7 +199,7 @@ def write_shard(values: Half, path: Path) -> None:
     from safetensors.numpy import save_file
 
     with atomic_path(path) as partial:
-        save_file({TENSOR: values}, partial)
+        save_file({TENSOR_NAME: values}, partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def find_matrix(path: Path) -> ShardMatrix:
             length = int.from_bytes(file.read(HEADER_LENGTH), "little")
             size = path.stat().st_size
             header = parse_json(file.read(length)) if length <= min(size, HEADER) else {}
-        entry = header[TENSOR]
+        entry = header[TENSOR_NAME]
         rows, width = entry["shape"]
         if entry["dtype"] != "F16" or HEADER_LENGTH + length + 2 * rows * width != size:
             raise ValueError(f"{entry['dtype']} {entry['shape']} in {size} bytes")
@@ -303,7 +303,9 @@ class FeatureStore(Mapping[str, FeatureLocation]):
     def backbone(self) -> str:
         """The name of what made the features, "" where they do not say. Raises StoreError where
         several did."""
-        names = sorted({location.backbone for location in self._locations.values()} - {UNKNOWN})
+        names = sorted(
+            {location.backbone for location in self._locations.values()} - {UNKNOWN_BACKBONE}
+        )
         if len(names) > 1:
             raise StoreError(
                 f"{self.shown}: features of {' and '.join(names)}; keep one backbone a store"
@@ -368,10 +370,12 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             try:
                 values = self._rows(location)
             except StoreError as error:
-                yield Rejected("features", DAMAGED, id=id, value=str(error), location=str(path))
+                yield Rejected(
+                    "features", DAMAGED_SHARD, id=id, value=str(error), location=str(path)
+                )
                 continue
             if not location.rows:
-                yield Rejected("features", EMPTY, id=id, location=str(path))
+                yield Rejected("features", NO_ROWS, id=id, location=str(path))
             elif not np.isfinite(values).all():
                 yield Rejected("features", NOT_FINITE, id=id, location=str(path))
 
@@ -395,7 +399,7 @@ def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
     if values.ndim != 2 or values.shape[1] == 0 or not np.issubdtype(values.dtype, np.floating):
         return NOT_ROWS, f"{values.dtype} {values.shape}"
     if not len(values):
-        return EMPTY, str(values.shape)
+        return NO_ROWS, str(values.shape)
     if width is not None and values.shape[1] != width:
         return OTHER_WIDTH, f"{values.shape[1]}, not {width}"
     finite = np.isfinite(values).all(axis=1)
@@ -454,7 +458,7 @@ class FeatureWriter:
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):
             return BAD_ID, repr(id)
         if id in self._ids:
-            return TWICE, ""
+            return REPEATED_ID, ""
         rejection = rejection_reason(values, self.width)
         if rejection is None and texts is not None and isinstance(values, np.ndarray):
             counts = {len(column) for column in (texts.texts, texts.starts, texts.ends) if column}
@@ -478,7 +482,7 @@ class FeatureWriter:
         """
         rejection = self.rejection_reason(id, values, texts)
         if rejection is not None:
-            kind = StoreError if rejection[0] in (TWICE, BAD_ID) else ShapeError
+            kind = StoreError if rejection[0] in (REPEATED_ID, BAD_ID) else ShapeError
             value = rejection[1] or "of this store"
             raise kind(
                 f"{id}: {rejection[0]} ({value}); extract its features again, or leave it out"

@@ -23,7 +23,7 @@ class CoarseSettings(Settings):
     floor: Fraction = 0.20
     # cosine below which no sentence speaks of a user's own line; MiniLM: unlike < 0.3
     likeness: Fraction = 0.35
-    # which seconds a narration covers; `coarse.narration_labels` says how
+    # which seconds a narration covers; `grounding/speech.py:narration_labels`
     label_rule: LabelRule = "covering"
 
 

@@ -12,8 +12,7 @@ folder of files, text vectors from these or from the network's own encoder. K te
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,40 +24,22 @@ from stepline.atomic_files import write_atomic
 from stepline.datasets import read, write_htstep_grounding, write_htstep_result
 from stepline.datasets.htm_align import read_rows
 from stepline.datasets.htstep import find_queries, read_queries
-from stepline.errors import DatasetError, SteplineError, StoreError
+from stepline.errors import DatasetError, StoreError
 from stepline.features import FeatureStore
-from stepline.features.files import (
-    TextFeatures,
-    find_feature_file,
-    read_feature_file,
-    read_text_features,
-)
+from stepline.features.files import TextFeatures, find_feature_file, read_text_features
 from stepline.limits import is_storable
 from stepline.nasva.align import TextScores, score_texts
 from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.predict import StepPlacement, place_steps
 from stepline.nasva.settings import AlignerSettings, Mode
-from stepline.records import FeatureSequence, Matrix, Record, Step, Video
-
-
-class StoredFeatures:
-    """The features of videos by id, rows as they are. Raises StoreError where the folder is not
-    there."""
-
-    def __init__(self, folder: Path, rate: float = 1.0) -> None:
-        """folder: a feature store, or files of one video each. rate: rows per second of files that
-        do not say it."""
-        self._folder, self._rate = folder, rate
-        self._store = _store(folder)
-
-    def read(self, video: str) -> FeatureSequence:
-        """Return the features of a video. Raises StoreError or ShapeError, which say what is
-        wrong."""
-        if self._store is not None:
-            return self._store.read(video)
-        return read_feature_file(
-            find_feature_file(self._folder, video), rate=self._rate, unit=False
-        )
+from stepline.records import Matrix, Record, Step, Video
+from stepline.training.benchmark_answers import (
+    BenchmarkAnswers,
+    Questions,
+    StoredFeatures,
+    answer_each,
+    store_or_files,
+)
 
 
 class TextVectors:
@@ -68,19 +49,19 @@ class TextVectors:
     def __init__(self, path: Path | None, loaded: LoadedAligner) -> None:
         """path: None for the encoder of the texts that the network was trained on. Raises
         ModelError without one."""
-        self._path, self._loaded = path, loaded
-        self._store = _store(path) if path is not None and not path.is_file() else None
+        self._path = path
+        self._store: FeatureStore | None = None
+        if path is not None and not path.is_file():
+            self._store = store_or_files(path)
         if path is None:
             self._encoder = loaded.text_encoder("--texts")
 
     def encoder(self, video: str) -> str | None:
         """Return whose the vectors of a video's texts are; None where files do not say it, or the
         network made them."""
-        return (
-            self._store[video].backbone
-            if self._store is not None and video in self._store
-            else None
-        )
+        if self._store is None or video not in self._store:
+            return None
+        return self._store[video].backbone
 
     def read(self, video: str, texts: Sequence[str]) -> Matrix:
         """Return (K, C) vectors of the texts. Raises StoreError where one has none."""
@@ -88,24 +69,25 @@ class TextVectors:
             from stepline.text import embed
 
             return embed(texts, model=self._encoder)
-        given = self._whole if self._path.is_file() else self._of(video)
-        known, asked = ([text.strip() for text in told] for told in (given.texts, texts))
-        if known == asked:  # also where two texts are worded alike
-            return given.values
-        row = {text: number for number, text in enumerate(known)}
-        absent = [text for text in asked if text not in row]
+        stored = self._whole if self._path.is_file() else self._of_video(video)
+        stored_texts = [text.strip() for text in stored.texts]
+        asked_texts = [text.strip() for text in texts]
+        if stored_texts == asked_texts:  # also where two texts are worded alike
+            return stored.values
+        rows = {text: number for number, text in enumerate(stored_texts)}
+        absent = [text for text in asked_texts if text not in rows]
         if absent:
             counts = f"{len(absent)} of {len(texts)} texts have no vector"
             raise StoreError(
                 f"{self._path}: {counts}, first {absent[0]!r}; extract them with the same encoder"
             )
-        return np.ascontiguousarray(given.values[[row[text] for text in asked]])
+        return np.ascontiguousarray(stored.values[[rows[text] for text in asked_texts]])
 
     @cached_property
     def _whole(self) -> TextFeatures:
         return read_text_features(Path(str(self._path)))
 
-    def _of(self, video: str) -> TextFeatures:
+    def _of_video(self, video: str) -> TextFeatures:
         if self._store is None:
             return read_text_features(find_feature_file(Path(str(self._path)), video))
         lines = self._store.texts(video)
@@ -114,16 +96,6 @@ class TextVectors:
                 f"{self._path}: {video} holds no texts beside its vectors; import text features"
             )
         return TextFeatures(lines.texts, self._store.matrix(video))
-
-
-def _store(folder: Path) -> FeatureStore | None:
-    """Return the store in a folder, None where it holds loose files. Raises StoreError where it is
-    no folder."""
-    if not folder.is_dir():
-        raise StoreError(
-            f"{folder}: no such folder of features; give a feature store, or files of one video each"
-        )
-    return FeatureStore(folder) if any(folder.glob("shard-*.parquet")) else None
 
 
 BenchmarkName: TypeAlias = Literal["htm-align", "ht-step", "crosstask"]
@@ -155,51 +127,31 @@ class AlignmentQuestion:
 
 
 @dataclass(frozen=True)
-class BenchmarkQuestions:
-    """The videos of a benchmark that ask something, and by id why the others of its files do
-    not."""
-
-    asked: tuple[AlignmentQuestion, ...]
-    unasked: dict[str, str]
-
-    def reasons(self) -> dict[str, int]:
-        """Return how many videos ask nothing for each reason, the most frequent first."""
-        return dict(Counter(self.unasked.values()).most_common())
-
-
-@dataclass(frozen=True)
 class BenchmarkInputs:
-    """What stands for the encoders: the videos' features, and the texts' vectors."""
+    """What replaces the encoders: the videos' features, and the texts' vectors."""
 
     features: StoredFeatures
     vectors: TextVectors
 
 
-@dataclass(frozen=True)
-class AnswerSummary:
-    """How many videos the file holds, and why the others are not in it, by id."""
-
-    count: int
-    missing: dict[str, str]
-
-
 def benchmark_questions(
     name: BenchmarkName, reference: Path, subset: str | None = None
-) -> BenchmarkQuestions:
+) -> Questions[AlignmentQuestion]:
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they
     cannot be read."""
     queries = find_queries(reference, subset) if name == "ht-step" else None
     if queries is not None:
-        asked, unasked = _server_questions(queries, subset)
+        questions, unasked = _server_questions(queries, subset)
     else:
-        asked, unasked = _annotated_questions(name, reference, subset)
-    unasked |= {one.id: NO_TEXT for one in asked if not one.steps}
-    if not any(one.steps for one in asked):
+        questions, unasked = _annotated_questions(name, reference, subset)
+    with_texts = tuple(question for question in questions if question.steps)
+    unasked |= {question.id: NO_TEXT for question in questions if not question.steps}
+    if not with_texts:
         where = f" of subset {subset!r}" if subset else ""
         raise DatasetError(
             f"{reference}: no video{where} names a text to place; give the annotations of {name}"
         )
-    return BenchmarkQuestions(tuple(one for one in asked if one.steps), unasked)
+    return Questions(with_texts, unasked)
 
 
 def _annotated_questions(
@@ -207,27 +159,27 @@ def _annotated_questions(
 ) -> tuple[list[AlignmentQuestion], dict[str, str]]:
     """Return what annotations ask, and by id why other videos of them ask nothing."""
     reading = read(name, reference, subset=subset)
-    asked = []
+    questions = []
     unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
     rows = dict(read_rows(reference)) if name == "htm-align" else {}
     for record in reading.records:
-        id, steps = record.id, record.reference
+        id = record.id
         # its evaluators count every sentence, also one that is shown for a moment (start = end)
         if id in rows:
-            if plain := _plain_steps([row.text for row in rows[id]]):
-                asked.append(
-                    AlignmentQuestion(id, id, plain, tuple(row.alignable for row in rows[id]))
-                )
+            texts = _plain_steps([row.text for row in rows[id]])
+            if texts:
+                alignable = tuple(row.alignable for row in rows[id])
+                questions.append(AlignmentQuestion(id, id, texts, alignable))
             elif rows[id]:
                 unasked[id] = UNSTORABLE
             continue
+        steps = record.reference
         if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
             steps = tuple(sorted(steps, key=lambda step: int(step.id)))
-        plain = tuple(Step(id=step.id, text=step.text) for step in steps)
-        asked.append(
-            AlignmentQuestion(id, record.video.id, plain, tuple(bool(step.spans) for step in steps))
-        )
-    return asked, unasked
+        texts = tuple(Step(id=step.id, text=step.text) for step in steps)
+        shown = tuple(bool(step.spans) for step in steps)
+        questions.append(AlignmentQuestion(id, record.video.id, texts, shown))
+    return questions, unasked
 
 
 def _server_questions(
@@ -235,13 +187,15 @@ def _server_questions(
 ) -> tuple[list[AlignmentQuestion], dict[str, str]]:
     """Return what HT-Step's evaluation server asks, in its order, and by id why other videos ask
     nothing."""
-    asked, unasked = [], {}
+    questions = []
+    unasked = {}
     for id, headlines in read_queries(file, subset).items():
-        if plain := _plain_steps(headlines):
-            asked.append(AlignmentQuestion(id, id, plain, None))
+        steps = _plain_steps(headlines)
+        if steps:
+            questions.append(AlignmentQuestion(id, id, steps, None))
         else:
             unasked[id] = UNSTORABLE if headlines else "the server's file names no headlines of it"
-    return asked, unasked
+    return questions, unasked
 
 
 def _plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:
@@ -253,38 +207,30 @@ def _plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:
 
 
 def score_questions(
-    asked: Sequence[AlignmentQuestion],
+    questions: Sequence[AlignmentQuestion],
     loaded: LoadedAligner,
-    given: BenchmarkInputs,
+    inputs: BenchmarkInputs,
     settings: AlignerSettings,
-    missing: dict[str, str],
-) -> Iterator[tuple[AlignmentQuestion, TextScores]]:
-    """Yield each video with how its texts fit; `missing` gets the ids of the others, with the
-    reason."""
-    for one in asked:
-        try:
-            features = given.features.read(one.video)
-            loaded.check(features, given.vectors.encoder(one.video))
-            fit = score_texts(
-                loaded.aligner,
-                features,
-                given.vectors.read(one.video, one.texts),
-                settings=settings,
-            )
-        except SteplineError as error:
-            missing[one.id] = str(error)
-            continue
-        yield one, fit
+) -> BenchmarkAnswers[TextScores]:
+    """Return how the texts of each video fit it."""
+
+    def score(question: AlignmentQuestion) -> TextScores:
+        features = inputs.features.read(question.video)
+        loaded.check(features, inputs.vectors.encoder(question.video))
+        vectors = inputs.vectors.read(question.video, question.texts)
+        return score_texts(loaded.aligner, features, vectors, settings=settings)
+
+    return answer_each({question.id: question for question in questions}, score)
 
 
 def write_answers(
     name: BenchmarkName,
-    asked: Sequence[AlignmentQuestion],
+    questions: Sequence[AlignmentQuestion],
     loaded: LoadedAligner,
-    given: BenchmarkInputs,
+    inputs: BenchmarkInputs,
     out: Path,
     settings: AlignerSettings,
-) -> AnswerSummary:
+) -> BenchmarkAnswers[TextScores]:
     """Write the answer of a network in the benchmark's official form, and return what is in it and
     what is not.
 
@@ -292,48 +238,48 @@ def write_answers(
     can be answered.
     """
     settings = settings.model_copy(update={"mode": MODES[name]})
-    if out.suffix == ".csv" and any(one.shown is None for one in asked):
+    if out.suffix == ".csv" and any(question.shown is None for question in questions):
         raise DatasetError(
             f"{out}: the server's queries do not number their steps as a .csv does; name a .json"
         )
-    missing: dict[str, str] = {}
-    answers = {
-        one.id: (one, place_steps(one.steps, fit, loaded.calibration, settings=settings), fit.rate)
-        for one, fit in score_questions(asked, loaded, given, settings, missing)
-    }
-    if not answers:
-        id, reason = next(iter(missing.items()))
-        raise DatasetError(
-            f"none of {len(asked)} videos can be answered, the first, {id}, since: {reason}"
-        )
-    if name == "ht-step":
-        records = [_placed(one, placing, rate) for one, placing, rate in answers.values()]
-        (write_htstep_grounding if out.suffix == ".csv" else write_htstep_result)(records, out)
-    else:
-        tree: dict[str, Any] = {
-            id: _seconds(placing, rate) for id, (_, placing, rate) in answers.items()
-        }
-        if name == "htm-align":
-            for id, (_, placing, _) in answers.items():
-                spans = [[span.start, span.end] for span in placing.spans]
-                shown = [float(np.round(p, 6)) for p in placing.chances.shown]
-                tree[id] = {"seconds": tree[id], "spans": spans, "alignability": shown}
+    answers = score_questions(questions, loaded, inputs, settings)
+    answers.require_any(" videos")
+    records: list[Record] = []
+    tree: dict[str, Any] = {}
+    for question in questions:
+        fit = answers.by_id.get(question.id)
+        if fit is None:
+            continue
+        placing = place_steps(question.steps, fit, loaded.calibration, settings=settings)
+        # of the best row of each text, as the released code counts
+        seconds = [float(row / fit.rate) for row in placing.chances.best]
+        if name == "ht-step":
+            records.append(_placed(question, placing, seconds))
+        elif name == "htm-align":
+            tree[question.id] = {
+                "seconds": seconds,
+                "spans": [[span.start, span.end] for span in placing.spans],
+                "alignability": [float(np.round(p, 6)) for p in placing.chances.shown],
+            }
+        else:
+            tree[question.id] = seconds
+    if name != "ht-step":
         write_atomic(out, json.dumps(tree, allow_nan=False) + "\n")
-    return AnswerSummary(len(answers), missing)
+    elif out.suffix == ".csv":
+        write_htstep_grounding(records, out)
+    else:
+        write_htstep_result(records, out)
+    return answers
 
 
-def _seconds(placing: StepPlacement, rate: float) -> list[float]:
-    """Return the second at which the best row of each text starts, as the released code counts."""
-    return [float(row / rate) for row in placing.chances.best]
-
-
-def _placed(one: AlignmentQuestion, placing: StepPlacement, rate: float) -> Record:
+def _placed(
+    question: AlignmentQuestion, placing: StepPlacement, seconds: Sequence[float]
+) -> Record:
     """Return a record in which every step is placed: HT-Step takes no abstention."""
-    steps = zip(
-        one.steps, placing.spans, _seconds(placing, rate), placing.chances.shown, strict=True
-    )
-    placed = tuple(
-        step.model_copy(update={"spans": (span,), "at": second, "score": float(p)})
-        for step, span, second, p in steps
-    )
-    return Record(id=one.id, video=Video(id=one.video), steps=placed)
+    placed = []
+    for step, span, second, p in zip(
+        question.steps, placing.spans, seconds, placing.chances.shown, strict=True
+    ):
+        changes = {"spans": (span,), "at": second, "score": float(p)}
+        placed.append(step.model_copy(update=changes))
+    return Record(id=question.id, video=Video(id=question.id), steps=tuple(placed))

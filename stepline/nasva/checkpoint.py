@@ -2,7 +2,7 @@
 its authors released.
 
 Every function that reads a network takes both forms, ours and the authors' .pth. The released
-weights are read as tensors alone and take our names (`NAMES`); nothing that the file may carry is
+weights are read as tensors alone and take our names (`WEIGHT_NAMES`); nothing that the file may carry is
 run.
 """
 
@@ -45,7 +45,7 @@ FILE = NetworkFile(
 )
 
 
-MINILM = 384  # width of its vectors
+MINILM_WIDTH = 384  # of its vectors
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,15 @@ class LoadedAligner:
 
         Raises ModelError where only files hold such vectors.
         """
-        width, text = self.aligner.settings.text_width, self.space.text if self.space else ""
-        if self.space is None and width == MINILM:
+        width = self.aligner.settings.text_width
+        text = self.space.text if self.space else ""
+        if self.space is None and width == MINILM_WIDTH:
             return "minilm"
         # "clip", "internvideo" and the like name vectors that only their files hold
         if text in UNKNOWN or not (text in known_weights() or Path(text).is_dir()):
-            whose = "of an encoder that it does not name" if text in UNKNOWN else f"of {text!r}"
+            whose = f"of {text!r}"
+            if text in UNKNOWN:
+                whose = "of an encoder that it does not name"
             raise ModelError(
                 f"{self.path}: its texts are vectors {width} wide {whose}; give {option}, their features"
             )
@@ -117,10 +120,9 @@ class LoadedAligner:
 
     @property
     def _trained_on(self) -> TrainedOn:
-        named = f" ({self.space.video}, texts {self.space.text})" if self.space else ""
-        return TrainedOn(
-            self.path, f"use the backbone that it was trained with{named}, or another --aligner"
-        )
+        names = f" ({self.space.video}, texts {self.space.text})" if self.space else ""
+        cure = f"use the backbone that it was trained with{names}, or another --aligner"
+        return TrainedOn(self.path, cure)
 
 
 def load_aligner(path: Path) -> LoadedAligner:
@@ -137,20 +139,13 @@ def load_aligner(path: Path) -> LoadedAligner:
     return LoadedAligner(aligner, file, digest, space, calibration)
 
 
-def find_aligner(path: Path) -> Path:
-    """Return the file of a network: the path itself, or the best or only one in a folder. Raises
-    ModelError."""
-    return FILE.find(path)
-
-
 def read_onnx(path: Path) -> tuple[FeatureSpace | None, OnnxAligner]:
     """Return whose features the network in a file or folder takes, and the network as ONNX Runtime
     runs it.
 
     Raises ModelError, naming what does not fit.
     """
-    space, network = _from_arrays(path, OnnxAligner)
-    return space, network
+    return _from_arrays(path, OnnxAligner)
 
 
 def export_onnx(path: Path, out: Path) -> None:
@@ -165,9 +160,8 @@ def _from_arrays(
     file = FILE.find(path)
     if is_official(file):
         settings, weights = import_official(file)
-        return RELEASED_SPACE, build(
-            settings, {name: weight.numpy() for name, weight in weights.items()}
-        )
+        arrays = {name: weight.numpy() for name, weight in weights.items()}
+        return RELEASED_SPACE, build(settings, arrays)
     (settings, space), arrays = FILE.read_arrays(file, _parse)
     try:
         return space, build(settings, arrays)
@@ -179,12 +173,6 @@ def read_aligner(path: Path) -> "Aligner":
     """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does
     not fit."""
     return _read(FILE.find(path))[1]
-
-
-def read_space(path: Path) -> FeatureSpace | None:
-    """Return whose features the network in a file was trained on, None where it does not say.
-    Raises ModelError."""
-    return RELEASED_SPACE if is_official(path) else FILE.read_header(path, _parse)[1]
 
 
 def write_aligner(model: "Aligner", path: Path, space: FeatureSpace | None = None) -> None:
@@ -232,17 +220,19 @@ def _build(header: tuple[AlignerNetworkSettings, FeatureSpace | None]) -> "Align
 
 # a .pth names no features; its places are seconds
 RELEASED_SPACE = FeatureSpace(UNKNOWN[1], UNKNOWN[1], rate=1.0)
-ENDINGS = (".pth", ".pt", ".pth.tar")  # of files that torch.save wrote
+OFFICIAL_SUFFIXES = (".pth", ".pt", ".pth.tar")  # of files that torch.save wrote
 # what they begin with, whatever their name: a zip, a pickle of old
-MAGIC = (b"PK\x03\x04", b"\x80\x02\x8a\n")
-HEADS = 8  # attention heads; no shape tells, the released configuration does
-# heads that the released code declares and never uses
-DEAD = ("alignable_head.", "timestamp_head.")
-FIXED = "visual_pos_enc.pe"  # the sines and cosines of its positions, (1, 5000, D); we make our own
-DRIFT = 1e-2  # how far those may be from ours; float32 sines of angles up to 5000 differ by 1e-3
+OFFICIAL_MAGIC = (b"PK\x03\x04", b"\x80\x02\x8a\n")
+RELEASED_HEADS = 8  # attention heads; no shape says how many, the released configuration does
+# prefixes of the weights of heads that the released code declares and never uses
+UNUSED_PREFIXES = ("alignable_head.", "timestamp_head.")
+# the sines and cosines of its positions, (1, 5000, D); we make our own
+POSITIONS_KEY = "visual_pos_enc.pe"
+# how far those may be from ours; float32 sines of angles up to 5000 differ by 1e-3
+MAX_POSITION_ERROR = 1e-2
 
 # Their name -> ours, tried in turn; N is a layer.
-NAMES = (
+WEIGHT_NAMES = (
     (r"visual_proj\.", "video_in."),
     (r"text_proj\.", "text_in."),
     (r"text_pos_enc\.", "text_place."),
@@ -260,7 +250,7 @@ NAMES = (
     (r"decoder\.layers\.(\d+)\.norm3\.", r"decoder.\1.feed_norm."),
     (r"decoder\.layers\.(\d+)\.linear", r"decoder.\1.feed.linear"),
 )
-ENDS = {
+WEIGHT_ENDINGS = {
     "in_proj_weight": "project.weight",
     "in_proj_bias": "project.bias",
     "out_proj.": "out.",
@@ -272,11 +262,11 @@ ENDS = {
 def is_official(path: Path) -> bool:
     """Tell whether a file is one that torch.save wrote, by its name or its first bytes, and so not
     one of ours."""
-    if path.name.endswith(ENDINGS):
+    if path.name.endswith(OFFICIAL_SUFFIXES):
         return True
     try:
         with path.open("rb") as file:
-            return file.read(len(MAGIC[0])) in MAGIC
+            return file.read(len(OFFICIAL_MAGIC[0])) in OFFICIAL_MAGIC
     except OSError:  # its reader says what is wrong
         return False
 
@@ -301,45 +291,52 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
         raise ModelError(
             f"{path}: cannot be read as weights ({reason}); download the released file again"
         ) from error
-    given = content.get("model_state_dict", content) if isinstance(content, Mapping) else content
-    if not isinstance(given, Mapping) or not all(
-        isinstance(value, torch.Tensor) for value in given.values()
+    stored = content
+    if isinstance(content, Mapping):
+        stored = content.get("model_state_dict", content)
+    if not isinstance(stored, Mapping) or not all(
+        isinstance(value, torch.Tensor) for value in stored.values()
     ):
         raise ModelError(
             f"{path}: holds no `model_state_dict` of tensors; give the .pth that NaSVA's authors released"
         )
-    dead = sorted(key for key in given if key.startswith(DEAD))
-    if dead:
+    weights = {}
+    unused = []
+    for key, value in stored.items():
+        if key.startswith(UNUSED_PREFIXES):
+            unused.append(key)
+        elif key != POSITIONS_KEY:
+            weights[our_name(key)] = value.float()
+    if unused:
         log.info(
             "%s: %d weights of heads that the released code never uses are left out: %s",
             path,
-            len(dead),
-            dead,
+            len(unused),
+            sorted(unused),
         )
-    live = {key: value for key, value in given.items() if key not in dead and key != FIXED}
-    weights = {our_name(key): value.float() for key, value in live.items()}
     settings = _official_settings(weights, path)
     check_weights(lambda: Aligner(settings), weights, path)
-    if FIXED in given:
-        fixed = given[FIXED].float()
-        # (1, N, D)
-        ours = sine_positions(
-            fixed.shape[1] if fixed.ndim == 3 else 1, settings.width, fixed.device
-        )[None]
-        if fixed.shape != ours.shape or float((fixed - ours).abs().max()) > DRIFT:
+    if POSITIONS_KEY in stored:
+        theirs = stored[POSITIONS_KEY].float()
+        count = theirs.shape[1] if theirs.ndim == 3 else 1
+        ours = sine_positions(count, settings.width, theirs.device)[None]  # (1, N, D)
+        same_shape = theirs.shape == ours.shape
+        if not same_shape or float((theirs - ours).abs().max()) > MAX_POSITION_ERROR:
             cure = "such a network cannot be imported"
-            raise ModelError(f"{path}: {FIXED} are other positions than the fixed ones; {cure}")
+            raise ModelError(
+                f"{path}: {POSITIONS_KEY} are other positions than the fixed ones; {cure}"
+            )
     return settings, weights
 
 
 def our_name(key: str) -> str:
     """Return our name of an official weight; a key that it has not stays as it is."""
-    for pattern, ours in NAMES:
-        named, found = re.subn(f"^{pattern}", ours, key)
-        if found:
-            for theirs, end in ENDS.items():
-                named = named.replace(theirs, end)
-            return named
+    for pattern, ours in WEIGHT_NAMES:
+        renamed, count = re.subn(f"^{pattern}", ours, key)
+        if count:
+            for theirs, end in WEIGHT_ENDINGS.items():
+                renamed = renamed.replace(theirs, end)
+            return renamed
     return key
 
 
@@ -352,17 +349,15 @@ def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNe
     """
     try:
         width, video_width = weights["video_in.0.weight"].shape
-        if width % HEADS:
-            fault = (
-                f"{width} wide, not a multiple of the {HEADS} attention heads of the released code"
-            )
+        if width % RELEASED_HEADS:
+            fault = f"{width} wide, not a multiple of the {RELEASED_HEADS} attention heads of the released code"
             cure = "no weight tells how many it has; give the .pth of its authors, or one of `stepline train nasva`"
             raise ModelError(f"{path}: {fault}; {cure}")
         return AlignerNetworkSettings(
             video_width=video_width,
             text_width=weights["text_in.0.weight"].shape[1],
             width=width,
-            heads=HEADS,
+            heads=RELEASED_HEADS,
             encoder_layers=_layers(weights, "encoder"),
             decoder_layers=_layers(weights, "decoder"),
             feed_forward=weights["decoder.0.feed.wide.weight"].shape[0],

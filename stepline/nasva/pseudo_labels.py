@@ -14,7 +14,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,11 +27,20 @@ from stepline.device import device_of
 from stepline.errors import ShapeError, StoreError
 from stepline.grounding.speech import grow_window
 from stepline.limits import parse_json
+from stepline.nasva.calibration import shown_fraction
 from stepline.nasva.dataset import labelled_sample
 from stepline.nasva.model import Aligner, AlignerOutput
 from stepline.nasva.settings import RecordPlace, RefineSettings
 from stepline.records import FeatureSequence, Matrix, Span
-from stepline.training.batches import MAX_ROWS, LazySamples, Mask, Sample, collate, length_buckets
+from stepline.training.batches import (
+    MAX_ROWS,
+    LazySamples,
+    Mask,
+    Sample,
+    collate,
+    length_buckets,
+    lengths_and_shards,
+)
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +48,7 @@ RowIndices: TypeAlias = npt.NDArray[np.int64]
 # where each text of one video is placed; None: it has no label
 StepSpans: TypeAlias = tuple[Span | None, ...]
 
-FEW_LABELS = 0.05  # share of kept labels below which there is a warning
+MIN_LABELLED_SHARE = 0.05  # of the texts, below which there is a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +80,9 @@ def label_candidates(
     agreed = np.ones(len(mean), np.bool_)
     if settings.agree is not None:
         agreed = teachers_agree(matrices, settings.agree * rate)
-        for of_record in places:
-            agreed &= lie_near((mean.argmax(axis=1) + 0.5) / rate, of_record, settings.agree)
+        best_seconds = (mean.argmax(axis=1) + 0.5) / rate
+        for spans_of_record in places:
+            agreed &= lie_near(best_seconds, spans_of_record, settings.agree)
     labels = [label_span(row, rate, settings) for row in mean]
     spans = np.array([(span.start, span.end) for span in labels], dtype=np.float64).reshape(-1, 2)
     return LabelCandidates(spans, best_scores(mean), agreed)
@@ -86,79 +96,59 @@ def choose_labels(
 
     Raises ShapeError when fewer than `least_kept` of the texts keep a label.
     """
-    floor, placed = score_threshold([video.best for video in candidates], settings), []
+    floor = score_threshold([video.best for video in candidates], settings)
+    labels: list[StepSpans] = []
     for video in candidates:
-        kept = (video.best >= floor) & video.agreed
-        pairs = zip(video.spans.tolist(), kept.tolist(), strict=True)
-        placed.append(tuple(Span(start, end) if keep else None for (start, end), keep in pairs))
-    flags = [span is not None for places in placed for span in places]
-    share = labelled_fraction(placed)
+        keeps = ((video.best >= floor) & video.agreed).tolist()
+        rows = zip(video.spans.tolist(), keeps, strict=True)
+        labels.append(tuple(Span(*ends) if keep else None for ends, keep in rows))
+    flags = [span is not None for spans in labels for span in spans]
+    share = labelled_fraction(labels)
     if not any(flags) or share < settings.least_kept:
         raise ShapeError(
             f"{sum(flags)} of {len(flags)} texts keep a label, fewer than {settings.least_kept:.0%} "
             f"(eps2 {floor:.2f}); lower refine.threshold, or give refine.threshold_kind=quantile"
         )
-    if share < FEW_LABELS:
+    if share < MIN_LABELLED_SHARE:
         log.warning(
             "only %d of %d texts keep a label; lower refine.threshold to keep more",
             sum(flags),
             len(flags),
         )
-    return tuple(placed)
-
-
-def relabel(
-    matrices: Sequence[Sequence[Matrix]],
-    rates: Sequence[float],
-    settings: RefineSettings | None = None,
-) -> tuple[StepSpans, ...]:
-    """Return a label, or none, for each text of each video, of matrices that are in memory.
-
-    matrices: one or several teachers' cosines (K, T) of every video; they are averaged, and the
-    teachers must agree where the settings say so. rates: feature rows a second. Raises ShapeError
-    when fewer than `least_kept` of the texts keep a label, or the teachers saw other videos.
-    """
-    settings = settings or RefineSettings()
-    if not matrices or any(len(each) != len(rates) for each in matrices):
-        raise ShapeError(
-            f"need the matrices of at least one teacher, each of all {len(rates)} videos"
-        )
-    videos = zip(zip(*matrices, strict=True), rates, strict=True)
-    return choose_labels(
-        [label_candidates(each, rate, settings) for each, rate in videos], settings
-    )
+    return tuple(labels)
 
 
 def label_span(row: Matrix, rate: float, settings: RefineSettings) -> Span:
     """Return the label of a text with these scores (T,), in seconds; never past the video."""
-    best, duration = int(row.argmax()), len(row) / rate
+    best = int(row.argmax())
+    duration = len(row) / rate
     if settings.seconds is None:
-        start, end = grow_window(row, best, settings.grow) if row[best] > 0 else (best, best + 1)
+        start, end = (best, best + 1)
+        if row[best] > 0:
+            start, end = grow_window(row, best, settings.grow)
         return Span(start / rate, end / rate)
-    first = (
-        best / rate if settings.position == "start" else (best + 0.5) / rate - settings.seconds / 2
-    )
+    first = best / rate
+    if settings.position == "center":
+        first = (best + 0.5) / rate - settings.seconds / 2
     return Span(max(0.0, first), min(duration, first + settings.seconds))
 
 
 def score_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float:
     """Return the cosine that a text's best second must reach: eps2, or the quantile of all texts'
     best (K,)."""
-    scores = np.concatenate(best) if best else np.zeros(0)
     if settings.threshold_kind == "cosine":
         return settings.threshold
-    return (
-        float(np.quantile(scores, settings.threshold))
-        if settings.threshold and scores.size
-        else -math.inf
-    )
+    scores = np.concatenate([np.zeros(0), *best])
+    if not settings.threshold or not scores.size:
+        return -math.inf
+    return float(np.quantile(scores, settings.threshold))
 
 
 def best_scores(matrix: Matrix) -> Matrix:
-    """Return max_t A[k, t], (K,)."""
-    return (
-        np.asarray(matrix.max(axis=1)) if matrix.size else np.zeros(len(matrix), dtype=np.float32)
-    )
+    """Return max_t A[k, t], (K,); 0 where there is no row."""
+    if not matrix.size:
+        return np.zeros(len(matrix), dtype=np.float32)
+    return np.asarray(matrix.max(axis=1))
 
 
 def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
@@ -170,20 +160,10 @@ def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
 def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -> Mask:
     """Return for each text (K,) whether its time lies within its span, or at most `seconds` off;
     never without one."""
-    return np.array(
-        [
-            span is not None and span.start - seconds <= time <= span.end + seconds
-            for time, span in zip(times.tolist(), spans, strict=True)
-        ],
-        np.bool_,
-    )
-
-
-def cosine_similarity(video: Matrix, text: Matrix) -> Matrix:
-    """Return cosines (K, T) of a backbone's own vectors (K, C) and (T, C): what Step-Video labels
-    rest on."""
-    lengths = np.linalg.norm(text, axis=1)[:, None] * np.linalg.norm(video, axis=1)  # (K, T)
-    return np.asarray(text @ video.T / np.maximum(lengths, 1e-12), dtype=np.float32)
+    near = np.zeros(len(times), np.bool_)
+    for k, (time, span) in enumerate(zip(times.tolist(), spans, strict=True)):
+        near[k] = span is not None and span.start - seconds <= time <= span.end + seconds
+    return near
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,40 +191,29 @@ class StepVideo:
         return [{"said": self.said, "shown": self.shown}[kind] for kind in kinds]
 
 
-def step_video(
-    id: str, features: FeatureSequence, vectors: Matrix, said: StepSpans, truth: Mask | None = None
-) -> StepVideo:
-    """Return a video whose features and vectors are in memory. Raises ShapeError when they do not
-    fit together."""
-    if len(said) != len(vectors):
-        raise ShapeError(f"{id}: {len(vectors)} step vectors need as many places, not {len(said)}")
-    return StepVideo(
-        id, said, len(features.values), features.rate, lambda: (features, vectors), truth
-    )
-
-
 def step_samples(
     videos: Sequence[StepVideo], labels: Sequence[StepSpans], *, keep_all: bool = False
 ) -> LazySamples[Sample]:
     """Return the steps as training samples: those with a label, or all; a video without any is left
     out."""
-    pairs = zip(videos, labels, strict=True)
-    chosen = [
-        (video, places)
-        for video, places in pairs
-        if (keep_all and places) or any(span is not None for span in places)
+    labelled = [
+        (video, spans)
+        for video, spans in zip(videos, labels, strict=True)
+        if any(keep_all or span is not None for span in spans)
     ]
 
     def make(index: int) -> Sample:
-        video, places = chosen[index]
-        texts = [text for text, span in enumerate(places) if keep_all or span is not None]
-        spans = [[span] if (span := places[text]) is not None else [] for text in texts]
+        video, spans = labelled[index]
+        texts = [text for text, span in enumerate(spans) if keep_all or span is not None]
+        places = []
+        for text in texts:
+            span = spans[text]
+            places.append([] if span is None else [span])
         features, vectors = video.read()
-        return labelled_sample(video.id, features, vectors[texts], spans, ordered=True)
+        return labelled_sample(video.id, features, vectors[texts], places, ordered=True)
 
-    return LazySamples(
-        make, [video.rows for video, _ in chosen], [video.shard for video, _ in chosen]
-    )
+    lengths = [video.rows for video, _ in labelled]
+    return LazySamples(make, lengths, [video.shard for video, _ in labelled])
 
 
 def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
@@ -255,49 +224,30 @@ def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
     return step_samples(videos, [nowhere[len(video.said)] for video in videos], keep_all=True)
 
 
-def concatenate_samples(
-    first: LazySamples[Sample], others: Sequence[Sample]
-) -> LazySamples[Sample]:
-    """Return the samples of both."""
-    lengths = (
-        others.lengths
-        if isinstance(others, LazySamples)
-        else [len(sample.video) for sample in others]
-    )
-    shards = others.shards if isinstance(others, LazySamples) else [0] * len(others)
-    count = len(first)
-    return LazySamples(
-        lambda at: first[at] if at < count else others[at - count],
-        [*first.lengths, *lengths],
-        [*first.shards, *shards],
-    )
-
-
 def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
     """Return each video with the texts of the one half the way round, which it does not show."""
     half = max(1, len(videos) // 2)
-    return [
-        _with_texts_of(video, videos[(index + half) % len(videos)])
-        for index, video in enumerate(videos)
-    ]
+    others = [videos[(index + half) % len(videos)] for index in range(len(videos))]
+    return [_with_texts_of(video, other) for video, other in zip(videos, others, strict=True)]
 
 
 def _with_texts_of(video: StepVideo, other: StepVideo) -> StepVideo:
-    return replace(
-        video,
-        said=other.said,
-        shown=other.shown,
-        read=lambda: (video.read()[0], other.read()[1]),
-        truth=None,
-    )
+    def read() -> tuple[FeatureSequence, Matrix]:
+        return video.read()[0], other.read()[1]
+
+    return replace(video, said=other.said, shown=other.shown, read=read, truth=None)
 
 
 def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) -> None:
     """Write where the texts of each video are placed."""
-    pairs = [
-        [None if span is None else [span.start, span.end] for span in places] for places in labels
-    ]
-    write_atomic(path, json.dumps(dict(zip(ids, pairs, strict=True))) + "\n")
+    tree = {}
+    for id, spans in zip(ids, labels, strict=True):
+        tree[id] = [None if span is None else [span.start, span.end] for span in spans]
+    write_atomic(path, json.dumps(tree) + "\n")
+
+
+def _span_of_pair(pair: Sequence[float] | None) -> Span | None:
+    return None if pair is None else Span(*pair)
 
 
 def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpans, ...]:
@@ -305,9 +255,7 @@ def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpan
     do not fit."""
     try:
         tree = parse_json(path.read_text(encoding="utf-8"))
-        labels = tuple(
-            tuple(None if pair is None else Span(*pair) for pair in tree[id]) for id, _ in videos
-        )
+        labels = tuple(tuple(map(_span_of_pair, tree[id])) for id, _ in videos)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(
             f"{path}: no labels of these videos ({error}); remove the folder to start again"
@@ -317,20 +265,7 @@ def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpan
     return labels
 
 
-VIDEOS_A_BATCH = 16  # videos
-
-
-def alignment_matrices(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:
-    """Return the cosines (K, T) of every video's texts, in the order given; the network ends at
-    rest.
-
-    A video of more than `MAX_ROWS` rows is seen whole, as no training saw it; labels are of no
-    effect.
-    """
-    found: list[Matrix] = [np.zeros((0, 0), dtype=np.float32)] * len(samples)
-    for index, (scores,) in iterate_matrices([network], samples):
-        found[index] = scores
-    return found
+VIDEOS_PER_BATCH = 16  # that are seen together
 
 
 def iterate_matrices(
@@ -342,49 +277,32 @@ def iterate_matrices(
     of the batches; of `of` processes, each takes its share of the batches, which are the same for
     any number of them.
     """
-    for chosen, read, aligned in _aligned(networks, samples, rank, of):
-        scores = [each.scores.cpu().numpy() for each in aligned]
-        for row, (index, sample) in enumerate(zip(chosen, read, strict=True)):
-            yield (
-                index,
-                [each[row, : len(sample.text), : len(sample.video)].copy() for each in scores],
-            )
+    for indices, videos, outputs in aligned_batches(networks, samples, rank=rank, of=of):
+        scores = [output.scores.cpu().numpy() for output in outputs]
+        for row, (index, sample) in enumerate(zip(indices, videos, strict=True)):
+            texts, rows = len(sample.text), len(sample.video)
+            yield index, [matrix[row, :texts, :rows].copy() for matrix in scores]
 
 
-def alignable_logits(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:
-    """Return the alignability head's logits (K,) of every video's texts; of a network without a
-    head, none."""
-    found: list[Matrix] = [np.zeros(0, dtype=np.float32)] * len(samples)
-    for chosen, read, (aligned,) in _aligned([network], samples):
-        if aligned.alignable is not None:
-            for index, sample, logits in zip(
-                chosen, read, aligned.alignable.cpu().numpy(), strict=True
-            ):
-                found[index] = logits[: len(sample.text)].copy()
-    return found
-
-
-def _aligned(
-    networks: Sequence[Aligner], samples: Sequence[Sample], rank: int = 0, of: int = 1
+def aligned_batches(
+    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, of: int = 1
 ) -> Iterator[tuple[tuple[int, ...], list[Sample], list[AlignerOutput]]]:
-    """Yield of each batch which samples it holds, the samples, and what each network says of
-    them."""
+    """Yield of each batch which samples it holds, the samples, and what each network says of them.
+
+    The networks end at rest. A video of more than `MAX_ROWS` rows is seen whole, as no training saw
+    it; labels are of no effect.
+    """
     for network in networks:
         network.eval()
-    lengths = (
-        samples.lengths
-        if hasattr(samples, "lengths")
-        else [len(sample.video) for sample in samples]
-    )
-    shards = samples.shards if hasattr(samples, "shards") else ()
-    for chosen in islice(
-        length_buckets(lengths, VIDEOS_A_BATCH, seed=0, epoch=0, shards=shards), rank, None, of
-    ):
-        read = [samples[index] for index in chosen]
-        batch = collate(read, max(MAX_ROWS, *lengths))
+    lengths, shards = lengths_and_shards(samples, lambda sample: len(sample.video))
+    longest = max(MAX_ROWS, *lengths)
+    batches = length_buckets(lengths, VIDEOS_PER_BATCH, seed=0, epoch=0, shards=shards)
+    for indices in islice(batches, rank, None, of):
+        videos = [samples[index] for index in indices]
+        batch = collate(videos, longest)
         with torch.inference_mode():
-            aligned = [network(batch.to(device_of(network))) for network in networks]
-        yield chosen, read, aligned
+            outputs = [network(batch.to(device_of(network))) for network in networks]
+        yield indices, videos, outputs
 
 
 # share of a label that must lie in the planted window; NaSVA's table 5 judges by eye
@@ -425,14 +343,15 @@ def label_shift(
 ) -> tuple[float | None, float | None]:
     """Return the median seconds between the middles of two rounds' labels, and their mean IoU, of
     texts with both."""
-    texts = chain.from_iterable(
-        zip(old, new, strict=True) for old, new in zip(before, after, strict=True)
-    )
-    pairs = [(old, new) for old, new in texts if old is not None and new is not None]
-    if not pairs:
+    moves, overlaps = [], []
+    for old_spans, new_spans in zip(before, after, strict=True):
+        for old, new in zip(old_spans, new_spans, strict=True):
+            if old is not None and new is not None:
+                moves.append(abs(old.center - new.center))
+                overlaps.append(old.iou(new))
+    if not moves:
         return None, None
-    apart = [abs(a.center - b.center) for a, b in pairs]
-    return float(np.median(apart)), float(np.mean([a.iou(b) for a, b in pairs]))
+    return float(np.median(moves)), float(np.mean(overlaps))
 
 
 def teacher_agreement(
@@ -440,8 +359,11 @@ def teacher_agreement(
 ) -> float | None:
     """Return the share of texts whose best rows (K,) by two sets of networks lie at most `rows` (a
     video) apart."""
-    near = [abs(a - b) <= limit for a, b, limit in zip(before, after, rows, strict=True) if len(a)]
-    return float(np.concatenate(near).mean()) if near else None
+    near: list[Mask] = []
+    for old, new, limit in zip(before, after, rows, strict=True):
+        near.append(abs(old - new) <= limit)
+    flags = np.concatenate([np.zeros(0, np.bool_), *near])
+    return float(flags.mean()) if len(flags) else None
 
 
 def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float | None:
@@ -449,13 +371,13 @@ def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> floa
     of foreign texts').
 
     own: best scores (K,) of each video's texts; foreign: of texts of other videos, which show
-    nothing of them. Source: Storey's estimate of the share of true null hypotheses (2002) with
-    lambda 0.5. None without texts.
+    nothing of them. None without texts.
     """
-    scores, null = (np.concatenate([np.zeros(0), *each]) for each in (own, foreign))
+    scores = np.concatenate([np.zeros(0), *own])
+    null = np.concatenate([np.zeros(0), *foreign])
     if not len(scores) or not len(null):
         return None
-    return float(np.clip(1 - 2 * np.mean(scores < np.median(null)), 0.0, 1.0))
+    return shown_fraction(scores, null)
 
 
 def fraction_inside(
@@ -467,13 +389,14 @@ def fraction_inside(
     truth: (K, T) of each video, True where the text is shown. NaN without labels.
     """
     inside, shown = [], []
-    for places, rows, rate in zip(labels, truth, rates, strict=True):
-        for span, row in zip(places, rows, strict=True):
-            if span is not None:
-                shown.append(bool(row.any()))
-                start = int(span.start * rate)
-                rows_of_label = row[start : max(start + 1, int(np.ceil(span.end * rate)))]
-                inside.append(bool(rows_of_label.size) and rows_of_label.mean() >= INSIDE_FRACTION)
-    return (
-        (float(np.mean(inside)), float(np.mean(shown))) if inside else (float("nan"), float("nan"))
-    )
+    for spans, rows, rate in zip(labels, truth, rates, strict=True):
+        for span, row in zip(spans, rows, strict=True):
+            if span is None:
+                continue
+            shown.append(bool(row.any()))
+            start = int(span.start * rate)
+            part = row[start : max(start + 1, math.ceil(span.end * rate))]
+            inside.append(part.size > 0 and part.mean() >= INSIDE_FRACTION)
+    if not inside:
+        return math.nan, math.nan
+    return float(np.mean(inside)), float(np.mean(shown))

@@ -12,21 +12,29 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from stepline.datasets.excluded import ExcludedVideos, read_excluded
+from stepline.datasets.excluded import read_excluded
 from stepline.errors import ShapeError
-from stepline.features import FeatureStore, open_store
+from stepline.features import FeatureLocation, FeatureStore, open_store
 from stepline.grounding.speech import coarse_spans
 from stepline.nasva.checkpoint import FeatureSpace
-from stepline.nasva.dataset import NO_TEXT, gather_samples, matching_rows, omitted_row, other_texts
+from stepline.nasva.dataset import (
+    NO_TEXT,
+    AlignerSamples,
+    gather_samples,
+    matching_rows,
+    omitted_row,
+    other_texts,
+)
 from stepline.nasva.pseudo_labels import StepSpans, StepVideo
 from stepline.nasva.self_training import SelfTraining, SelfTrainingResult
 from stepline.nasva.settings import RefineRunSettings
 from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span, Step
 from stepline.storage import write_parquet
 from stepline.training.distributed import first_then_all, is_first, start_processes, wait_for_all
-from stepline.training.gather import FeatureJoin
+from stepline.training.gather import Excluded, FeatureJoin
 from stepline.training.loop import Progress
 from stepline.training.run_folder import OMITTED, write_omitted
+from stepline.training.settings import TextKind
 from stepline.training.sources import (
     TextEncoder,
     is_feature_store,
@@ -63,12 +71,11 @@ class RefineSources:
     def vectors_of_narrations(self) -> str:
         """Return where the narrations' vectors come from; one network must know them and the steps'
         alike."""
-        own = self.narrations if is_feature_store(self.narrations or "") else None
-        return (
-            self.narration_vectors
-            or own
-            or (LINKING_ENCODER if is_feature_store(self.step_vectors) else self.step_vectors)
-        )
+        if self.narration_vectors:
+            return self.narration_vectors
+        if self.narrations and is_feature_store(self.narrations):
+            return self.narrations
+        return LINKING_ENCODER if is_feature_store(self.step_vectors) else self.step_vectors
 
 
 @dataclass(frozen=True)
@@ -96,91 +103,99 @@ def refine_dataset(
     settings = settings or RefineRunSettings()
     start_processes(settings.train.device)
     features = open_store(sources.features)
-
-    def step_vectors() -> FeatureStore:
-        texts = labelled_texts(read_records(sources.dataset), "step")
-        return text_vectors(sources.step_vectors, texts, folder / "vectors" / "step")
-
-    vectors = first_then_all(step_vectors)
     excluded = read_excluded(sources.excluded)
-    reading = _VideoReader(features, vectors, settings, excluded)
-    videos = [
-        video
-        for record in read_records(sources.dataset)
-        if (video := reading.take(record)) is not None
-    ]
+    vectors = first_then_all(partial(_step_vectors, sources, folder))
+    reader = _VideoReader(features, vectors, settings, excluded)
+    videos = []
+    for record in read_records(sources.dataset):
+        video = reader.take(record)
+        if video is not None:
+            videos.append(video)
     vectors.forget_texts()
-    omitted, narrations = tuple(reading.omitted), None
-    if sources.narrations is not None:
-        texts = partial(read_labelled_texts, sources.narrations, "narration")
-        made = sources.vectors_of_narrations()
-        stored = first_then_all(
-            lambda: text_vectors(made, texts(), folder / "vectors" / "narration")
-        )
-        narrations = gather_samples(
-            texts(), features, {"narration": stored}, settings.data, excluded=excluded
-        )
-        omitted += narrations.omitted
+    narrations = _gather_narrations(sources, folder, settings, features, excluded)
+    omitted = (*reader.omitted, *(narrations.omitted if narrations else ()))
     if is_first():
         write_omitted(folder, map(omitted_row, omitted))
     if not videos:
         raise ShapeError(
             f"{sources.dataset}: no video has steps and features; see {folder / OMITTED}"
         )
-    first, text = features[videos[0].id], vectors[videos[0].id]
-    space = FeatureSpace(first.backbone, text.backbone, first.rate)
-    widths = {"video_width": first.width, "text_width": text.width}
-    if narrations is not None and (given := (narrations.space().text, narrations.widths()[1])) != (
-        text.backbone,
-        text.width,
-    ):
-        what = (
-            f"of {given[0]!r}, {given[1]} wide, the steps' of {text.backbone!r}, {text.width} wide"
-        )
-        raise ShapeError(
-            f"the narrations' vectors are {what}; give --narration-vectors of the steps' encoder"
-        )
-    model = settings.model.model_copy(update=widths)
-    read = {name: str(value) for name, value in asdict(sources).items()}
+    stored, text = features[videos[0].id], vectors[videos[0].id]
+    if narrations is not None:
+        _check_same_encoder(narrations, text)
+    widths = {"video_width": stored.width, "text_width": text.width}
     trained = SelfTraining(
         videos,
         folder,
         narrations or (),
-        model,
+        settings.model.model_copy(update=widths),
         settings.loss,
         settings.train,
         settings.rounds,
-        read,
-        space,
+        {name: str(value) for name, value in asdict(sources).items()},
+        FeatureSpace(stored.backbone, text.backbone, stored.rate),
         progress,
     ).run()
-    places = dict(zip((video.id for video in videos), trained.labels, strict=True))
+    labels = dict(zip((video.id for video in videos), trained.labels, strict=True))
     if is_first():
-        write_parquet(refined_records(read_records(sources.dataset), places), folder / REFINED)
+        write_parquet(refined_records(read_records(sources.dataset), labels), folder / REFINED)
     wait_for_all()
-    return RefineResult(trained, len(places), omitted)
+    return RefineResult(trained, len(labels), omitted)
 
 
-def refined_records(records: Iterator[Record], places: Mapping[str, StepSpans]) -> Iterator[Record]:
-    """Yield the records of the videos that have places, with their steps placed; what lost its
+def _step_vectors(sources: RefineSources, folder: Path) -> FeatureStore:
+    texts = labelled_texts(read_records(sources.dataset), "step")
+    return text_vectors(sources.step_vectors, texts, folder / "vectors" / "step")
+
+
+def _gather_narrations(
+    sources: RefineSources,
+    folder: Path,
+    settings: RefineRunSettings,
+    features: FeatureStore,
+    excluded: Excluded,
+) -> AlignerSamples | None:
+    """Return the samples of what is said, which the final network learns too; None without a
+    source."""
+    if sources.narrations is None:
+        return None
+    texts = partial(read_labelled_texts, sources.narrations, "narration")
+    encoder = sources.vectors_of_narrations()
+    vectors_folder = folder / "vectors" / "narration"
+    vectors = first_then_all(lambda: text_vectors(encoder, texts(), vectors_folder))
+    stores: dict[TextKind, FeatureStore] = {"narration": vectors}
+    return gather_samples(texts(), features, stores, settings.data, excluded=excluded)
+
+
+def _check_same_encoder(narrations: AlignerSamples, steps: FeatureLocation) -> None:
+    """Raise ShapeError where the narrations' vectors are of another encoder than the steps'."""
+    encoder = narrations.space().text
+    width = narrations.widths()[1]
+    if (encoder, width) != (steps.backbone, steps.width):
+        own = f"of {encoder!r}, {width} wide"
+        other = f"the steps' of {steps.backbone!r}, {steps.width} wide"
+        raise ShapeError(
+            f"the narrations' vectors are {own}, {other}; give --narration-vectors of the steps' encoder"
+        )
+
+
+def refined_records(records: Iterator[Record], labels: Mapping[str, StepSpans]) -> Iterator[Record]:
+    """Yield the records of the videos that have labels, with their steps placed; what lost its
     label is dropped."""
-    seen: set[str] = set()
+    remaining = dict(labels)
     for record in records:
-        labels = places.get(record.video.id)
-        if labels is None or record.video.id in seen:
+        spans = remaining.pop(record.video.id, None)  # a video counts once
+        if spans is None:
             continue
-        seen.add(record.video.id)
-        steps, dropped = [], []
-        for step, span in zip(record.steps, labels, strict=True):
+        steps = []
+        dropped = [*record.dropped]
+        for step, span in zip(record.steps, spans, strict=True):
             if span is None:
                 dropped.append(Rejected(what="step", text=step.text, reason=UNLABELLED))
             else:
-                steps.append(
-                    step.model_copy(update={"spans": (span,), "at": None, "status": "shown"})
-                )
-        yield record.model_copy(
-            update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)}
-        )
+                changes = {"spans": (span,), "at": None, "status": "shown"}
+                steps.append(step.model_copy(update=changes))
+        yield record.model_copy(update={"steps": tuple(steps), "dropped": tuple(dropped)})
 
 
 class _VideoReader:
@@ -191,16 +206,18 @@ class _VideoReader:
         features: FeatureStore,
         vectors: FeatureStore,
         settings: RefineRunSettings,
-        excluded: ExcludedVideos | frozenset[str] = frozenset(),
+        excluded: Excluded = frozenset(),
     ) -> None:
-        self._features, self._vectors, self._settings = features, vectors, settings
+        self._features = features
+        self._vectors = vectors
+        self._settings = settings
         self._join = FeatureJoin(features, slack=settings.data.slack, excluded=excluded)
         self._encode: TextEncoder | None = None
         self.omitted = self._join.omitted
 
     def take(self, record: Record) -> StepVideo | None:
         """Return the record's video, or None and note why not."""
-        id, longest = record.video.id, self._settings.data.longest
+        id = record.video.id
         lack = None if record.steps else NO_TEXT
         flaw = self._join.flaw(id, record.video.duration, key=id, lack=lack, vectors=self._vectors)
         texts = next(labelled_texts([record], "step"))
@@ -208,15 +225,17 @@ class _VideoReader:
         if rows is None:
             self._join.omit("step", id, flaw or other_texts(texts, self._vectors))
             return None
+        max_rows = self._settings.data.longest
 
         def read() -> tuple[FeatureSequence, Matrix]:
-            return self._features.read(id, slice(longest)), self._vectors.matrix(id)[rows]
+            return self._features.read(id, slice(max_rows)), self._vectors.matrix(id)[rows]
 
         stored = self._features[id]
-        length = min(stored.rows, longest)
+        length = min(stored.rows, max_rows)
         said = self._said(record, length / stored.rate)
-        asked = record.steps if self._settings.rounds.asks_where_shown else ()
-        shown = tuple(_best_span(step) for step in asked)
+        shown: StepSpans = ()
+        if self._settings.rounds.asks_where_shown:
+            shown = tuple(map(_best_span, record.steps))
         return StepVideo(id, said, length, stored.rate, read, shard=stored.shard, shown=shown)
 
     def _said(self, record: Record, seconds: float) -> StepSpans:
@@ -226,37 +245,36 @@ class _VideoReader:
         A record that gives no step's `said` but spans (HowToStep's own) has its first labels in
         their best spans.
         """
-        steps = record.steps
-        if (self._settings.said == "given" or not record.sentences) and all(
-            step.said is None for step in steps
-        ):
-            steps = tuple(
-                step.model_copy(update={"said": next(iter(step.spans), None)}) for step in steps
-            )
+        said = [step.said for step in record.steps]
+        unknown = all(span is None for span in said)
+        if unknown and (self._settings.said == "given" or not record.sentences):
+            said = [next(iter(step.spans), None) for step in record.steps]
+            unknown = all(span is None for span in said)
+        if record.sentences and (unknown or self._settings.said == "likeness"):
+            by_step = self._said_by_likeness(record)
+            said = [by_step.get(step.id) for step in record.steps]
+        return tuple(None if span is None or span.start >= seconds else span for span in said)
+
+    def _said_by_likeness(self, record: Record) -> dict[str, Span | None]:
+        """Return where the sentences most like each step are said, by the step's id."""
+        if self._encode is None:
+            self._encode = text_encoder(LINKING_ENCODER)
         sentences = record.sentences
-        if sentences and (
-            self._settings.said == "likeness" or all(step.said is None for step in steps)
-        ):
-            encode = self._encode = self._encode or text_encoder(LINKING_ENCODER)
-            likeness = (
-                encode([step.text for step in steps])
-                @ encode([sentence.text for sentence in sentences]).T
-            )
-            duration = record.video.duration or max(sentence.span.end for sentence in sentences)
-            kept, _ = coarse_spans(
-                steps, sentences, likeness, duration=duration, settings=self._settings.coarse
-            )
-            said = {step.id: step.said for step in kept}
-            steps = tuple(step.model_copy(update={"said": said.get(step.id)}) for step in steps)
-        return tuple(
-            None if step.said is None or step.said.start >= seconds else step.said for step in steps
+        steps = self._encode([step.text for step in record.steps])
+        likeness = steps @ self._encode([sentence.text for sentence in sentences]).T
+        duration = record.video.duration or max(sentence.span.end for sentence in sentences)
+        placed, _ = coarse_spans(
+            record.steps, sentences, likeness, duration=duration, settings=self._settings.coarse
         )
+        return {step.id: step.said for step in placed}
 
 
 def _best_span(step: Step) -> Span | None:
     """Return the span in which a step is shown best: the one around its best second, else its
     first."""
-    around = (
-        span for span in step.spans if step.at is not None and span.start <= step.at <= span.end
-    )
-    return next(around, next(iter(step.spans), None)) if step.status == "shown" else None
+    if step.status != "shown":
+        return None
+    for span in step.spans:
+        if step.at is not None and span.start <= step.at <= span.end:
+            return span
+    return next(iter(step.spans), None)

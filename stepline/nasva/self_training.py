@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,8 +43,6 @@ from stepline.nasva.pseudo_labels import (
     alignable_fraction,
     best_scores,
     choose_labels,
-    concatenate_samples,
-    cosine_similarity,
     fraction_inside,
     iterate_matrices,
     label_candidates,
@@ -58,12 +57,12 @@ from stepline.nasva.pseudo_labels import (
     write_labels,
 )
 from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, SelfTrainSettings
-from stepline.nasva.train import train_aligner
+from stepline.nasva.train import FINAL, train_aligner
+from stepline.numeric import cosine_matrix
 from stepline.records import Matrix
-from stepline.training.batches import Sample
+from stepline.training.batches import Sample, joined_samples
 from stepline.training.distributed import (
     first_says,
-    first_then_all,
     gather_from_all,
     is_first,
     rank_and_world_size,
@@ -71,11 +70,13 @@ from stepline.training.distributed import (
     wait_for_all,
 )
 from stepline.training.loop import Progress
-from stepline.training.run_folder import claim_run_folder, versions
+from stepline.training.run import TrainingRun, run_training
+from stepline.training.run_folder import versions
 from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 
 log = logging.getLogger(__name__)
 
+REPORT = "report.json"
 SEED_STEP = 1000  # between the seeds of teachers of one round, so that no two runs share a teacher
 
 
@@ -113,62 +114,75 @@ class SelfTraining:
         another run, StoreError when a file of it is damaged.
         """
         start_processes(self.training.device)
-        first_then_all(self._claim)
+        run = TrainingRun(
+            self.folder,
+            self._identity(),
+            self._write_result,
+            final=FINAL,
+            facts={"versions": versions()},
+        )
+        return run_training(run, lambda _: self._rounds())
+
+    def _rounds(self) -> SelfTrainingResult:
         reports = self._reports()
         wait_for_all()
         while not self._done(reports):
             reports = (*reports, self._round(len(reports)))
             if is_first():
-                tree = [asdict(one) for one in reports]
-                write_atomic(self.folder / "report.json", json.dumps(tree, indent=1) + "\n")
+                tree = [asdict(report) for report in reports]
+                write_atomic(self.folder / REPORT, json.dumps(tree, indent=1) + "\n")
                 log.info("%s", reports[-1])
         labels = self._labels(len(reports) - 1)
         # what lost its label is a target too
         keep_all = self.model.alignability and self.loss.alignability == "kept"
-        samples = concatenate_samples(
-            step_samples(self.videos, labels, keep_all=keep_all), self.others
-        )
-        return SelfTrainingResult(self._trained("aligner", samples, self.training), labels, reports)
+        steps = step_samples(self.videos, labels, keep_all=keep_all)
+        samples = joined_samples(steps, self.others, lambda sample: len(sample.video))
+        network = self._trained(self.folder / FINAL, samples, self.training)
+        return SelfTrainingResult(network, labels, reports)
+
+    def _write_result(self, result: SelfTrainingResult, path: Path) -> None:
+        self._write(result.network, path)
 
     def _done(self, reports: Sequence[RoundReport]) -> bool:
         """Tell whether no further round is to be made: enough of them, or two agree on held-out
         videos."""
         if not reports:
             return False
-        agreed = reports[-1].agreement
-        return len(reports) > self.settings.rounds or (
-            agreed is not None and agreed >= self.settings.enough
-        )
+        if len(reports) > self.settings.rounds:
+            return True
+        agreement = reports[-1].agreement
+        return agreement is not None and agreement >= self.settings.enough
 
     def _round(self, number: int) -> RoundReport:
         began = time.process_time()
         labels = self._labels(number)
-        report = RoundReport(
-            number, sum(len(places) for places in labels), labelled_fraction(labels)
-        )
+        texts = sum(len(spans) for spans in labels)
+        report = RoundReport(number, texts, labelled_fraction(labels))
         if number:
-            apart, iou = label_shift(self._labels(number - 1), labels)
-            report = replace(report, moved=apart, iou=iou)
+            moved, iou = label_shift(self._labels(number - 1), labels)
+            report = replace(report, moved=moved, iou=iou)
         if number < self.settings.rounds:  # the last round's labels train the final network alone
             report = self._judge(number, report)
         truths = [video.truth for video in self.videos if video.truth is not None]
         if len(truths) == len(self.videos):  # of simulated videos
-            inside, shown = fraction_inside(labels, truths, self._rates())
+            rates = [video.rate for video in self.videos]
+            inside, shown = fraction_inside(labels, truths, rates)
             report = replace(report, inside=inside, shown=shown)
         return replace(report, cpu_seconds=time.process_time() - began)
 
     def _judge(self, number: int, report: RoundReport) -> RoundReport:
         """Return the report with what this round's teachers say of texts that they did not train
         on."""
-        held = [self.videos[index] for index in self._held_out()]
+        videos = [self.videos[index] for index in self._held_out()]
         teachers = self._teachers(number)
-        own, rows = self._best(teachers, held)
-        foreign, _ = self._best(teachers, with_foreign_texts(held))
-        agreed = None
-        if number:
-            same = [self.settings.same * one.rate for one in held]
-            agreed = teacher_agreement(self._best(self._teachers(number - 1), held)[1], rows, same)
-        return replace(report, alignable=alignable_fraction(own, foreign), agreement=agreed)
+        own, rows = self._best(teachers, videos)
+        foreign, _ = self._best(teachers, with_foreign_texts(videos))
+        report = replace(report, alignable=alignable_fraction(own, foreign))
+        if not number:
+            return report
+        _, rows_before = self._best(self._teachers(number - 1), videos)
+        max_rows = [self.settings.same * video.rate for video in videos]
+        return replace(report, agreement=teacher_agreement(rows_before, rows, max_rows))
 
     # ------------------------------------------------------------ what a round makes
 
@@ -177,28 +191,29 @@ class SelfTraining:
         path = self.folder / f"round-{number}" / "labels.json"
         if first_says(path.exists()):
             return read_labels(path, [(video.id, len(video.said)) for video in self.videos])
-        if number:
-            found: dict[int, LabelCandidates] = {}
-            refine = self.settings.refine
-            for index, each in self._matrices(self._teachers(number - 1), self.videos):
-                video = self.videos[index]
-                found[index] = label_candidates(
-                    each, video.rate, refine, video.places(refine.agree_with)
-                )
-            found = gather_from_all(found)
-            labels = choose_labels([found[index] for index in range(len(found))], refine)
-        else:
-            labels = self._first()
+        labels = self._new_labels(number) if number else self._first()
         if is_first():
             write_labels(path, [video.id for video in self.videos], labels)
         wait_for_all()
         return labels
+
+    def _new_labels(self, number: int) -> tuple[StepSpans, ...]:
+        """Return the labels by the last round's teachers."""
+        refine = self.settings.refine
+        candidates: dict[int, LabelCandidates] = {}
+        for index, matrices in self._matrices(self._teachers(number - 1), self.videos):
+            video = self.videos[index]
+            places = video.places(refine.agree_with)
+            candidates[index] = label_candidates(matrices, video.rate, refine, places)
+        candidates = gather_from_all(candidates)
+        return choose_labels([candidates[index] for index in range(len(candidates))], refine)
 
     def _first(self) -> tuple[StepSpans, ...]:
         if self.settings.first == "asr":
             return tuple(video.said for video in self.videos)
         if self.settings.first == "agreed":
             return tuple(self._agreed(video) for video in self.videos)
+        # by likeness to the pictures: all texts, each grown around its best second
         changes = {
             "threshold": 0.0,
             "threshold_kind": "quantile",
@@ -207,80 +222,81 @@ class SelfTraining:
             "seconds": None,
         }
         grown = self.settings.refine.model_copy(update=changes)
-        read = ((video.rate, *video.read()) for video in self.videos)
-        likeness = (
-            (rate, cosine_similarity(features.values, vectors)) for rate, features, vectors in read
-        )
-        return choose_labels(
-            [label_candidates([cosines], rate, grown) for rate, cosines in likeness], grown
-        )
+        candidates = []
+        for video in self.videos:
+            features, vectors = video.read()
+            cosines = cosine_matrix(vectors, features.values)  # (K, T)
+            candidates.append(label_candidates([cosines], video.rate, grown))
+        return choose_labels(candidates, grown)
 
     def _agreed(self, video: StepVideo) -> StepSpans:
         """Return where a video's steps are said, of those that the record has shown there too."""
         middles = np.array([math.nan if span is None else span.center for span in video.said])
-        near = lie_near(middles, video.shown, self.settings.refine.agree or 0.0)
-        return tuple(
-            span if is_near else None
-            for span, is_near in zip(video.said, near.tolist(), strict=True)
-        )
+        near = lie_near(middles, video.shown, self.settings.refine.agree or 0.0).tolist()
+        rows = zip(video.said, near, strict=True)
+        return tuple(span if is_near else None for span, is_near in rows)
 
     def _teachers(self, number: int) -> list[Aligner]:
         """Return the networks that a round's labels trained, all but the held-out videos, from disk
         where they are."""
-        held = set(self._held_out())
+        held_out = set(self._held_out())
         labels = self._labels(number)
-        seen = [index for index in range(len(self.videos)) if index not in held]
-        samples = step_samples(
-            [self.videos[index] for index in seen], [labels[index] for index in seen]
-        )
+        training = [index for index in range(len(self.videos)) if index not in held_out]
+        videos = [self.videos[index] for index in training]
+        samples = step_samples(videos, [labels[index] for index in training])
         teachers = []
         for which in range(self.settings.teachers):
             changes = {
                 "epochs": self.settings.teacher_epochs,
                 "seed": self.training.seed + SEED_STEP * which,
             }
-            training = self.training.model_copy(update=changes)
-            teachers.append(self._trained(f"round-{number}/teacher-{which}", samples, training))
+            path = self.folder / f"round-{number}" / f"teacher-{which}.safetensors"
+            network = self._trained(path, samples, self.training.model_copy(update=changes))
+            if is_first():
+                self._write(network, path)
+            wait_for_all()
+            teachers.append(network)
         return teachers
 
-    def _trained(self, name: str, samples: Sequence[Sample], settings: TrainSettings) -> Aligner:
-        path, device = self.folder / f"{name}.safetensors", start_processes(self.training.device)
-        if not first_says(path.exists()):
-            if not samples:
-                raise ShapeError(
-                    "no step has a label to train on; lower coarse.floor, or look at the transcripts"
-                )
-            report = partial(self.progress, name) if self.progress is not None else None
-            folder = self.folder / f"{name}.training"
-            trained = train_aligner(
-                samples,
-                folder,
-                model=self.model,
-                loss=self.loss,
-                settings=settings,
-                report=report,
-                device=device,
+    def _trained(self, path: Path, samples: Sequence[Sample], settings: TrainSettings) -> Aligner:
+        """Return the network in a file, or, where there is no such file, one trained on the
+        samples."""
+        if first_says(path.exists()):
+            network = read_aligner(path)
+            network.to(start_processes(self.training.device))
+            return network
+        if not samples:
+            raise ShapeError(
+                "no step has a label to train on; lower coarse.floor, or look at the transcripts"
             )
-            if is_first():
-                write_aligner(trained, path, self.space)
-                shutil.rmtree(folder)
-            wait_for_all()
-        network = read_aligner(path)
-        network.to(device)
-        return network
+        report = None
+        if self.progress is not None:
+            name = path.relative_to(self.folder).with_suffix("").as_posix()
+            report = partial(self.progress, name)
+        return train_aligner(
+            samples,
+            _training_folder(path),
+            model=self.model,
+            loss=self.loss,
+            settings=settings,
+            report=report,
+        )
+
+    def _write(self, network: Aligner, path: Path) -> None:
+        """Write a network that was trained now, and drop what its training left."""
+        if not path.exists():
+            write_aligner(network, path, self.space)
+            shutil.rmtree(_training_folder(path))
 
     # ------------------------------------------------------------ what the run is
 
-    def _claim(self) -> None:
-        """Write what the run is, or raise SettingsError where its folder holds another."""
+    def _identity(self) -> dict[str, Any]:
+        """Return what tells this run from another, plain."""
         digest = hashlib.sha256(b"[")
         for number, video in enumerate(self.videos):  # as of the list's whole repr
-            content = (
-                video.id,
-                video.rows,
-                video.said,
-                *([video.shown] if self.settings.asks_where_shown else []),
-            )
+            content: tuple[object, ...] = (video.id, video.rows, video.said)
+            if self.settings.asks_where_shown:
+                content += (video.shown,)
             digest.update(f"{', ' if number else ''}{content!r}".encode())
         digest.update(b"]")
         parts = {
@@ -289,22 +305,23 @@ class SelfTraining:
             "training": self.training,
             "settings": self.settings,
         }
-        settings = {
-            name: part.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
-            for name, part in parts.items()
+        identity: dict[str, Any] = {}
+        for name, part in parts.items():
+            identity[name] = part.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
+        return identity | {
+            "videos": len(self.videos),
+            "others": len(self.others),
+            "sources": dict(self.sources),
+            "content": digest.hexdigest(),
         }
-        counts = {"videos": len(self.videos), "others": len(self.others)}
-        run = settings | counts | {"sources": dict(self.sources), "content": digest.hexdigest()}
-        claim_run_folder(self.folder, run, {"versions": versions()})
 
     def _reports(self) -> tuple[RoundReport, ...]:
-        path = self.folder / "report.json"
+        path = self.folder / REPORT
         if not path.exists():
             return ()
         try:
-            return tuple(
-                RoundReport(**tree) for tree in parse_json(path.read_text(encoding="utf-8"))
-            )
+            trees = parse_json(path.read_text(encoding="utf-8"))
+            return tuple(RoundReport(**tree) for tree in trees)
         except (ValueError, TypeError) as error:
             raise StoreError(
                 f"{path}: no report of rounds ({error}); remove the folder to start again"
@@ -312,14 +329,11 @@ class SelfTraining:
 
     def _held_out(self) -> list[int]:
         """Return the videos that no teacher sees; none where no further round asks for them."""
-        count = round(self.settings.held_out * len(self.videos)) if self.settings.rounds else 0
-        chosen = np.random.default_rng([self.training.seed, len(self.videos)]).permutation(
-            len(self.videos)
-        )[:count]
-        return sorted(chosen.tolist())
-
-    def _rates(self) -> list[float]:
-        return [video.rate for video in self.videos]
+        if not self.settings.rounds:
+            return []
+        count = len(self.videos)
+        order = np.random.default_rng([self.training.seed, count]).permutation(count)
+        return sorted(order[: round(self.settings.held_out * count)].tolist())
 
     def _matrices(
         self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
@@ -335,9 +349,14 @@ class SelfTraining:
         """Return the best score of each video's texts by all networks together, and the row that
         has it, (K,) both."""
         best: dict[int, tuple[Matrix, RowIndices]] = {}
-        for index, each in self._matrices(networks, videos):
-            mean = np.asarray(np.mean(each, axis=0), dtype=np.float32)
+        for index, matrices in self._matrices(networks, videos):
+            mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
             best[index] = best_scores(mean), mean.argmax(axis=1)
         best = gather_from_all(best)
         order = range(len(videos))
         return [best[index][0] for index in order], [best[index][1] for index in order]
+
+
+def _training_folder(network: Path) -> Path:
+    """Return where the checkpoint and the log of a network are while it is trained."""
+    return network.with_suffix(".training")

@@ -86,7 +86,7 @@ Unlabelled: TypeAlias = Literal["keep", "drop"]
 class AlignerDataSettings(Settings):
     """Which videos and texts become samples, and what counts as their labels."""
 
-    # rows that a span labels; "inclusive" is the released code's; `targets.py`
+    # rows that a span labels; "inclusive" is the released code's; `dataset.labelled_rows`
     label_rule: LabelRule = "covering"
     # which of a step's places is its label; said alone: stage 1 of the paper
     step_place: StepLabelSource = "shown_or_said"

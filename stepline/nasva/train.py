@@ -11,7 +11,9 @@ aligner.safetensors   the final network
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +22,7 @@ from torch import Tensor, nn
 from stepline.datasets.excluded import read_excluded
 from stepline.device import device_of
 from stepline.errors import DatasetError, ShapeError
-from stepline.features import open_store
+from stepline.features import FeatureStore, open_store
 from stepline.nasva.checkpoint import FILE, read_aligner, write_aligner
 from stepline.nasva.dataset import AlignerSamples, gather_samples, omitted_row
 from stepline.nasva.loss import alignability_loss, grounding_loss
@@ -32,15 +34,10 @@ from stepline.nasva.settings import (
     HeldOutScore,
 )
 from stepline.training.batches import Batch, Sample, collate
-from stepline.training.distributed import first_then_all, is_first, start_processes
-from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, fit
-from stepline.training.run_folder import (
-    claim_run_folder,
-    settings_that_matter,
-    settings_to_train_on,
-    versions,
-    write_omitted,
-)
+from stepline.training.distributed import first_then_all, start_processes
+from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
+from stepline.training.run import KeepBest, TrainingRun, run_training, train_network
+from stepline.training.run_folder import settings_that_matter, settings_to_train_on, versions
 from stepline.training.settings import TextKind, TrainSettings
 from stepline.training.sources import (
     LabelledTexts,
@@ -57,38 +54,30 @@ def train_aligner(
     model: AlignerNetworkSettings | None = None,
     loss: AlignerLossSettings | None = None,
     settings: TrainSettings | None = None,
-    start: Aligner | None = None,
     report: Callable[[Progress], None] | None = None,
     scorer: HeldOutScorer[Sample] | None = None,
-    device: str | torch.device = "cpu",
 ) -> Aligner:
-    """Return a network trained on the samples, from fresh weights or on from those of `start`, at
-    rest.
+    """Return a fresh network trained on the samples, at rest.
 
     A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train
     on.
     """
-    settings = settings or TrainSettings()
-    torch.manual_seed(settings.seed)  # of fresh weights
-    network = start or Aligner(model or AlignerNetworkSettings())
-    network.to(device)
-    fit(
-        network,
+    return train_network(
+        lambda: Aligner(model or AlignerNetworkSettings()),
         aligner_task(samples, loss or AlignerLossSettings()),
-        settings,
+        settings or TrainSettings(),
         folder,
         report,
         scorer=scorer,
     )
-    return network
 
 
 def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> TrainingTask[Sample]:
     """Return what training learns: samples of videos of like length together, some with their texts
     shuffled."""
 
-    def losses(network: nn.Module, chosen: Sequence[Sample]) -> list[Loss]:
-        batch = collate(chosen).to(device_of(network))
+    def losses(network: nn.Module, batch_samples: Sequence[Sample]) -> list[Loss]:
+        batch = collate(batch_samples).to(device_of(network))
         alignment = network(batch)
         terms = [grounding_loss(alignment, batch, settings)]
         if alignment.alignable is not None:
@@ -96,13 +85,10 @@ def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> Tr
             terms.append(head.weighted(settings.alignability_weight))
         return terms
 
-    def augment(chosen: Sequence[Sample], rng: np.random.Generator) -> list[Sample]:
-        return shuffle_texts(chosen, settings, rng)
+    def augment(batch_samples: Sequence[Sample], rng: np.random.Generator) -> list[Sample]:
+        return shuffle_texts(batch_samples, settings, rng)
 
-    # known without reading the samples
-    lengths = samples.lengths if hasattr(samples, "lengths") else None
-    shards = samples.shards if hasattr(samples, "shards") else ()
-    return TrainingTask(samples, lambda sample: len(sample.video), augment, losses, lengths, shards)
+    return TrainingTask(samples, lambda sample: len(sample.video), augment, losses)
 
 
 def shuffle_texts(
@@ -110,15 +96,14 @@ def shuffle_texts(
 ) -> list[Sample]:
     """Return the samples, some with their texts shuffled and so marked; supplement 6.3: half,
     whatever the source."""
-    draws = rng.random(len(samples) if settings.drawn == "sample" else 1)
-    shuffled = np.broadcast_to(draws < settings.shuffled, len(samples))
-    return [
-        sample.shuffled(rng) if lost else sample
-        for sample, lost in zip(samples, shuffled, strict=True)
-    ]
+    count = len(samples) if settings.drawn == "sample" else 1
+    shuffled = np.broadcast_to(rng.random(count) < settings.shuffled, len(samples))
+    rows = zip(samples, shuffled, strict=True)
+    return [sample.shuffled(rng) if loses_order else sample for sample, loses_order in rows]
 
 
-HELD_OUT_BATCH = 8  # samples
+HELD_OUT_SAMPLES = 8  # that are scored together
+BELOW_ANY_COSINE = -2.0  # of padding, so that it is never the best row
 
 
 def aligner_scorer(
@@ -130,31 +115,31 @@ def aligner_scorer(
     """Return the scorer of held-out samples; "recall": R@1 of their labels, "loss": what a text
     loses, negative."""
 
-    def measure(network: nn.Module, chosen: Sequence[Sample]) -> tuple[float, float]:
-        batch = collate(chosen).to(device_of(network))
+    def measure(network: nn.Module, batch_samples: Sequence[Sample]) -> tuple[float, float]:
+        batch = collate(batch_samples).to(device_of(network))
         alignment = network(batch)
         if score == "recall":
-            right, labelled = recall_counts(alignment, batch)
-            return float(right), float(labelled)
-        part = grounding_loss(alignment, batch, loss)
-        return float(-part.total), float(part.count)
+            hits, labelled = recall_counts(alignment, batch)
+            return float(hits), float(labelled)
+        term = grounding_loss(alignment, batch, loss)
+        return float(-term.total), float(term.count)
 
-    return HeldOutScorer(samples, HELD_OUT_BATCH, measure, keep)
+    return HeldOutScorer(samples, HELD_OUT_SAMPLES, measure, keep)
 
 
 def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return how many labelled texts have their best row among their labels, and how many there
     are."""
-    shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]  # (B, K, T)
-    # (B, K, 1)
-    best = aligned.scores.masked_fill(batch.video_pad[:, None], -2.0).argmax(dim=2, keepdim=True)
-    return shown.gather(2, best).sum(), shown.any(dim=2).sum()
+    positive = batch.real_positive()  # (B, K, T)
+    scores = aligned.scores.masked_fill(batch.video_pad[:, None], BELOW_ANY_COSINE)  # (B, K, T)
+    best = scores.argmax(dim=2, keepdim=True)  # (B, K, 1)
+    return positive.gather(2, best).sum(), positive.any(dim=2).sum()
 
 
 BEST, FINAL = FILE.names
 KINDS: tuple[TextKind, ...] = ("narration", "step")
 # settings of a network that may change when it is trained on
-CHANGEABLE = ("dropout", "attention_dropout")
+CHANGEABLE_SETTINGS = ("dropout", "attention_dropout")
 
 
 @dataclass(frozen=True)
@@ -173,16 +158,18 @@ class AlignerSources:
     step_vectors: str | None = None
     excluded: tuple[Path, ...] = ()
 
-    def of(self, kind: TextKind) -> str | None:
+    def texts(self, kind: TextKind) -> str | None:
         """Return where the texts of a kind come from."""
         return self.narrations if kind == "narration" else self.steps
 
     def vectors(self, kind: TextKind) -> str:
         """Return where their vectors come from: the store itself where texts come from one, else
         MiniLM."""
-        source = self.of(kind) or ""
-        given = self.narration_vectors if kind == "narration" else self.step_vectors
-        return given or (source if is_feature_store(source) else "minilm")
+        option = self.narration_vectors if kind == "narration" else self.step_vectors
+        if option:
+            return option
+        source = self.texts(kind) or ""
+        return source if is_feature_store(source) else "minilm"
 
 
 @dataclass(frozen=True)
@@ -193,6 +180,18 @@ class PreparedAligner:
     samples: AlignerSamples
     held_out: AlignerSamples
     network: Aligner
+
+    def counts(self) -> dict[str, Any]:
+        """Return what run.json says of the samples."""
+        samples = self.samples
+        return {
+            "videos": len(samples.videos),
+            "samples": len(samples),
+            "texts": samples.texts,
+            "labelled": samples.labelled,
+            "held_out": len(self.held_out),
+            "omitted": samples.reasons(),
+        }
 
 
 def train_run(
@@ -212,74 +211,68 @@ def train_run(
     Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
     on, and what the sources raise.
     """
-    device = start_processes(settings.train.device)
+    start_processes(settings.train.device)
     prepared = prepare(sources, folder, settings, start)
-    if is_first():
-        whole = settings.model_copy(update={"model": prepared.network.settings})
-        samples = prepared.samples
-        counts = {
-            "videos": len(samples.videos),
-            "samples": len(samples),
-            "texts": samples.texts,
-            "labelled": samples.labelled,
-            "held_out": len(prepared.held_out),
-            "omitted": samples.reasons(),
-        }
-        run = {
-            "settings": settings_that_matter(whole),
-            "sources": asdict(sources) | {"start": start},
-        }
-        claim_run_folder(folder, run, {"versions": versions(), "data": counts})
-        write_omitted(folder, map(omitted_row, samples.omitted))
-    if on_prepared is not None:
-        on_prepared(prepared)
+    samples = prepared.samples
+    held_out = prepared.held_out
 
-    def keep(_: nn.Module) -> None:
-        write_aligner(prepared.network, folder / BEST, prepared.samples.space())
+    def write(network: Aligner, path: Path) -> None:
+        write_aligner(network, path, samples.space())
 
-    held_out, score = prepared.held_out, settings.data.held_out_score
-    network = train_aligner(
-        prepared.samples,
+    def train(keep_best: KeepBest) -> Aligner:
+        if on_prepared is not None:
+            on_prepared(prepared)
+        scorer = None
+        if len(held_out):
+            score = settings.data.held_out_score
+            scorer = aligner_scorer(held_out, score, settings.loss, keep_best)
+        task = aligner_task(samples, settings.loss)
+        return train_network(
+            lambda: prepared.network, task, settings.train, folder, report, scorer=scorer
+        )
+
+    whole = settings.model_copy(update={"model": prepared.network.settings})
+    identity = {
+        "settings": settings_that_matter(whole),
+        "sources": asdict(sources) | {"start": start},
+    }
+    run = TrainingRun(
         folder,
-        start=prepared.network,
-        loss=settings.loss,
-        settings=settings.train,
-        report=report,
-        scorer=aligner_scorer(held_out, score, settings.loss, keep) if len(held_out) else None,
-        device=device,
+        identity,
+        write,
+        final=FINAL,
+        best=BEST,
+        facts={"versions": versions(), "data": prepared.counts()},
+        omitted=map(omitted_row, samples.omitted),
     )
-    if is_first():
-        write_aligner(network, folder / FINAL, prepared.samples.space())
-    return network
+    return run_training(run, train)
 
 
 def prepare(
     sources: AlignerSources, folder: Path, settings: AlignerRunSettings, start: Path | None = None
 ) -> PreparedAligner:
     """Return all that a run starts from."""
-    kinds = [kind for kind in KINDS if sources.of(kind) is not None]
+    kinds = [kind for kind in KINDS if sources.texts(kind) is not None]
     if not kinds:
         raise DatasetError("no texts to train on; give --narrations, --steps or both")
     features = open_store(sources.features)
     if features.texts(next(iter(features))) is not None:
-        what = "holds features of texts, not of videos"
-        raise DatasetError(f"{sources.features}: {what}; give the store of the videos' features")
+        fault = "holds features of texts, not of videos"
+        raise DatasetError(f"{sources.features}: {fault}; give the store of the videos' features")
 
     def read(kind: TextKind) -> Iterator[LabelledTexts]:
-        return read_labelled_texts(sources.of(kind) or "", kind, settings.data.step_place)
+        return read_labelled_texts(sources.texts(kind) or "", kind, settings.data.step_place)
 
-    made = {
-        kind: partial(text_vectors, sources.vectors(kind), read(kind), folder / "vectors" / kind)
-        for kind in kinds
-    }
-    vectors = {kind: first_then_all(make) for kind, make in made.items()}
-    texts = (labelled for kind in kinds for labelled in read(kind))
-    samples = gather_samples(
-        texts, features, vectors, settings.data, excluded=read_excluded(sources.excluded)
-    )
-    widths = samples.widths()
-    kept, held_out = samples.split(settings.data.held_out)
-    return PreparedAligner(kept, held_out, starting_network(settings, widths, start))
+    def vectors_of(kind: TextKind) -> FeatureStore:
+        return text_vectors(sources.vectors(kind), read(kind), folder / "vectors" / kind)
+
+    vectors = {kind: first_then_all(partial(vectors_of, kind)) for kind in kinds}
+    texts = chain.from_iterable(map(read, kinds))
+    excluded = read_excluded(sources.excluded)
+    samples = gather_samples(texts, features, vectors, settings.data, excluded=excluded)
+    network = starting_network(settings, samples.widths(), start)
+    training, held_out = samples.split(settings.data.held_out)
+    return PreparedAligner(training, held_out, network)
 
 
 def starting_network(
@@ -290,14 +283,15 @@ def starting_network(
     if start is None:
         sizes = dict(zip(("video_width", "text_width"), widths, strict=True))
         for name in sizes.keys() & settings.model.model_fields_set:
-            if (asked := getattr(settings.model, name)) != sizes[name]:
+            option = getattr(settings.model, name)
+            if option != sizes[name]:
                 raise ShapeError(
-                    f"model.{name}={asked}, the features have {sizes[name]}; leave the setting out"
+                    f"model.{name}={option}, the features have {sizes[name]}; leave the setting out"
                 )
         torch.manual_seed(settings.train.seed)  # of fresh weights
         return Aligner(settings.model.model_copy(update=sizes))
     network = read_aligner(start)
-    own = settings_to_train_on(network.settings, settings.model, CHANGEABLE, start)
+    own = settings_to_train_on(network.settings, settings.model, CHANGEABLE_SETTINGS, start)
     if (own.video_width, own.text_width) != widths:
         takes = f"takes video and text features {own.video_width} and {own.text_width} wide"
         cure = "give the features that it was trained on"

@@ -14,7 +14,7 @@ from stepline.outputs.jsonld import jsonld, recipe_jsonld
 from stepline.outputs.page import page
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.text import safe_stem
-from stepline.plugins import load_plugin, plugin_names
+from stepline.plugins import DEFAULT_OUTPUTS, load_plugin, plugin_names
 from stepline.records import Alignment, Record
 from stepline.storage import to_json
 
@@ -45,14 +45,13 @@ class Output(NamedTuple):
     """A row: the suffix of the file or folder, and its writer, which returns None where a record
     does not fit.
 
-    usual: written where no format is named. folder: of several files, named by the steps' numbers.
+    folder: of several files, named by the steps' numbers.
     keyframes: of the steps; "inside" it, or "beside" it in a folder, linked. remade: the record
     alone gives its text.
     """
 
     suffix: str
     write: Writer
-    usual: bool = False
     folder: bool = False
     keyframes: Literal["none", "inside", "beside"] = "none"
     remade: bool = False
@@ -103,12 +102,10 @@ def _video(extras: OutputExtras, form: str) -> Path:
 
 # The JSON comes last: where it stands, the outputs before it are complete.
 OUTPUTS: dict[str, Output] = {
-    "vtt": Output(
-        ".vtt", lambda r, extras: webvtt(r, said=extras.said_cues), usual=True, remade=True
-    ),
-    "srt": Output(".srt", lambda r, extras: srt(r, said=extras.said_cues), usual=True, remade=True),
-    "chapters": Output(".chapters.txt", lambda r, _: chapters(r), usual=True, remade=True),
-    "jsonld": Output(".howto.jsonld", lambda r, _: jsonld(r), usual=True, remade=True),
+    "vtt": Output(".vtt", lambda r, extras: webvtt(r, said=extras.said_cues), remade=True),
+    "srt": Output(".srt", lambda r, extras: srt(r, said=extras.said_cues), remade=True),
+    "chapters": Output(".chapters.txt", lambda r, _: chapters(r), remade=True),
+    "jsonld": Output(".howto.jsonld", lambda r, _: jsonld(r), remade=True),
     "markdown": Output(".md", _markdown, keyframes="beside"),
     "recipe": Output(".recipe.jsonld", _recipe, keyframes="beside"),
     "docx": Output(
@@ -128,13 +125,12 @@ OUTPUTS: dict[str, Output] = {
     "html": Output(
         ".html",
         lambda r, more: page(r, more.alignment, media=more.media, keyframes=more.keyframes),
-        usual=True,
         keyframes="inside",
     ),
-    "json": Output(".json", lambda r, _: to_json(r), usual=True, remade=True),
+    "json": Output(".json", lambda r, _: to_json(r), remade=True),
 }
 OWN_OUTPUTS = frozenset(OUTPUTS)  # plugins join them when they are named
-USUAL = tuple(name for name, row in OUTPUTS.items() if row.usual)
+USUAL = tuple(name for name in OUTPUTS if name in DEFAULT_OUTPUTS)  # in the order of writing
 
 
 def find_outputs(names: Sequence[str]) -> None:

@@ -19,17 +19,16 @@ from stepline.device import current_device, set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
 from stepline.locks import lock_output
-from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
+from stepline.pipeline.networks import (
+    Networks,
+    fingerprint,
+    load_networks,
+    shared_recognisers,
+    with_witness,
+)
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.sources import (
-    find_sources,
-    is_taken,
-    name_sources,
-    open_only_source,
-    open_source,
-    source_label,
-)
+from stepline.pipeline.sources import find_sources, is_taken, open_only_source
 from stepline.pipeline.speech import recognise_speech
 from stepline.pipeline.understand import StepsResult, understand
 from stepline.progress import Progress
@@ -114,18 +113,24 @@ def steps(
     if device is not None:
         set_device(device)
     settings = settings or StepsSettings()
-    place, said = None if out is None else Path(out), None if captions is None else Path(captions)
-    with open_only_source(video, settings, place, said, tuple(texts), part=part) as request:
+    folder = None if out is None else Path(out)
+    opened = open_only_source(
+        video, settings, folder, captions=_optional_path(captions), texts=tuple(texts), part=part
+    )
+    with opened as request:
         networks = load_networks(settings, several=True)  # another call may follow
-        if place is None:
+        if folder is None:
             _refuse_odd_name(request.path)
             record = understand(request, settings, networks=networks, progress=progress).record
             return _advised(request, record, settings)
         from stepline.outputs import USUAL
 
-        return run_video(
-            request, settings, OutputOptions(place, USUAL), networks=networks, progress=progress
-        ).record
+        options = OutputOptions(folder, USUAL)
+        return run_video(request, settings, options, networks=networks, progress=progress).record
+
+
+def _optional_path(path: Path | str | None) -> Path | None:
+    return None if path is None else Path(path)
 
 
 @dataclass(frozen=True)
@@ -161,23 +166,21 @@ def batch(
 
     if device is not None:
         set_device(device)
-    settings, chosen = settings or StepsSettings(), USUAL if formats is None else (*formats, "json")
-    options = OutputOptions(Path(out), tuple(dict.fromkeys(chosen)))
-    named = name_sources(find_sources(videos, options.out, settings), options.out)
-    networks = load_networks(settings, several=len(named) > 1)
-    for number, (source, identity) in enumerate(named, start=1):
-        record, fault, path = None, None, Path(source_label(source))
+    settings = settings or StepsSettings()
+    names = USUAL if formats is None else (*formats, "json")
+    options = OutputOptions(Path(out), tuple(dict.fromkeys(names)))
+    sources = find_sources(videos, options.out, settings)
+    networks = load_networks(settings, several=len(sources) > 1)
+    for number, source in enumerate(sources, start=1):
+        record, fault, path = None, None, Path(source.label)
         try:
-            with open_source(
-                source, options.out, settings, id=identity, texts=tuple(texts)
-            ) as request:
+            with source.open(options.out, settings, texts=tuple(texts)) as request:
                 path = request.path
-                record = run_video(
-                    request, settings, options, networks=networks, progress=progress
-                ).record
+                result = run_video(request, settings, options, networks=networks, progress=progress)
+                record = result.record
         except SteplineError as error:
             fault = error
-        yield BatchResult(path, record, fault, number, len(named))
+        yield BatchResult(path, record, fault, number, len(sources))
 
 
 def transcribe(
@@ -196,21 +199,21 @@ def transcribe(
     from stepline.media import probe
 
     settings = settings or StepsSettings()
-    with open_only_source(
-        video, settings, None, None if captions is None else Path(captions), part=part
-    ) as request:
+    opened = open_only_source(video, settings, None, captions=_optional_path(captions), part=part)
+    with opened as request:
         path = request.path
         _refuse_odd_name(path)
         whole = probe(path, settings.media)
         info = part_info(whole, part)
         models = shared_recognisers(settings.asr, current_device())
         speech = recognise_speech(request, info, settings, models=models, progress=progress)
+    duration = speech.end if part is None else whole.duration
     record = Record(
         id=path.stem,
         video=Video(
             id=path.stem,
             path=str(path),
-            duration=(speech.end if part is None else whole.duration) or info.duration or None,
+            duration=duration or info.duration or None,
             origin=request.origin,
         ),
         transcript=speech.transcript,
@@ -241,17 +244,18 @@ def run_video(
     stem = safe_stem(request.id)
     refuse_overwriting(request, options)
     networks = networks or load_networks(settings)
-    if (earlier := _earlier_result(request, settings, options, networks)) is not None:
+    settings = with_witness(settings, networks.witness)
+    earlier = _earlier_result(request, settings, options, networks)
+    if earlier is not None:
         return earlier
     check_writable(options.out)  # before the minutes of work that would be lost
-    taken = is_taken(request.path, options.out)
+    taken_before = is_taken(request.path, options.out)
     with lock_video(request.id, options.out):
-        if is_taken(request.path, options.out) and not taken:
-            where = options.out / stem
-            raise SettingsError(
-                f"{where}: another process wrote a video of that name there meanwhile; run again"
-            )
-        if (earlier := _earlier_result(request, settings, options, networks)) is not None:
+        if is_taken(request.path, options.out) and not taken_before:
+            reason = "another process wrote a video of that name there meanwhile"
+            raise SettingsError(f"{options.out / stem}: {reason}; run again")
+        earlier = _earlier_result(request, settings, options, networks)
+        if earlier is not None:
             return earlier
         for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
             remove_partial_files(folder)
@@ -260,7 +264,8 @@ def run_video(
             request, settings, networks=networks, progress=progress, thumbnails=thumbnails
         )
         result = replace(result, record=_advised(request, result.record, settings))
-        return VideoResult(result.record, write_files(request, result, options, thumbnails), False)
+        files = write_files(request, result, options, thumbnails)
+        return VideoResult(result.record, files, earlier=False)
 
 
 def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
@@ -305,25 +310,19 @@ def refuse_overwriting(request: Request, options: OutputOptions) -> None:
     """
     from stepline.outputs import OUTPUTS, foreign_outputs, safe_stem
 
-    stem = safe_stem(request.id)
-    given = {
-        Path(os.path.realpath(path))
-        for path in (request.path, request.captions)
-        if path is not None
-    }
-    for path in given & {
-        Path(os.path.realpath(options.out / f"{stem}{row.suffix}")) for row in OUTPUTS.values()
-    }:
-        raise SettingsError(
-            f"{path}: an output would be written over this file; give another folder with --out"
-        )
-    for path in (
-        foreign_outputs(request.id, options.out, options.formats) if not options.overwrite else ()
-    ):
+    inputs = [path for path in (request.path, request.captions) if path is not None]
+    own_files = set(map(os.path.realpath, inputs))
+    for row in OUTPUTS.values():
+        path = os.path.realpath(options.out / f"{safe_stem(request.id)}{row.suffix}")
+        if path in own_files:
+            cure = "give another folder with --out"
+            raise SettingsError(f"{path}: an output would be written over this file; {cure}")
+    if options.overwrite:
+        return
+    for foreign in foreign_outputs(request.id, options.out, options.formats):
+        reason = "an output would be written over this file, which no earlier run left so"
         cure = "give another --out, or --overwrite to lose it"
-        raise SettingsError(
-            f"{path}: an output would be written over this file, which no earlier run left so; {cure}"
-        )
+        raise SettingsError(f"{foreign}: {reason}; {cure}")
 
 
 def _finished_record(
@@ -335,15 +334,15 @@ def _finished_record(
         record = read_record(path)
     except StoreError:
         return None
-    same = (
-        record.settings == fingerprint(request, settings, networks)
-        and record.models.get("stepline") == __version__
-    )
-    if not same or any(PROVISIONAL in warning for warning in record.warnings):
+    if record.models.get("stepline") != __version__:
         return None
-    return (
-        record if request.path.is_file() and record.video.sha256 == sha256(request.path) else None
-    )
+    if record.settings != fingerprint(request, settings, networks):
+        return None
+    if any(PROVISIONAL in warning for warning in record.warnings):
+        return None
+    if not request.path.is_file() or record.video.sha256 != sha256(request.path):
+        return None
+    return record
 
 
 def _advised(request: Request, record: Record, settings: StepsSettings) -> Record:
@@ -353,29 +352,28 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
     Raises CaptionError where the captions given hold no sentence, MediaError where pictures are
     asked for and none is.
     """
-    if (
-        request.texts
-        or (record.transcript and record.transcript.sentences)
-        or record.models.get("describer")
-    ):
+    has_speech = record.transcript is not None and bool(record.transcript.sentences)
+    if request.texts or has_speech or record.models.get("describer"):
         return record
     if settings.procx.when == "alone":
-        raise MediaError(
-            f"{request.path}: no picture in it can be seen, so nothing can be described; give another"
-        )
+        reason = "no picture in it can be seen, so nothing can be described"
+        raise MediaError(f"{request.path}: {reason}; give another")
     count = sum(item.what == "sentence" for item in record.dropped)
-    left_out = f" ({count} doubtful sentence{'' if count == 1 else 's'} left out)" if count else ""
+    left_out = ""
+    if count:
+        left_out = f" ({count} doubtful sentence{'' if count == 1 else 's'} left out)"
     if request.captions is not None:
-        raise CaptionError(
-            f"{request.captions}: holds no sentence to write steps from{left_out}; give other captions"
-        )
+        reason = f"holds no sentence to write steps from{left_out}"
+        raise CaptionError(f"{request.captions}: {reason}; give other captions")
     from stepline.asr.hallucinations import is_unsure
 
-    language = record.transcript.language if record.transcript else None
-    heard = NO_SPEECH
+    reason = NO_SPEECH
     if any(is_unsure(item.reason) for item in record.dropped):
-        heard = f"speech is heard{f' (language {language!r})' if language else ''}, but no word of it is believed"
-    advice = f"{heard}{left_out}; give its words (--captions), your own lines (--texts), or --describe MODEL"
+        language = record.transcript.language if record.transcript else None
+        named = f" (language {language!r})" if language else ""
+        reason = f"speech is heard{named}, but no word of it is believed"
+    cure = "give its words (--captions), your own lines (--texts), or --describe MODEL"
+    advice = f"{reason}{left_out}; {cure}"
     return record.model_copy(update={"warnings": (*record.warnings, advice)})
 
 
@@ -395,18 +393,19 @@ def write_files(
         write_outputs,
     )
 
-    record, start = result.record, request.part.start if request.part is not None else 0.0
+    record = result.record
     with atomic_files() as files:
         if missing_outputs(record, options.out, ["json"]):
             remove_clips(record, options.out, files)  # of another result: they show other seconds
         clips = write_clips(record, request.path, options.out, files) if options.clips else []
+        pictures: dict[str, bytes] = {}
+        if options.pictured:
+            pictures = keyframes(record, request.path, thumbnails, request.start)
         outputs = write_outputs(
             record,
             options.out,
             alignment=result.alignment,
-            keyframes=keyframes(record, request.path, thumbnails, start)
-            if options.pictured
-            else {},
+            keyframes=pictures,
             media=request.path,
             linked=request.kept,
             formats=options.formats,
@@ -435,36 +434,34 @@ def keyframes(
     from stepline.media import encode_jpeg, read_frames_at
     from stepline.outputs.text import shown_span
 
-    alike: dict[tuple[float, Span], list[str]] = {}
+    ids_by_place: dict[tuple[float, Span], list[str]] = {}
     for step in record.steps:
-        if (span := shown_span(step)) is not None and step.at is not None:
-            alike.setdefault((step.at, span), []).append(step.id)
-    at: dict[str, float] = {}
-    for (second, span), ids in alike.items():
+        span = shown_span(step)
+        if span is not None and step.at is not None:
+            ids_by_place.setdefault((step.at, span), []).append(step.id)
+    second_of: dict[str, float] = {}  # step id -> second of its picture
+    for (second, span), ids in ids_by_place.items():
         count = min(len(ids), max(1, int(span.duration)))
-        spread = (
-            [second]
-            if count == 1
-            else [span.start + (n + 0.5) / count * span.duration for n in range(count)]
-        )
-        at |= {identity: spread[place * count // len(ids)] for place, identity in enumerate(ids)}
-    width = KEYFRAME_WIDTH if len(at) < MANY_STEPS else SMALL_WIDTH
-    kept = (
-        {second: thumbnails.at(second - start, width) for second in at.values()}
-        if thumbnails is not None
-        else {}
-    )
-    pictures = {second: picture for second, picture in kept.items() if picture is not None}
+        seconds = [second]
+        if count > 1:
+            seconds = [span.start + (n + 0.5) / count * span.duration for n in range(count)]
+        for number, id in enumerate(ids):
+            second_of[id] = seconds[number * count // len(ids)]
+    width = KEYFRAME_WIDTH if len(second_of) < MANY_STEPS else SMALL_WIDTH
+    pictures: dict[float, bytes] = {}
+    for second in second_of.values():
+        picture = thumbnails.at(second - start, width) if thumbnails is not None else None
+        if picture is not None:
+            pictures[second] = picture
+    missing = [second for second in second_of.values() if second not in pictures]
     try:
-        if missing := [second for second in at.values() if second not in pictures]:
-            pictures |= {
-                still.time: encode_jpeg(still.image)
-                for still in read_frames_at(path, missing, width)
-            }
+        if missing:
+            for still in read_frames_at(path, missing, width):
+                pictures[still.time] = encode_jpeg(still.image)
     except SteplineError as error:  # the page is still worth having; the reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
-    return {identity: pictures[time] for identity, time in at.items() if time in pictures}
+    return {id: pictures[second] for id, second in second_of.items() if second in pictures}
 
 
 def read_texts(path: Path) -> tuple[str, ...]:
@@ -479,12 +476,12 @@ def read_texts(path: Path) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError) as error:
         cure = "give a file with one line a step"
         raise SettingsError(f"--texts {path}: cannot be read as UTF-8 text; {cure}") from error
-    lines = [re.sub(r"^\s*(?:\d+[.)]|[-*•])\s+", "", line).strip() for line in text.splitlines()]
-    kept = tuple(line for line in lines if any(letter.isalpha() for letter in line))
-    if not kept:
+    bullet = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
+    lines = [bullet.sub("", line).strip() for line in text.splitlines()]
+    texts = tuple(line for line in lines if any(letter.isalpha() for letter in line))
+    if not texts:
         raise SettingsError(f"--texts {path}: holds no line of text; write one line a step")
-    if len(kept) > TEXTS:
-        raise SettingsError(
-            f"--texts {path}: {len(kept)} lines are more than {TEXTS}; give those of this video"
-        )
-    return kept
+    if len(texts) > TEXTS:
+        count = f"{len(texts)} lines are more than {TEXTS}"
+        raise SettingsError(f"--texts {path}: {count}; give those of this video")
+    return texts

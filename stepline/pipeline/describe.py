@@ -23,7 +23,7 @@ from stepline.records import (
     Transcript,
     Video,
 )
-from stepline.vision.settings import WitnessSettings
+from stepline.vision.settings import VisionLanguageSettings
 
 if TYPE_CHECKING:
     from stepline.procx.checkpoint import LoadedProcx as LoadedDescriber
@@ -89,7 +89,7 @@ def with_seen_steps(
     alignment: Alignment | None,
     shots: Sequence[slice],
     duration: float,
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
 ) -> tuple[tuple[Step, ...], Alignment | None]:
     """Return all written steps in their order, and their alignment: those that nobody says in the
     place they were seen.
@@ -98,7 +98,7 @@ def with_seen_steps(
     second of the picture that they rest on as `at`; they are shown in the place around it, as
     surely as a model is reliable by the settings.
     """
-    from stepline.visual_questions.places import video_places
+    from stepline.vision_language.places import video_places
 
     places, known = video_places(shots), {step.id: row for row, step in enumerate(placed)}
     score = settings.right / (settings.right + settings.wrong)
@@ -145,7 +145,7 @@ def check_amounts(
     that misses small letters. start: second of the whole video at which the part begins in which
     the lines stand.
     """
-    from stepline.visual_questions.describe import SEEN
+    from stepline.vision_language.describe import SEEN
     from stepline.writing.llm.writer import named_seconds
     from stepline.writing.quantities import quantities
 

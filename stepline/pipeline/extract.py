@@ -26,7 +26,7 @@ from stepline.errors import MediaError, SettingsError, ShapeError
 from stepline.features import FeatureWriter
 from stepline.features.files import read_feature_file, write_feature_file
 from stepline.features.store import SHARD_BYTES
-from stepline.pipeline.pictures import NO_PICTURE, extract_features
+from stepline.pipeline.pictures import NO_PICTURE, LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.sources import find_videos, name_videos
 from stepline.plugins import plugin_identities
@@ -38,7 +38,7 @@ from stepline.weights import file_digest
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-ROWS = "rows"
+ROWS = "rows"  # folder of features whose shard is not written yet
 UNREADABLE = "it cannot be read"
 OF_NO_EFFECT = {"path", "dictionary", "texts", "unit", "batch", "tokens", "cut_ratio", "cut_floor"}
 OF_NO_EFFECT |= {"faces", "screen_text"}  # seen beside the rows
@@ -62,13 +62,13 @@ def extract_to_store(
     *,
     shard_bytes: int = SHARD_BYTES,
     progress: Progress | None = None,
-    say: Callable[[str], None] = lambda line: None,  # noqa: ARG005
+    report: Callable[[str], None] = lambda line: None,  # noqa: ARG005
 ) -> ExtractionReport:
     """Add the features of all videos to the store in `folder`; one that cannot be read is listed,
     and the rest go on.
 
-    sources: videos, and folders of them. settings: of `media` and `vision`. say: called with a line
-    a video.
+    sources: videos, and folders of them. settings: of `media` and `vision`. report: called with a
+    line per video.
     Raises MediaError without any video, SettingsError where the folder holds features of another
     backbone or rate.
     """
@@ -80,50 +80,114 @@ def extract_to_store(
         raise SettingsError(
             "vision.backbone=precomputed sees no video; `stepline features import` stores ready files"
         )
-    run = {"features": what_decides_features(settings)}
-    facts = {"versions": versions(), "device": current_device().label}
+    run: dict[str, JsonValue] = {"features": what_decides_features(settings)}
+    facts: dict[str, JsonValue] = {"versions": {**versions()}, "device": current_device().label}
     claim_run_folder(folder, run, facts)
     remove_partial_files(folder / ROWS)
-    # Not as a context, which on an error would write a shard that is not full: later runs would end
-    # with other bytes.
-    writer = FeatureWriter(folder, shard_bytes=shard_bytes)
-    added: dict[str, int] = {}
-    omitted: list[Rejected] = []
-    held: list[Path] = []  # files of rows whose shard is not written yet
-    already = 0
+
+    extraction = Extraction(folder, settings, backbone, shard_bytes, progress)
     for number, (id, path) in enumerate(videos, start=1):
-        if id in writer:
-            already += 1
-            continue
-        stored = folder / ROWS / _rows_name(id, path)
-        try:
-            features = _read_or_extract(
-                Request(path, id), settings, backbone, writer, stored, progress
-            )
-        except (MediaError, ShapeError) as error:
-            features = Rejected("video", UNREADABLE, id=id, value=str(error))
-        if isinstance(features, Rejected):
-            omitted.append(features)
-            say(
-                f"{number} of {len(videos)}, {id}: left out, {features.reason} {features.value}".rstrip()
-            )
-            continue
-        writer.add(id, features.values, rate=features.rate, backbone=features.backbone)
-        added[id] = len(features.values)
-        held.append(stored)
-        if not writer.unwritten:
-            _remove(held)
-        say(f"{number} of {len(videos)}, {id}: {added[id]} rows")
-        trim_memory()
-    writer.flush()
-    _remove(held)
-    shutil.rmtree(folder / ROWS, ignore_errors=True)
+        line = extraction.add_video(Request(path, id))
+        if line:
+            report(f"{number} of {len(videos)}, {id}: {line}")
+    extraction.finish()
+    omitted = extraction.omitted
     write_omitted(
         folder, ({"video": row.id, "reason": row.reason, "value": row.value} for row in omitted)
     )
-    counts = {"videos": len(added) + already, "omitted": count_reasons(omitted)}
+    added, already = extraction.added, extraction.already
+    counts: JsonValue = {"videos": len(added) + already, "omitted": {**count_reasons(omitted)}}
     claim_run_folder(folder, run, facts | {"counts": counts})
     return ExtractionReport(tuple(added), sum(added.values()), already, tuple(omitted))
+
+
+class Extraction:
+    """A feature store that is being filled. Rows of videos whose shard is not full yet lie in
+    `rows/`, from which a killed run goes on.
+
+    added: id -> rows, of this run. already: videos that the store held before.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: StepsSettings,
+        backbone: "Backbone",
+        shard_bytes: int,
+        progress: Progress | None,
+    ) -> None:
+        # Not as a context, which on an error would write a shard that is not full: later runs
+        # would end with other bytes.
+        self._writer = FeatureWriter(folder, shard_bytes=shard_bytes)
+        self._rows = folder / ROWS
+        self._settings = settings
+        self._options = LookOptions(backbone=backbone, motion=False, progress=progress)
+        self._dim = backbone.dim
+        self._unwritten: list[Path] = []  # files of rows whose shard is not written yet
+        self.added: dict[str, int] = {}
+        self.omitted: list[Rejected] = []
+        self.already = 0
+
+    def add_video(self, request: Request) -> str:
+        """Add the rows of a video and return what to report; nothing for one that is there."""
+        if request.id in self._writer:
+            self.already += 1
+            return ""
+        stored = self._rows / _rows_name(request.id, request.path)
+        try:
+            features = self._read_or_extract(request, stored)
+        except (MediaError, ShapeError) as error:
+            features = Rejected("video", UNREADABLE, id=request.id, value=str(error))
+        if isinstance(features, Rejected):
+            self.omitted.append(features)
+            return f"left out, {features.reason} {features.value}".rstrip()
+        self._writer.add(
+            request.id, features.values, rate=features.rate, backbone=features.backbone
+        )
+        self.added[request.id] = len(features.values)
+        self._unwritten.append(stored)
+        if not self._writer.unwritten:
+            self._remove_written()
+        trim_memory()
+        return f"{len(features.values)} rows"
+
+    def finish(self) -> None:
+        """Write the last shard, and remove the rows that it holds."""
+        self._writer.flush()
+        self._remove_written()
+        shutil.rmtree(self._rows, ignore_errors=True)
+
+    def _remove_written(self) -> None:
+        for file in self._unwritten:
+            file.unlink(missing_ok=True)
+        self._unwritten.clear()
+
+    def _read_or_extract(self, request: Request, stored: Path) -> FeatureSequence | Rejected:
+        """Return the rows that a killed run left in `stored`, else those of the video, kept there;
+        or why there are none.
+
+        Raises MediaError or ShapeError for a video that cannot be read.
+        """
+        from stepline.media import probe
+
+        # a bad id names no file
+        no_rows = np.zeros((1, self._dim), np.float32)
+        flaw = self._writer.rejection_reason(request.id, no_rows)
+        if flaw is None and stored.exists():
+            return read_feature_file(stored, unit=False)
+        features = None
+        if flaw is None:
+            media = self._settings.media
+            info = probe(request.path, media)
+            features = extract_features(request, info, self._settings, self._options).features
+            flaw = (NO_PICTURE, "")
+            if features is not None:
+                flaw = self._writer.rejection_reason(request.id, features.values)
+        if flaw is not None or features is None:
+            reason, value = flaw or (NO_PICTURE, "")
+            return Rejected("video", reason, id=request.id, value=value)
+        write_feature_file(features, stored)
+        return features
 
 
 def what_decides_features(settings: StepsSettings) -> JsonValue:
@@ -137,43 +201,6 @@ def what_decides_features(settings: StepsSettings) -> JsonValue:
     }
 
 
-def _read_or_extract(
-    request: Request,
-    settings: StepsSettings,
-    backbone: "Backbone",
-    writer: FeatureWriter,
-    stored: Path,
-    progress: Progress | None,
-) -> FeatureSequence | Rejected:
-    """Return the rows that a killed run left in `stored`, else those of the video, kept there; or
-    why there are none.
-
-    Raises MediaError or ShapeError for a video that cannot be read.
-    """
-    from stepline.media import probe
-
-    # a bad id names no file
-    flaw = writer.rejection_reason(request.id, np.zeros((1, backbone.dim), np.float32))
-    if flaw is None and stored.exists():
-        return read_feature_file(stored, unit=False)
-    features = None
-    if flaw is None:
-        info = probe(request.path, settings.media)
-        features = extract_features(
-            request, info, settings, backbone=backbone, motion=False, progress=progress
-        ).features
-        flaw = (
-            (NO_PICTURE, "")
-            if features is None
-            else writer.rejection_reason(request.id, features.values)
-        )
-    if features is None or flaw is not None:
-        reason, value = flaw or (NO_PICTURE, "")
-        return Rejected("video", reason, id=request.id, value=value)
-    write_feature_file(features, stored)
-    return features
-
-
 def _rows_name(id: str, path: Path) -> str:
     """Return the name of a video's rows while its shard is not written, another for a file that was
     replaced meanwhile.
@@ -184,10 +211,3 @@ def _rows_name(id: str, path: Path) -> str:
         status = path.stat()
         id = f"{id} {status.st_size} {status.st_mtime_ns}"
     return f"{hashlib.sha256(id.encode(errors='replace')).hexdigest()}.safetensors"
-
-
-def _remove(files: list[Path]) -> None:
-    """Remove files of rows that a shard holds now."""
-    for file in files:
-        file.unlink(missing_ok=True)
-    files.clear()

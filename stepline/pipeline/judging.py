@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from stepline.wys2.predict import LoadedDetector
 
 
-ENGLISH = ("en", "english")  # what the judgement by wording knows
+ENGLISH_NAMES = ("en", "english")  # the language that the judgement by wording knows
 # who judged, as `models["judge"]` says
-BY_WORDS, BY_GROUNDING, BY_DETECTOR = "wording", "grounding", "detector"
+BY_WORDS = "wording"
+BY_GROUNDING = "grounding"
+BY_DETECTOR = "detector"
 
 
 def judge_sentences(
@@ -38,44 +40,66 @@ def judge_sentences(
     """
     if not transcript.sentences:
         return transcript, None
-    texts = [sentence.text for sentence in transcript.sentences]
     if detector is not None:
-        from stepline.vision import PrecomputedBackbone
-        from stepline.wys2.predict import encode_texts, judge_by_detector
-
-        if (
-            visual.features is None
-            or visual.backbone is None
-            or isinstance(visual.backbone, PrecomputedBackbone)
-        ):
-            what = "a detector needs pictures and texts of one kind"
-            raise SettingsError(f"{detector.path}: {what}; set vision.backbone")
-        seen: FeatureSequence | Path = visual.features
-        if detector.network.settings.video == "s3d":
-            if media is None:
-                cure = "give the video to `stepline judge`, without --from and --to"
-                raise SettingsError(f"{detector.path}: sees frames, not features; {cure}")
-            seen = media
-        vectors = encode_texts(detector.text, visual.backbone, texts)
-        shown = judge_by_detector(detector, transcript.sentences, seen, vectors, settings.seconds)
-        return _with_shown(transcript, shown), BY_DETECTOR
-    if transcript.language is not None and transcript.language.lower().split("-")[0] not in ENGLISH:
+        p_shown = _judge_by_detector(detector, transcript, visual, settings, media)
+        return _with_shown(transcript, p_shown), BY_DETECTOR
+    if not _is_english(transcript):
         return transcript, None
     from stepline.wys2.judge import judge_by_grounding, judge_by_words
 
     if alignment is not None and visual.features is not None:
-        shown = judge_by_grounding(
+        p_shown = judge_by_grounding(
             transcript, steps, alignment, seconds=settings.seconds, weights=settings.weights
         )
-        return _with_shown(transcript, shown), BY_GROUNDING
+        return _with_shown(transcript, p_shown), BY_GROUNDING
     from stepline.text import embed
 
     cited = {source for step in steps for source in step.sources}
-    shown = judge_by_words(embed(texts), [number in cited for number in range(len(texts))])
-    return _with_shown(transcript, shown), BY_WORDS
+    is_cited = [number in cited for number in range(len(transcript.sentences))]
+    p_shown = judge_by_words(embed(_texts(transcript)), is_cited)
+    return _with_shown(transcript, p_shown), BY_WORDS
 
 
-def _with_shown(transcript: Transcript, shown: Sequence[float]) -> Transcript:
-    judged = zip(transcript.sentences, shown, strict=True)
-    sentences = tuple(sentence.model_copy(update={"shown": round(p, 4)}) for sentence, p in judged)
+def _is_english(transcript: Transcript) -> bool:
+    """Whether the transcript is in English, or its language is not known."""
+    if transcript.language is None:
+        return True
+    return transcript.language.lower().split("-")[0] in ENGLISH_NAMES
+
+
+def _judge_by_detector(
+    detector: "LoadedDetector",
+    transcript: Transcript,
+    visual: VisualFeatures,
+    settings: JudgeSettings,
+    media: Path | None,
+) -> Sequence[float]:
+    """Return P(shown) of every sentence, by a trained detector of features or of frames."""
+    from stepline.vision import PrecomputedBackbone
+    from stepline.wys2.predict import encode_texts, judge_by_detector
+
+    backbone = visual.backbone
+    if visual.features is None or backbone is None or isinstance(backbone, PrecomputedBackbone):
+        reason = "a detector needs pictures and texts of one kind"
+        raise SettingsError(f"{detector.path}: {reason}; set vision.backbone")
+    video: FeatureSequence | Path = visual.features
+    if detector.network.settings.video == "s3d":
+        if media is None:
+            cure = "give the video to `stepline judge`, without --from and --to"
+            raise SettingsError(f"{detector.path}: sees frames, not features; {cure}")
+        video = media
+    vectors = encode_texts(detector.text, backbone, _texts(transcript))
+    return judge_by_detector(detector, transcript.sentences, video, vectors, settings.seconds)
+
+
+def _texts(transcript: Transcript) -> list[str]:
+    return [sentence.text for sentence in transcript.sentences]
+
+
+def _with_shown(transcript: Transcript, p_shown: Sequence[float]) -> Transcript:
+    """Return the transcript with P(shown) of every sentence."""
+    sentences = tuple(
+        sentence.model_copy(update={"shown": round(probability, 4)})
+        for sentence, probability in zip(transcript.sentences, p_shown, strict=True)
+    )
     return transcript.model_copy(update={"sentences": sentences})

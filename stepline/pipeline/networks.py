@@ -17,7 +17,7 @@ from stepline.errors import SettingsError
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.plugins import Kind, plugin_identities
 from stepline.procx.settings import DescribeSettings
-from stepline.vision.settings import VisionSettings
+from stepline.vision.settings import VisionLanguageSettings, VisionSettings
 from stepline.weights import sha256
 from stepline.wys2.settings import JudgeSettings
 
@@ -36,13 +36,15 @@ class Networks:
     aligner: places steps (NaSVA). detector: tells whether the picture shows what is said (WYS2).
     describer: finds and describes steps without speech (ProcX). recognisers: Whisper's models, as
     `shared_recognisers` keeps them; None: each goes with its video, before the memory is needed for
-    something else.
+    something else. witness: the vision-language model that is asked, with its answers in corrected
+    videos counted.
     """
 
     aligner: "LoadedAligner | None" = None
     detector: "LoadedDetector | None" = None
     describer: "LoadedDescriber | None" = None
     recognisers: "Models | None" = field(default=None, compare=False)
+    witness: VisionLanguageSettings | None = None
 
     @cached_property
     def digests(self) -> dict[str, JsonValue]:
@@ -86,26 +88,41 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
         from stepline.writing.llm.prompts import chosen_prompt
 
         chosen_prompt(settings.writing.llm.prompt_file)
-    check_witness(settings)
+    witness = load_witness(settings.vision)
     return Networks(
         load_aligner(settings),
         load_judge(settings.judge, settings.vision),
         load_describer(settings.procx, settings.vision),
         shared_recognisers(settings.asr, current_device()) if several else None,
+        witness,
     )
 
 
-def check_witness(settings: StepsSettings) -> None:
-    """Raise what is wrong with the vision-language model that the settings name, before any video
-    is looked at."""
-    if settings.vision.witness.named:
-        from stepline.chat.servers import open_server
+def load_witness(vision: VisionSettings) -> VisionLanguageSettings | None:
+    """Return the vision-language model that the settings name, with its answers in corrected videos
+    counted; None where they name none.
 
-        if settings.vision.rate != 1.0:
-            raise SettingsError(
-                f"vision.rate={settings.vision.rate}: vision.witness needs a row a second; set it to 1"
-            )
-        open_server(settings.vision.witness).close()
+    Raises what is wrong with it, before any video is looked at.
+    """
+    if not vision.witness.named:
+        return None
+    from stepline.chat.servers import open_server
+    from stepline.vision_language.corrections import with_counted_answers
+
+    if vision.rate != 1.0:
+        raise SettingsError(
+            f"vision.rate={vision.rate}: vision.witness needs a row a second; set it to 1"
+        )
+    open_server(vision.witness).close()
+    return with_counted_answers(vision.witness)
+
+
+def with_witness(settings: StepsSettings, witness: VisionLanguageSettings | None) -> StepsSettings:
+    """Return the settings with what `load_witness` made of theirs."""
+    if witness is None:
+        return settings
+    vision = settings.vision.model_copy(update={"witness": witness})
+    return settings.model_copy(update={"vision": vision})
 
 
 def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":

@@ -2,8 +2,9 @@
 
 import contextlib
 import math
+from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,15 @@ from stepline.progress import Progress, read_ahead, with_progress
 from stepline.records import FeatureSequence
 
 if TYPE_CHECKING:
-    from stepline.media import MediaInfo, Thumbnails
+    from stepline.media import Frame, MediaInfo, MediaReader, Thumbnails
     from stepline.vision import Activity, Backbone, PictureCues
+    from stepline.vision.settings import VisionSettings
 
 
 NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
 FRAMES_AHEAD = 4  # of pictures, decoded while others are looked at
 # an odd number puts one frame on the middle of a feature row; the others measure motion
-FRAMES_A_ROW = 3
+FRAMES_PER_ROW = 3
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class VisualFeatures:
     """What the picture shows: features (T, D), motion and cuts, the backbone that saw it, the last
     second decoded.
 
-    cues: what small detectors see beside it. All None where there is no picture to use.
+    cues: what small detectors see as well. All None where there is no picture to use.
     """
 
     features: FeatureSequence | None = None
@@ -40,86 +42,133 @@ class VisualFeatures:
     cues: "PictureCues | None" = None
 
 
-def _load_text_encoder(looking: "Future[VisualFeatures]") -> None:
-    """Load what embeds texts for the backbone that saw the pictures; where it cannot be read, its
-    first user tells."""
+@dataclass(frozen=True)
+class LookOptions:
+    """How pictures are looked at.
+
+    backbone: that of the settings, where several videos share it. motion: whether motion, cuts and
+    cues are measured. thumbnails: as `MediaReader` takes them. ahead: pictures that another thread
+    decodes beforehand; for a GPU more.
+    """
+
+    backbone: "Backbone | None" = None
+    motion: bool = True
+    progress: Progress | None = None
+    stop: Event | None = None
+    thumbnails: "Thumbnails | None" = None
+    ahead: int = 0
+
+
+def load_text_encoder(look: "Future[VisualFeatures]") -> None:
+    """Load what embeds texts for the backbone that saw the pictures; an encoder that cannot be read
+    is reported by the stage that needs it."""
     from stepline.text import load_encoder
     from stepline.vision.conse import ConSEBackbone
 
-    if looking.exception() is None and isinstance(
-        backbone := looking.result().backbone, ConSEBackbone
-    ):
+    if look.exception() is not None:
+        return
+    backbone = look.result().backbone
+    if isinstance(backbone, ConSEBackbone):
         load_encoder(backbone.text_model)
 
 
+class MotionMeter:
+    """Measures motion and cuts, and runs the small detectors, at one pace however many frames the
+    backbone takes."""
+
+    def __init__(self, vision: "VisionSettings") -> None:
+        from stepline.vision import ActivityMeter
+        from stepline.vision.cues import start_cues
+
+        self._frame_rate = vision.rate * FRAMES_PER_ROW
+        self._next_frame = 0  # number, at that rate, of the next frame that is measured
+        self._activity = ActivityMeter(
+            rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor
+        )
+        self._cues, self.warnings = start_cues(vision)
+
+    def add(self, frame: "Frame") -> None:
+        """Take the next frame of the video."""
+        if frame.time * self._frame_rate >= self._next_frame:
+            self._activity.add(frame)
+            self._next_frame = math.floor(frame.time * self._frame_rate) + 1
+        self._cues.add(frame)
+
+    def finish(self) -> "tuple[Activity, PictureCues]":
+        """Return motion and cuts, and what the detectors saw."""
+        return self._activity.finish(), self._cues.finish()
+
+
 def extract_features(
-    request: Request,
-    info: "MediaInfo",
-    settings: StepsSettings,
-    *,
-    backbone: "Backbone | None" = None,
-    motion: bool = True,
-    progress: Progress | None = None,
-    stop: Event | None = None,
-    thumbnails: "Thumbnails | None" = None,
-    ahead: int = 0,
+    request: Request, info: "MediaInfo", settings: StepsSettings, options: LookOptions | None = None
 ) -> VisualFeatures:
     """Return the features of a video's picture, row by row, with motion and cuts; empty without a
     picture or backbone.
 
-    backbone: that of the settings, where several videos share it. motion: whether motion and cuts
-    are measured.
-    thumbnails: as `MediaReader` takes them. ahead: pictures that another thread decodes beforehand;
-    for a GPU more. Ready features, where the settings name some, stand for what a network would
-    see.
+    Ready features, where the settings name some, are taken instead of what a network would see.
     """
     vision = settings.vision
     if not info.has_picture:
         return VisualFeatures(warnings=(NO_PICTURE,))
     if vision.backbone == "none":
         return VisualFeatures()
-    from stepline.media import Frame, MediaReader
-    from stepline.vision import (
-        ActivityMeter,
-        PrecomputedBackbone,
-        VideoEncoder,
-        frames_per_row,
-        load_backbone,
-    )
-    from stepline.vision.cues import start_cues
+    from stepline.media import MediaReader
+    from stepline.vision import VideoEncoder, frames_per_row, load_backbone
 
-    backbone = backbone or load_backbone(vision)
-    ready = backbone.features(request.id) if isinstance(backbone, PrecomputedBackbone) else None
-    ready = features_within(ready, request.part) if ready is not None else None
+    options = options or LookOptions()
+    backbone = options.backbone or load_backbone(vision)
+    ready = _ready_features(backbone, request)
     encoder = VideoEncoder(backbone, rate=vision.rate, batch=current_device().batch(vision.batch))
-    meter = ActivityMeter(rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor)
-    cues, unseen = start_cues(vision) if motion else (None, ())
-    rate, measured = vision.rate * max(FRAMES_A_ROW, frames_per_row(backbone)), 0
+    motion = MotionMeter(vision) if options.motion else None
     reader = MediaReader(
         request.path,
-        frame_rate=rate,
+        frame_rate=vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone)),
         frame_size=vision.frame_size,
         sound=False,
         settings=settings.media,
         part=request.part,
-        thumbnails=thumbnails,
+        thumbnails=options.thumbnails,
     )
-    if current_device().kind != "cpu":  # the CPU decodes about a batch while the GPU encodes one
-        ahead = current_device().batch(FRAMES_AHEAD * FRAMES_A_ROW)
-    with contextlib.closing(read_ahead(reader, ahead) if ahead else iter(reader)) as frames:
-        for frame in with_progress(frames, Frame, "looking", info.duration, progress, stop):
-            # Motion is measured at one pace, however many frames the backbone takes.
-            if motion and frame.time * vision.rate * FRAMES_A_ROW >= measured:
-                meter.add(frame)
-                measured = math.floor(frame.time * vision.rate * FRAMES_A_ROW) + 1
-            if cues is not None:
-                cues.add(frame)
+    with _frames(reader, info, options) as frames:
+        for frame in frames:
+            if motion is not None:
+                motion.add(frame)
             if ready is None:
                 encoder.add(frame)
     features = ready or encoder.finish()
-    repeated = f"{len(encoder.repeated)} seconds have no picture; the one before stands for them"
-    warnings = (*reader.warnings, *([repeated] if encoder.repeated else []), *unseen)
-    activity = meter.finish() if motion else None
-    return VisualFeatures(
-        features, activity, backbone, reader.end, warnings, cues.finish() if cues else None
+
+    warnings = [*reader.warnings]
+    if encoder.repeated:
+        gaps = f"{len(encoder.repeated)} seconds have no picture"
+        warnings.append(f"{gaps}; the one before stands for them")
+    found = VisualFeatures(features, backbone=backbone, end=reader.end, warnings=(*warnings,))
+    if motion is None:
+        return found
+    activity, cues = motion.finish()
+    return replace(
+        found, activity=activity, cues=cues, warnings=(*found.warnings, *motion.warnings)
     )
+
+
+def _ready_features(backbone: "Backbone", request: Request) -> FeatureSequence | None:
+    """Return the rows that a file already holds of a video, or of its part."""
+    from stepline.vision import PrecomputedBackbone
+
+    if not isinstance(backbone, PrecomputedBackbone):
+        return None
+    return features_within(backbone.features(request.id), request.part)
+
+
+@contextlib.contextmanager
+def _frames(
+    reader: "MediaReader", info: "MediaInfo", options: LookOptions
+) -> "Iterator[Iterator[Frame]]":
+    """Yield the frames of a video, decoded ahead by another thread where that is wanted."""
+    from stepline.media import Frame
+
+    ahead = options.ahead
+    if current_device().kind != "cpu":  # the CPU decodes about a batch while the GPU encodes one
+        ahead = current_device().batch(FRAMES_AHEAD * FRAMES_PER_ROW)
+    stream = read_ahead(reader, ahead) if ahead else iter(reader)
+    with contextlib.closing(stream):
+        yield with_progress(stream, Frame, "looking", info.duration, options.progress, options.stop)

@@ -1,17 +1,17 @@
 """Where steps are shown: by speech and pictures, and what speaks for and against each step."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepline.grounding.correspondence import (
-    AFTER,
-    BEFORE,
+    AFTER_SECONDS,
+    BEFORE_SECONDS,
     HARDLY_FIT,
-    STANDING,
+    MAX_TEXT_SECONDS,
     is_phrase,
     is_said,
 )
@@ -21,7 +21,7 @@ from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.speech import SpeechInVideo
-from stepline.records import Alignment, Step, Transcript
+from stepline.records import Alignment, Sentence, Span, Step, Transcript
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -31,14 +31,17 @@ if TYPE_CHECKING:
     from stepline.media import MediaInfo
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.nasva.predict import AlignerGrounding
-    from stepline.visual_questions import VisualAnswers
+    from stepline.vision import PictureCues
+    from stepline.vision_language import VisualAnswers
 
 
 ON_SCREEN = " on screen: "  # in a remark of `seen`, before what is written in the picture
-# how surely a face looks at the camera, and in how many of a step's seconds, to be told
-PRESENTER, HALF = 0.5, 0.5
-# lines of text in the picture that are told of a step, the largest, and letters of each
-MOST_LINES, LINE = 2, 80
+# confidence of a face that looks at the camera, and share of the step's seconds with one, from
+# which a presenter is reported
+MIN_FACE_CONFIDENCE = 0.5
+MIN_PRESENTER_SHARE = 0.5
+MAX_LINES = 2  # lines of text in the picture that are reported of a step: the largest
+MAX_LINE_CHARS = 80  # letters of each of these lines
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class PlacedSteps:
     answers: "VisualAnswers | None"
 
 
-def _place_steps(
+def place_steps(
     request: Request,
     info: "MediaInfo",
     inside: SpeechInVideo,
@@ -67,7 +70,7 @@ def _place_steps(
     Of a sound without a picture no step is shown. Steps that a writer saw and nobody says stand
     where it saw them.
     """
-    from stepline.grounding.ground import GroundReport
+    from stepline.grounding.report import GroundReport
 
     transcript = inside.transcript
     spoken = tuple(step for step in inside.steps if step.sources or step.at is None)
@@ -85,26 +88,28 @@ def _place_steps(
         if settings.vision.witness.named:
             answers = ask_witness(request, grounding, visual, settings, duration)
             grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
-        unclear = (
-            grounding.report.unclear if isinstance(grounding.report, GroundReport) else HARDLY_FIT
-        )
-        doing = doing_by_second(grounding.steps, transcript, visual)
-        steps = tuple(
-            describe_evidence(step, transcript, visual, unclear=unclear, doing=doing)
-            for step in grounding.steps
-        )
         alignment = grounding.alignment
+        report = grounding.report
+        unclear = report.unclear if isinstance(report, GroundReport) else HARDLY_FIT
+        steps = with_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
-        steps = tuple(
-            step.model_copy(update={"status": "said" if step.said else "not found", "score": 0.0})
-            for step in spoken
-        )
+        steps = tuple(map(_without_picture, spoken))
     if len(spoken) < len(inside.steps):
-        pieces, asked_before = _shots(visual, math.ceil(duration)), settings.vision.witness
         steps, alignment = with_seen_steps(
-            inside.steps, steps, alignment, pieces, duration, asked_before
+            inside.steps,
+            steps,
+            alignment,
+            _shots(visual, math.ceil(duration)),
+            duration,
+            settings.vision.witness,
         )
     return PlacedSteps(steps, alignment, grounding, answers)
+
+
+def _without_picture(step: Step) -> Step:
+    """Return a step of a sound without a picture, where nothing is shown."""
+    status = "said" if step.said else "not found"
+    return step.model_copy(update={"status": status, "score": 0.0})
 
 
 def ground_steps(
@@ -122,9 +127,8 @@ def ground_steps(
     aligner: a trained network that does it; else the default grounder, which needs none. written:
     whether the steps are what a writer found in the transcript, not the user's own lines.
     """
-    vectors = (
-        visual.backbone.encode_texts([step.text for step in steps]) if visual.backbone else None
-    )
+    backbone = visual.backbone
+    vectors = backbone.encode_texts([step.text for step in steps]) if backbone else None
     if aligner is not None and visual.features is not None and vectors is not None:
         from stepline.nasva.predict import ground_by_aligner
 
@@ -133,24 +137,25 @@ def ground_steps(
             steps, aligner, visual.features, vectors, settings=options, duration=duration
         )
     from stepline.grounding.correspondence import load_weights
-    from stepline.grounding.ground import ground
+    from stepline.grounding.ground import ground_inputs
+    from stepline.grounding.inputs import GroundingInputs
 
-    backbone, said = visual.backbone, [sentence.text for sentence in transcript.sentences]
-    known = backbone is not None and backbone.name in load_weights().mean_pictures
-    return ground(
+    sentences = [sentence.text for sentence in transcript.sentences]
+    sentence_vectors = None
+    if sentences and backbone and backbone.name in load_weights().mean_pictures:
+        sentence_vectors = backbone.encode_texts(sentences)
+    inputs = GroundingInputs(
         steps,
         duration=duration,
         transcript=transcript,
         features=visual.features,
         step_vectors=vectors,
         activity=visual.activity,
-        sentence_vectors=backbone.encode_texts(said)
-        if backbone is not None and known and said
-        else None,
+        sentence_vectors=sentence_vectors,
         on_screen=visual.cues.lines if visual.cues is not None else (),
         written=written,
-        settings=settings.nasva.ground,
     )
+    return ground_inputs(inputs, settings.nasva.ground)
 
 
 def ask_witness(
@@ -162,18 +167,17 @@ def ask_witness(
 ) -> "VisualAnswers":
     """Return what a vision-language model makes of the grounded steps, by pictures of the video
     itself."""
-    from stepline.visual_questions import ask_about_steps
+    from stepline.vision_language import GroundedVideo, ask_about_steps
 
-    return ask_about_steps(
+    video = GroundedVideo(
         grounding.steps,
         grounding.alignment,
         _shots(visual, grounding.alignment.scores.shape[1]),
         _question_pictures(request, settings, duration),
-        duration=duration,
-        settings=settings.vision.witness,
-        ground=settings.nasva.ground,
-        start=request.part.start if request.part is not None else 0.0,
+        duration,
+        request.start,
     )
+    return ask_about_steps(video, settings.vision.witness, ground=settings.nasva.ground)
 
 
 def describe_by_witness(
@@ -188,7 +192,7 @@ def describe_by_witness(
 
     found: what a network describes, if one is given; its places are asked about then.
     """
-    from stepline.visual_questions.describe import describe_places
+    from stepline.vision_language.describe import describe_places
 
     told = describe_places(
         _shots(visual, math.ceil(duration)),
@@ -196,7 +200,7 @@ def describe_by_witness(
         duration=duration,
         settings=settings.vision.witness,
         found=found.steps,
-        start=request.part.start if request.part is not None else 0.0,
+        start=request.start,
     )
     network = found.network if isinstance(found.network, dict) else {}
     notes = (*found.notes, *told.notes, *([FROM_WITNESS] if told.steps else []))
@@ -219,12 +223,14 @@ def _question_pictures(
 ) -> "PictureReader":
     """Return what reads what a vision-language model is shown of a video, or of its part, by
     seconds."""
-    from stepline.visual_questions.pictures import question_pictures
+    from stepline.vision_language.pictures import question_pictures
 
-    start = request.part.start if request.part is not None else 0.0
-    witness = settings.vision.witness
     return question_pictures(
-        request.path, witness, duration=duration, start=start, media=settings.media
+        request.path,
+        settings.vision.witness,
+        duration=duration,
+        start=request.start,
+        media=settings.media,
     )
 
 
@@ -235,10 +241,28 @@ def doing_by_second(
     for."""
     if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
         return None
-    from stepline.grounding.shots import doing_odds, told_and_chat
+    from stepline.grounding.shots import action_log_odds, step_and_other_speech
 
     presenter = visual.cues.presenter.astype(np.float64)
-    return doing_odds(presenter, *told_and_chat(steps, transcript, len(presenter)))
+    step_speech, other_speech = step_and_other_speech(steps, transcript, len(presenter))
+    return action_log_odds(presenter, step_speech, other_speech)
+
+
+def with_evidence_remarks(
+    steps: Sequence[Step],
+    transcript: Transcript,
+    visual: VisualFeatures,
+    *,
+    unclear: str = HARDLY_FIT,
+) -> tuple[Step, ...]:
+    """Return grounded steps with `seen`: what the picture says for and against each.
+
+    unclear: why a step that is unclear is so.
+    """
+    doing = doing_by_second(steps, transcript, visual)
+    return tuple(
+        describe_evidence(step, transcript, visual, unclear=unclear, doing=doing) for step in steps
+    )
 
 
 def describe_evidence(
@@ -252,39 +276,55 @@ def describe_evidence(
     """Return the step with `seen`: what the picture says for and against it where it is shown, else
     while it is said.
 
-    For it: a shot that begins with its sentence, its words on screen. Against it: a presenter's
-    face for half of the time or longer, unless it is likelier at work (doing: (T,) log odds), what
-    makes it unclear. Neither: other text that a person can compare.
+    For it: a shot that begins with its sentence, its words on screen. Against it: what makes it
+    unclear, and a presenter's face for half of the time or longer, unless the log odds (T,) of
+    doing against talk are for doing. Neither: other text that a person can compare.
     """
     span = shown_span(step) or step.said
     if span is None:
         return step
-    seen = [f"against: {unclear}"] if step.status == "unclear" else []
-    cuts = visual.activity.cuts if visual.activity is not None else ()
+    remarks: list[str] = []
+    if step.status == "unclear":
+        remarks.append(f"against: {unclear}")
     sentences = [transcript.sentences[index] for index in step.sources]
-    if any(-BEFORE <= cut - sentence.span.start <= AFTER for sentence in sentences for cut in cuts):
-        seen.append("for: a new shot begins with its sentence")
+    if visual.activity is not None and _begins_with_a_cut(sentences, visual.activity.cuts):
+        remarks.append("for: a new shot begins with its sentence")
     if visual.cues is not None:
-        during = visual.cues.between(span.start, span.end)
-        faces = during.presenter[np.isfinite(during.presenter)]
-        works = doing is not None and float(doing[int(span.start) : math.ceil(span.end)].sum()) > 0
-        if len(faces) and float((faces >= PRESENTER).mean()) >= HALF and not works:
-            seen.append("against: a face looks into the camera, as a presenter's does")
+        # somebody at work may look up: then a face says nothing
+        works = doing is not None and doing[int(span.start) : math.ceil(span.end)].sum() > 0
+        if not works and _shows_presenter(visual.cues, span):
+            remarks.append("against: a face looks into the camera, as a presenter's does")
         words = " ".join([step.text, *(sentence.text for sentence in sentences)])
-        lines = [
-            line
-            for line in visual.cues.lines
-            if line.span.overlap(span) > 0 and line.span.duration < STANDING
-        ]
-        lines = [line for line in lines if is_phrase(line.text) or is_said(line.text, words)]
-        largest = sorted(lines, key=lambda line: -line.height)[:MOST_LINES]
-        texts = {
-            shorten(one_line(line.text), LINE): is_said(line.text, words)
-            for line in lines
-            if line in largest
-        }
-        seen += [
-            f"{'for: its words stand' if own else 'text'}{ON_SCREEN}{text}"
-            for text, own in texts.items()
-        ]
-    return step.model_copy(update={"seen": (*seen, *step.seen)})
+        remarks += _screen_text_remarks(visual.cues, span, words)
+    return step.model_copy(update={"seen": (*remarks, *step.seen)})
+
+
+def _begins_with_a_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool:
+    lags = [cut - sentence.span.start for sentence in sentences for cut in cuts]
+    return any(-BEFORE_SECONDS <= lag <= AFTER_SECONDS for lag in lags)
+
+
+def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
+    """Whether a face looks at the camera for half of the span or longer."""
+    presenter = cues.between(span.start, span.end).presenter
+    confidence = presenter[np.isfinite(presenter)]
+    if not len(confidence):
+        return False
+    return float((confidence >= MIN_FACE_CONFIDENCE).mean()) >= MIN_PRESENTER_SHARE
+
+
+def _screen_text_remarks(cues: "PictureCues", span: Span, words: str) -> list[str]:
+    """Return a remark for each of the largest lines on screen within the span."""
+    lines = []
+    for line in cues.lines:
+        passing = line.span.overlap(span) > 0 and line.span.duration < MAX_TEXT_SECONDS
+        if passing and (is_phrase(line.text) or is_said(line.text, words)):
+            lines.append(line)
+    largest = sorted(lines, key=lambda line: -line.height)[:MAX_LINES]
+    remarks = {}  # by text, each once
+    for line in lines:
+        if line in largest:
+            text = shorten(one_line(line.text), MAX_LINE_CHARS)
+            kind = "for: its words stand" if is_said(line.text, words) else "text"
+            remarks[text] = f"{kind}{ON_SCREEN}{text}"
+    return list(remarks.values())

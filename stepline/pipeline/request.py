@@ -45,3 +45,8 @@ class Request:
     origin: LinkOrigin | None = None
     kept: bool = True
     part: Span | None = None
+
+    @property
+    def start(self) -> float:
+        """Second of the whole video at which what is heard and looked at begins."""
+        return 0.0 if self.part is None else self.part.start

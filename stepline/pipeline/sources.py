@@ -1,19 +1,21 @@
-"""What a command is given, as videos: files, folders of them, and links, each fetched when its turn
+"""The videos that a command is given: files, folders of them, and links, each fetched when its turn
 comes.
 
     for source in find_sources(["films", "https://example.org/whisk.mp4"], out, settings):
-        with open_source(source, out, settings) as request:
+        with source.open(out, settings) as request:
             run_video(request, settings, options)
 
-What links bring lies in OUT/downloads.
+What links bring goes to OUT/downloads.
 """
 
+import contextlib
 import hashlib
 import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,25 +28,11 @@ from stepline.storage import read_record
 if TYPE_CHECKING:
     from stepline.media.links import Link, Report
 
-Source: TypeAlias = "Path | Link"
-Given: TypeAlias = Path | str  # a path, or an address of http(s)
+VideoArgument: TypeAlias = Path | str  # a path, or an address of http(s)
 
 # What a folder is searched for; a file that is named is tried whatever it is called.
-SUFFIXES = frozenset(
-    {
-        ".mp4",
-        ".m4v",
-        ".mov",
-        ".mkv",
-        ".webm",
-        ".avi",
-        ".mpg",
-        ".mpeg",
-        ".ts",
-        ".flv",
-        ".wmv",
-        ".3gp",
-    }
+VIDEO_SUFFIXES = frozenset(
+    ".mp4 .m4v .mov .mkv .webm .avi .mpg .mpeg .ts .flv .wmv .3gp".split()  # noqa: SIM905
 )
 
 LINK = re.compile(r"https?://\S+", re.IGNORECASE)
@@ -57,146 +45,157 @@ def is_link(name: str) -> bool:
     return LINK.fullmatch(name) is not None
 
 
-def find_sources(given: Iterable[Given], out: Path, settings: StepsSettings) -> list[Source]:
-    """Return the videos of paths, as `find_videos` does, and behind them those of links, playlists
-    as many.
-
-    Raises MediaError where a folder holds no video, or a link cannot be reached or leads to none.
-    """
-    names = [str(name) for name in given]
-    links = list(dict.fromkeys(name for name in names if is_link(name)))
-    sources: list[Source] = list(find_videos(Path(name) for name in names if not is_link(name)))
-    for url in links:
-        from stepline.media.links import find_links
-
-        sources += find_links(url, out / DOWNLOADS, settings.links)
-    return sources
-
-
-def name_sources(sources: Iterable[Source], out: Path) -> "list[tuple[Source, str | None]]":
-    """Return each source with the id of a file, as `name_videos` gives it; a link has none before
-    it is fetched."""
-    listed = list(sources)
-    named = name_videos([source for source in listed if isinstance(source, Path)], out)
-    links: list[tuple[Source, str | None]] = [
-        (source, None) for source in listed if not isinstance(source, Path)
-    ]
-    return [*((path, identity) for identity, path in named.items()), *links]
-
-
 def is_site(path: Path | None) -> bool:
     """Tell whether an option names what the page of a link has."""
     return path == SITE and not SITE.exists()
 
 
-def source_label(source: Source) -> str:
-    """Return what messages call a source: its path, or its address without password and query."""
-    if isinstance(source, Path):
-        return str(source)
-    from stepline.media.http import display_url
+@dataclass(frozen=True)
+class VideoSource:
+    """One video that a command is given: a file, or a link that is fetched when it is opened.
 
-    return display_url(source.url)
-
-
-@contextmanager
-def open_source(
-    source: Source,
-    out: Path,
-    settings: StepsSettings,
-    *,
-    id: str | None = None,
-    captions: Path | None = None,
-    texts: tuple[str, ...] | None = (),
-    part: Span | None = None,
-    keep: bool = True,
-    report: "Report | None" = None,
-) -> Iterator[Request]:
-    """Yield what the main job is asked of a source; what a link brings lies in OUT, until the end
-    unless `keep`.
-
-    id: of a file, where several have one name. captions: SITE: those of the link's page. texts:
-    None: the titles of the page's chapters. Raises MediaError where a link brings no video, or its
-    page not what is asked of it.
+    id: of a file, as `name_videos` gives it; a link has none before it is fetched.
     """
-    if isinstance(source, Path):
-        if is_site(captions) or texts is None:
-            raise MediaError(
-                f"{source}: a file, which has no page; give captions and texts as files"
-            )
-        yield Request(
-            source, id or next(iter(name_videos([source], out))), captions, texts, part=part
-        )
-        return
-    from stepline.media.links import fetch_link, forget_link
 
-    folder, language = out / DOWNLOADS, (settings.asr.language or "en").partition("-")[0]
-    video = fetch_link(source, folder, captions=is_site(captions), language=language, report=report)
-    try:
-        if texts is None:
-            texts = tuple(chapter.title for chapter in video.origin.chapters)
-            if not texts:
-                raise MediaError(
-                    f"{source_label(source)}: its page names no chapters; give --texts a file"
-                )
-        said = video.captions if is_site(captions) else captions
-        (name,) = name_videos([video.path], out)
-        yield Request(video.path, name, said, texts, video.origin, kept=keep, part=part)
-    finally:
-        if not keep:
-            forget_link(source.url, folder)
+    place: "Path | Link"
+    id: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What messages call it: its path, or its address without password and query."""
+        if isinstance(self.place, Path):
+            return str(self.place)
+        from stepline.media.http import display_url
+
+        return display_url(self.place.url)
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is fetched first."""
+        return not isinstance(self.place, Path)
+
+    @contextmanager
+    def open(
+        self,
+        out: Path,
+        settings: StepsSettings,
+        *,
+        captions: Path | None = None,
+        texts: tuple[str, ...] | None = (),
+        part: Span | None = None,
+        keep: bool = True,
+        report: "Report | None" = None,
+    ) -> Iterator[Request]:
+        """Yield what the main job is asked of it; what a link brings is in OUT, until the end
+        unless `keep`.
+
+        captions: SITE: those of the link's page. texts: None: the titles of the page's chapters.
+        Raises MediaError where a link brings no video, or its page lacks what is asked of it.
+        """
+        if isinstance(self.place, Path):
+            if is_site(captions) or texts is None:
+                cure = "give captions and texts as files"
+                raise MediaError(f"{self.place}: a file, which has no page; {cure}")
+            id = self.id or next(iter(name_videos([self.place], out)))
+            yield Request(self.place, id, captions, texts, part=part)
+            return
+        from stepline.media.links import fetch_link, forget_link
+
+        folder = out / DOWNLOADS
+        language = (settings.asr.language or "en").partition("-")[0]
+        with_captions = is_site(captions)
+        video = fetch_link(
+            self.place, folder, captions=with_captions, language=language, report=report
+        )
+        try:
+            if texts is None:
+                texts = tuple(chapter.title for chapter in video.origin.chapters)
+                if not texts:
+                    cure = "its page names no chapters; give --texts a file"
+                    raise MediaError(f"{self.label}: {cure}")
+            if with_captions:
+                captions = video.captions
+            (id,) = name_videos([video.path], out)
+            yield Request(video.path, id, captions, texts, video.origin, kept=keep, part=part)
+        finally:
+            if not keep:
+                forget_link(self.place.url, folder)
+
+
+def find_sources(
+    arguments: Iterable[VideoArgument], out: Path, settings: StepsSettings
+) -> list[VideoSource]:
+    """Return the videos of paths, as `find_videos` does, and after them those of links, playlists
+    as many.
+
+    Raises MediaError where a folder holds no video, or a link cannot be reached or leads to none.
+    """
+    paths, urls = _paths_and_links(arguments)
+    files = name_sources(find_videos(paths), out)
+    return [*files, *(VideoSource(link) for link in _find_links(urls, out, settings))]
+
+
+def name_sources(files: Sequence[Path], out: Path) -> list[VideoSource]:
+    """Return files as sources, each with its id."""
+    return [VideoSource(path, id) for id, path in name_videos(files, out).items()]
 
 
 @contextmanager
 def open_only_source(
-    given: Given,
+    argument: VideoArgument,
     settings: StepsSettings,
     out: Path | None,
-    captions: Path | None,
-    texts: tuple[str, ...] = (),
     *,
+    captions: Path | None = None,
+    texts: tuple[str, ...] = (),
     part: Span | None = None,
     report: "Report | None" = None,
 ) -> Iterator[Request]:
     """Yield the one video that a command takes; of a link, fetched into `out`, or for as long as it
     is worked on.
 
-    A file without `out` is named by its stem alone.
+    A file is named by its stem alone.
     """
-    if not is_link(str(given)):  # whatever it is, whoever reads it tells
-        path, identity = Path(given), Path(given).stem
-        with open_source(
-            path, Path(), settings, id=identity, captions=captions, texts=texts, part=part
-        ) as request:
-            yield request
-        return
-    with tempfile.TemporaryDirectory(prefix="stepline-") as folder:
-        place = out or Path(folder)
-        sources = find_sources([given], place, settings)
-        if len(sources) > 1:
-            raise MediaError(
-                f"{given}: a playlist of {len(sources)} videos; give the address of one of them"
-            )
-        with open_source(
-            sources[0], place, settings, captions=captions, texts=texts, part=part, report=report
-        ) as request:
-            yield request
+    with contextlib.ExitStack() as stack:
+        if is_link(str(argument)):
+            if out is None:
+                out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stepline-")))
+            sources = find_sources([argument], out, settings)
+            if len(sources) > 1:
+                cure = "give the address of one of them"
+                raise MediaError(f"{argument}: a playlist of {len(sources)} videos; {cure}")
+        else:  # whatever it is, whoever reads it reports
+            out, sources = Path(), [VideoSource(Path(argument), Path(argument).stem)]
+        yield stack.enter_context(
+            sources[0].open(out, settings, captions=captions, texts=texts, part=part, report=report)
+        )
 
 
 def fetch_sources(
-    given: Iterable[Given], out: Path, settings: StepsSettings, report: "Report | None"
+    arguments: Iterable[VideoArgument], out: Path, settings: StepsSettings, report: "Report | None"
 ) -> list[Path]:
-    """Return paths as they are and, behind them, the files of links, fetched into OUT."""
-    from stepline.media.links import fetch_link, find_links
+    """Return paths as they are and, after them, the files of links, fetched into OUT."""
+    from stepline.media.links import fetch_link
 
-    names = [str(name) for name in given]
-    found = [
-        link
-        for name in names
-        if is_link(name)
-        for link in find_links(name, out / DOWNLOADS, settings.links)
-    ]
-    files = [fetch_link(link, out / DOWNLOADS, report=report).path for link in found]
-    return [*(Path(name) for name in names if not is_link(name)), *files]
+    paths, urls = _paths_and_links(arguments)
+    links = _find_links(urls, out, settings)
+    return [*paths, *(fetch_link(link, out / DOWNLOADS, report=report).path for link in links)]
+
+
+def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], list[str]]:
+    """Return the paths and the addresses among arguments, an address once."""
+    names = [str(argument) for argument in arguments]
+    paths = [Path(name) for name in names if not is_link(name)]
+    return paths, list(dict.fromkeys(name for name in names if is_link(name)))
+
+
+def _find_links(urls: Sequence[str], out: Path, settings: StepsSettings) -> "list[Link]":
+    links: list[Link] = []
+    for url in urls:
+        from stepline.media.links import find_links
+
+        links += find_links(url, out / DOWNLOADS, settings.links)
+    return links
 
 
 def find_videos(paths: Iterable[Path], *, needed: bool = True) -> list[Path]:
@@ -208,14 +207,13 @@ def find_videos(paths: Iterable[Path], *, needed: bool = True) -> list[Path]:
     """
     videos: dict[Path, Path] = {}
     for path in paths:
-        inside = (
-            [file for file in files_below(path) if _is_video(file)] if path.is_dir() else [path]
-        )
-        if not inside and needed:
-            raise MediaError(
-                f"{path}: no video in this folder ({', '.join(sorted(SUFFIXES))}); name the files instead"
-            )
-        for file in inside:
+        files = [path]
+        if path.is_dir():
+            files = [file for file in files_below(path) if _is_video(file)]
+        if not files and needed:
+            kinds = ", ".join(sorted(VIDEO_SUFFIXES))
+            raise MediaError(f"{path}: no video in this folder ({kinds}); name the files instead")
+        for file in files:
             videos.setdefault(Path(os.path.realpath(file)), file)
     return list(videos.values())
 
@@ -225,16 +223,17 @@ def _is_video(file: Path) -> bool:
     made."""
     from stepline.outputs import CLIPS_SUFFIX, OUTPUTS, SUMMARY_SUFFIX
 
-    if file.suffix.lower() not in SUFFIXES or file.name.startswith("."):
+    if file.suffix.lower() not in VIDEO_SUFFIXES or file.name.startswith("."):
         return False
-    beside = (SUMMARY_SUFFIX, OUTPUTS["mp4"].suffix, OUTPUTS["mkv"].suffix)
-    suffix = next((suffix for suffix in beside if file.name.endswith(suffix)), None)
-    made, suffix = (file, suffix) if suffix is not None else (file.parent, CLIPS_SUFFIX)
-    ours = (
-        made.name.endswith(suffix)
-        and made.with_name(made.name.removesuffix(suffix) + ".json").is_file()
-    )
-    return not ours
+    # A summary or a copy has its record next to it; a clip is in a folder that has.
+    output, suffix = file.parent, CLIPS_SUFFIX
+    for whole_suffix in (SUMMARY_SUFFIX, OUTPUTS["mp4"].suffix, OUTPUTS["mkv"].suffix):
+        if file.name.endswith(whole_suffix):
+            output, suffix = file, whole_suffix
+            break
+    if not output.name.endswith(suffix):
+        return True
+    return not output.with_name(output.name.removesuffix(suffix) + ".json").is_file()
 
 
 def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:

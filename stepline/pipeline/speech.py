@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 # s past the claimed end of a file up to which words are read; a file may be longer than it claims
-BEYOND = 60.0
+MARGIN_SECONDS = 60.0
 NO_SOUND = "it has no sound track"
 SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
 
@@ -40,18 +40,24 @@ class SpeechInVideo(FrozenModel):
     warnings: tuple[str, ...] = ()
 
 
-def _near_the_video(transcript: Transcript, duration: float) -> Transcript:
+def near_the_video(transcript: Transcript, duration: float) -> Transcript:
     """Return the sentences that begin within the length that the file claims, or soon after it.
 
     Captions may go on for hours, as those of another video: no step is written that
     `drop_speech_past_end` would drop.
     """
-    near = [
-        sentence for sentence in transcript.sentences if sentence.span.start < duration + BEYOND
-    ]
-    if duration <= 0 or len(near) == len(transcript.sentences):
+    if duration <= 0:
         return transcript
-    return transcript.model_copy(update={"sentences": tuple(near)})
+    return _begun_before(duration + MARGIN_SECONDS, transcript)
+
+
+def _begun_before(second: float, transcript: Transcript) -> Transcript:
+    """Return the transcript with the sentences alone that begin before a second; they are its
+    first."""
+    sentences = [item for item in transcript.sentences if item.span.start < second]
+    if len(sentences) == len(transcript.sentences):
+        return transcript
+    return transcript.model_copy(update={"sentences": tuple(sentences)})
 
 
 def recognise_speech(
@@ -68,9 +74,9 @@ def recognise_speech(
 
     Empty without a sound track, and where a network describes the pictures alone.
     """
-    return recognise_many([(request, info)], settings, models=models, progress=progress, stop=stop)[
-        0
-    ]
+    videos = [(request, info)]
+    (speech,) = recognise_many(videos, settings, models=models, progress=progress, stop=stop)
+    return speech
 
 
 def recognise_many(
@@ -86,34 +92,28 @@ def recognise_many(
     from stepline.asr import transcribe_many
     from stepline.media import AudioBlock, MediaReader
 
-    known = [_speech_without_recogniser(request, info, settings) for request, info in videos]
+    speeches = [_speech_without_recogniser(request, info, settings) for request, info in videos]
     readers, sounds = [], []
-    for (request, info), speech in zip(videos, known, strict=True):
-        if speech is None:
-            readers.append(
-                MediaReader(
-                    request.path,
-                    frame_rate=None,
-                    sound=True,
-                    settings=settings.media,
-                    part=request.part,
-                )
-            )
-            ahead = read_ahead(readers[-1], SECONDS_AHEAD)
-            sounds.append(
-                with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
-            )
-    transcribed = zip(readers, transcribe_many(sounds, settings.asr, models=models), strict=True)
-    heard = (
-        Speech(
-            transcript=each.transcript,
-            dropped=each.dropped,
-            end=reader.end,
-            warnings=reader.warnings + each.warnings,
+    for (request, info), speech in zip(videos, speeches, strict=True):
+        if speech is not None:
+            continue
+        reader = MediaReader(
+            request.path, frame_rate=None, sound=True, settings=settings.media, part=request.part
         )
-        for reader, each in transcribed
+        ahead = read_ahead(reader, SECONDS_AHEAD)
+        readers.append(reader)
+        sounds.append(with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop))
+    transcriptions = transcribe_many(sounds, settings.asr, models=models)
+    recognised = (
+        Speech(
+            transcript=transcription.transcript,
+            dropped=transcription.dropped,
+            end=reader.end,
+            warnings=reader.warnings + transcription.warnings,
+        )
+        for reader, transcription in zip(readers, transcriptions, strict=True)
     )
-    return [next(heard) if speech is None else speech for speech in known]
+    return [next(recognised) if speech is None else speech for speech in speeches]
 
 
 def _speech_without_recogniser(
@@ -125,11 +125,12 @@ def _speech_without_recogniser(
     if request.captions is not None:
         from stepline.asr import read_captions
 
-        read = read_captions(request.captions, video_id=request.id, settings=settings.asr)
-        return Speech(
-            transcript=transcript_within(read.transcript, request.part), dropped=read.dropped
-        )
-    return None if info.has_sound else Speech(transcript=Transcript(), warnings=(NO_SOUND,))
+        captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
+        transcript = transcript_within(captions.transcript, request.part)
+        return Speech(transcript=transcript, dropped=captions.dropped)
+    if info.has_sound:
+        return None
+    return Speech(transcript=Transcript(), warnings=(NO_SOUND,))
 
 
 def drop_speech_past_end(
@@ -140,27 +141,24 @@ def drop_speech_past_end(
     Later ones are captions of another video, or of one that was cut short. keep_all_steps: a step
     that rests on nothing else stays, as one that is not spoken of (the user's own lines).
     """
-    sentences = tuple(
-        sentence for sentence in transcript.sentences if sentence.span.start < duration
-    )
-    # sorted by start, so that the others keep their numbers
-    late = transcript.sentences[len(sentences) :]
+    shorter = _begun_before(duration, transcript)
+    late = transcript.sentences[len(shorter.sentences) :]  # the others keep their numbers
     if not late:
         return SpeechInVideo(transcript=transcript, steps=tuple(steps))
-    shorter = transcript.model_copy(update={"sentences": sentences})
     reason = f"it is said after the video ends at {duration:.1f} s"
     dropped = [Rejected(what="sentence", text=sentence.text, reason=reason) for sentence in late]
-    kept: list[Step] = []
-    for step in steps:
-        mended = _with_sources_inside(step, shorter)
-        if step.sources and not mended.sources and not keep_all_steps:
-            dropped.append(Rejected(what="step", text=mended.text, reason=reason))
+    remaining: list[Step] = []
+    for original in steps:
+        step = _with_sources_inside(original, shorter)
+        if original.sources and not step.sources and not keep_all_steps:
+            dropped.append(Rejected(what="step", text=step.text, reason=reason))
         else:
-            kept.append(mended)
-    count = f"{len(late)} of {len(transcript.sentences)} sentences are"
-    warning = f"{count} said after the video ends at {duration:.1f} s and left out; do the words belong to this video?"
+            remaining.append(step)
+    count = f"{len(late)} of {len(transcript.sentences)} sentences"
+    fault = f"are said after the video ends at {duration:.1f} s and left out"
+    warning = f"{count} {fault}; do the words belong to this video?"
     return SpeechInVideo(
-        transcript=shorter, steps=tuple(kept), dropped=tuple(dropped), warnings=(warning,)
+        transcript=shorter, steps=tuple(remaining), dropped=tuple(dropped), warnings=(warning,)
     )
 
 
@@ -170,7 +168,7 @@ def _with_sources_inside(step: Step, transcript: Transcript) -> Step:
     if sources == step.sources:
         return step
     spans = [transcript.sentences[index].span for index in sources]
-    said = (
-        Span(min(span.start for span in spans), max(span.end for span in spans)) if spans else None
-    )
-    return step.model_copy(update={"sources": sources, "said": said})
+    span = None
+    if spans:
+        span = Span(min(span.start for span in spans), max(span.end for span in spans))
+    return step.model_copy(update={"sources": sources, "said": span})

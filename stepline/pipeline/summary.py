@@ -10,7 +10,7 @@ from stepline.atomic_files import atomic_files, partial_files, remove_partial_fi
 from stepline.errors import MediaError, SettingsError
 from stepline.outputs.html import PAGE_MARK
 from stepline.pipeline.batch import keyframes
-from stepline.pipeline.pictures import extract_features
+from stepline.pipeline.pictures import LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import Record
@@ -101,9 +101,8 @@ def score_seconds(
     from stepline.wys2.predict import encode_texts
     from stepline.wys2.summarizer import predict_importance, segment_video
 
-    visual = extract_features(
-        request, probe(request.path, settings.media), settings, progress=progress
-    )
+    info = probe(request.path, settings.media)
+    visual = extract_features(request, info, settings, LookOptions(progress=progress))
     if visual.features is None or visual.backbone is None:
         lack = "this video has none, or none are looked at"
         raise SettingsError(f"{summarizer.path}: a summarizer needs pictures; {lack}")

@@ -1,24 +1,21 @@
 """From one video to its steps: the whole story, top to bottom, one function a stage.
 
-    speech = recognise_speech(...)          sound    -> sentences
-    written = propose_steps(...)            sentences -> steps, each citing its sentences
-    visual = extract_features(...)          picture  -> feature rows, motion, cuts
-    drop_speech_past_end(...)               captions may run on after the video's last second
-    ground_steps(...)                       steps x picture -> where each is shown, and how sure
-    ask_witness(...)                        a vision-language model, where one is named, is asked what is open
-    with_seen_steps(...)                    those that a writer saw and nobody says, where it saw them
-    describe_pictures(...)                  steps that no speech tells (pipeline/describe.py)
-    judge_sentences(...)                    does the picture show what is said?
+    recognise_speech(...)        sound     -> sentences                              speech.py
+    propose_steps(...)           sentences -> steps, each citing its sentences
+    extract_features(...)        picture   -> feature rows, motion, cuts             pictures.py
+    drop_speech_past_end(...)    captions may run on after the video's last second   speech.py
+    place_steps(...)             steps x picture -> where each is shown, how sure    placing.py
+    describe_pictures(...)       steps that no speech names                          describe.py
+    judge_sentences(...)         does the picture show what is said?                 judging.py
 
 This is the only place that puts a Record together, and the only one that knows every stage. Sound
 and picture are each decoded once, side by side: while one core recognises speech and writes steps,
-the other sees.
+the other encodes pictures.
 """
 
 import contextlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -26,21 +23,28 @@ from pydantic import JsonValue
 
 from stepline.device import current_device
 from stepline.errors import MediaError
-from stepline.pipeline.describe import check_amounts, describe_pictures
+from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
 from stepline.pipeline.judging import judge_sentences
-from stepline.pipeline.networks import Networks, fingerprint, load_networks
+from stepline.pipeline.networks import Networks, fingerprint, load_networks, with_witness
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.pictures import (
     FRAMES_AHEAD,
+    LookOptions,
     VisualFeatures,
-    _load_text_encoder,
     extract_features,
+    load_text_encoder,
 )
-from stepline.pipeline.placing import PlacedSteps, _place_steps, describe_by_witness
+from stepline.pipeline.placing import PlacedSteps, describe_by_witness, place_steps
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.speech import Speech, _near_the_video, drop_speech_past_end, recognise_speech
+from stepline.pipeline.speech import (
+    Speech,
+    SpeechInVideo,
+    drop_speech_past_end,
+    near_the_video,
+    recognise_speech,
+)
 from stepline.progress import Progress, StoppedError, trim_memory
-from stepline.records import Alignment, Record, Transcript, Video
+from stepline.records import Alignment, Record, Step, Transcript, Video
 from stepline.text.embedding import embedded_once
 from stepline.version import __version__
 from stepline.weights import sha256
@@ -48,6 +52,8 @@ from stepline.weights import sha256
 if TYPE_CHECKING:
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing import WrittenSteps
+
+MEDIA_DECIMALS = 3  # of a second, in a record's durations
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,30 @@ class StepsResult:
 
     record: Record
     alignment: Alignment | None
+
+
+@dataclass(frozen=True)
+class VideoRun:
+    """What every stage reads of one run. info: what the file holds, as long as the part."""
+
+    request: Request
+    settings: StepsSettings
+    networks: Networks
+    info: "MediaInfo"
+
+
+@dataclass(frozen=True)
+class StageResults:
+    """What the stages found in one video. judge: who judged its sentences, if anybody did."""
+
+    speech: Speech
+    written: "WrittenSteps"
+    visual: VisualFeatures
+    inside: SpeechInVideo
+    placed: PlacedSteps
+    descriptions: Descriptions
+    transcript: Transcript
+    judge: str | None
 
 
 @embedded_once()
@@ -77,109 +107,129 @@ def understand(
     from stepline.media import probe
 
     whole = probe(request.path, settings.media)
-    info = part_info(whole, request.part)
     networks = networks or load_networks(settings)
+    settings = with_witness(settings, networks.witness)
+    run = VideoRun(request, settings, networks, part_info(whole, request.part))
     # Before the reading: a file that is replaced meanwhile is then known by what was there first.
-    digest, made_from = sha256(request.path), fingerprint(request, settings, networks)
-    speech, written, visual = _listen_and_look(
-        request, info, settings, networks, progress, thumbnails
-    )
+    digest = sha256(request.path)
+    made_from = fingerprint(request, settings, networks)
+
+    speech, written, visual = _read_sound_and_picture(run, progress, thumbnails)
     trim_memory()
-    duration = round(max(speech.end, visual.end) or info.duration, 3)
+    duration = _decoded_seconds(run, speech, visual)
+    results = _find_steps(run, speech, written, visual, duration)
+
+    if request.part is not None:
+        duration = round(whole.duration, MEDIA_DECIMALS)
+    video = Video(
+        id=request.id,
+        path=str(request.path.absolute()),
+        duration=duration,
+        title=request.origin.title if request.origin else None,
+        sha256=digest,
+        origin=request.origin,
+    )
+    record = _build_record(run, video, results, made_from)
+    if request.part is None:
+        return StepsResult(record, results.placed.alignment)
+    return StepsResult(*in_whole_video(record, results.placed.alignment, request.start))
+
+
+def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> float:
+    """Return how long the video really is: what could be decoded, or else what its file claims."""
+    seconds = max(speech.end, visual.end) or run.info.duration
+    duration = round(seconds, MEDIA_DECIMALS)
     if duration <= 0:
-        raise MediaError(
-            f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again"
-        )
+        cure = "convert it to mp4 and try again"
+        raise MediaError(f"{run.request.path}: nothing in it can be decoded; {cure}")
+    return duration
+
+
+def _find_steps(
+    run: VideoRun, speech: Speech, written: "WrittenSteps", visual: VisualFeatures, duration: float
+) -> StageResults:
+    """Place, describe and judge: all that follows once sound and picture have been read."""
+    request, settings, networks = run.request, run.settings, run.networks
     inside = drop_speech_past_end(
         duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts)
     )
-    transcript, judge = inside.transcript, None
-    placed = _place_steps(request, info, inside, visual, settings, networks, duration)
-    steps, alignment = placed.steps, placed.alignment
-    read = partial(
-        check_amounts,
-        transcript=transcript,
-        lines=visual.cues.lines if visual.cues else (),
-        start=request.part.start if request.part is not None else 0.0,
-    )
+    placed = place_steps(request, run.info, inside, visual, settings, networks, duration)
     if settings.writing.llm.pictures:
-        steps = tuple(map(read, steps))
-    pictures = describe_pictures(
-        networks.describer, visual.features, transcript, steps, settings.procx, duration
+        placed = replace(placed, steps=_with_checked_amounts(run, placed.steps, inside, visual))
+    descriptions = describe_pictures(
+        networks.describer,
+        visual.features,
+        inside.transcript,
+        placed.steps,
+        settings.procx,
+        duration,
     )
-    if (
-        settings.vision.witness.named
-        and visual.features is not None
-        and not (transcript.sentences or request.texts)
-    ):
-        pictures = describe_by_witness(request, visual, settings, duration, pictures)
-        pictures = replace(pictures, steps=tuple(map(read, pictures.steps)))
-    if info.has_picture:
+    silent = not (inside.transcript.sentences or request.texts)
+    if settings.vision.witness.named and visual.features is not None and silent:
+        descriptions = describe_by_witness(request, visual, settings, duration, descriptions)
+        checked = _with_checked_amounts(run, descriptions.steps, inside, visual)
+        descriptions = replace(descriptions, steps=checked)
+    transcript, judge = inside.transcript, None
+    if run.info.has_picture:
         transcript, judge = judge_sentences(
-            transcript,
-            steps,
-            alignment,
+            inside.transcript,
+            placed.steps,
+            placed.alignment,
             visual,
             settings.judge,
             networks.detector,
             request.path if request.part is None else None,
         )
-    doubts = placed.grounding.report.doubts if placed.grounding else ()
-    asked = placed.answers.notes if placed.answers else ()
-    warnings = (*info.warnings, *speech.warnings, *visual.warnings, *written.notes, *doubts, *asked)
-    record = Record(
-        id=request.id,
-        video=Video(
-            id=request.id,
-            path=str(request.path.absolute()),
-            duration=duration if request.part is None else round(whole.duration, 3),
-            title=request.origin.title if request.origin else None,
-            sha256=digest,
-            origin=request.origin,
-        ),
-        transcript=transcript,
-        steps=steps or pictures.steps,
-        recipe=request.texts,
-        captions=pictures.captions,
-        dropped=speech.dropped + written.dropped + inside.dropped + pictures.dropped,
-        warnings=tuple(dict.fromkeys((*warnings, *inside.warnings, *pictures.notes))),  # each once
+    return StageResults(speech, written, visual, inside, placed, descriptions, transcript, judge)
+
+
+def _with_checked_amounts(
+    run: VideoRun, steps: tuple[Step, ...], inside: SpeechInVideo, visual: VisualFeatures
+) -> tuple[Step, ...]:
+    lines = visual.cues.lines if visual.cues else ()
+    return tuple(check_amounts(step, inside.transcript, lines, run.request.start) for step in steps)
+
+
+def _build_record(
+    run: VideoRun, video: Video, results: StageResults, made_from: dict[str, JsonValue]
+) -> Record:
+    """Return the record of a video, with every warning and everything that was left out."""
+    placed, descriptions = results.placed, results.descriptions
+    warnings = [*run.info.warnings, *results.speech.warnings, *results.visual.warnings]
+    warnings += results.written.notes
+    if placed.grounding is not None:
+        warnings += placed.grounding.report.doubts
+    if placed.answers is not None:
+        warnings += placed.answers.notes
+    warnings += [*results.inside.warnings, *descriptions.notes]
+    dropped = results.speech.dropped + results.written.dropped + results.inside.dropped
+    return Record(
+        id=run.request.id,
+        video=video,
+        transcript=results.transcript,
+        steps=placed.steps or descriptions.steps,
+        recipe=run.request.texts,
+        captions=descriptions.captions,
+        dropped=dropped + descriptions.dropped,
+        warnings=tuple(dict.fromkeys(warnings)),  # each once
         settings=made_from,
-        models=_models_used(
-            request,
-            settings,
-            visual,
-            placed,
-            asr=transcript.recogniser,
-            judge=judge,
-            describer=pictures.network,
-        ),
+        models=_models_used(run, results),
     )
-    if request.part is not None:
-        record, alignment = in_whole_video(record, alignment, request.part.start)
-    return StepsResult(record, alignment)
 
 
-def _models_used(
-    request: Request,
-    settings: StepsSettings,
-    visual: VisualFeatures,
-    placed: PlacedSteps,
-    *,
-    asr: str | None,
-    judge: JsonValue,
-    describer: JsonValue,
-) -> dict[str, JsonValue]:
-    """Return what heard, wrote, saw, placed and judged, and the device where it is no CPU, as a
-    record names them."""
-    unwritten = request.texts or settings.procx.when == "alone"
+def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
+    """Return what recognised, wrote, encoded, placed and judged, and the device where it is not a
+    CPU, as a record names them."""
+    placed, backbone = results.placed, results.visual.backbone
+    unwritten = run.request.texts or run.settings.procx.when == "alone"
     models: dict[str, JsonValue] = {
         "stepline": __version__,
-        "asr": asr,
-        "writer": None if unwritten else settings.writing.writer,
-        "vision": visual.backbone.name if visual.backbone else None,
+        "asr": results.transcript.recogniser,
+        "writer": None if unwritten else run.settings.writing.writer,
+        "vision": backbone.name if backbone else None,
         "grounding": asdict(placed.grounding.report) if placed.grounding else None,
-        "judge": judge,
-        "describer": describer,
+        "judge": results.judge,
+        "describer": results.descriptions.network,
     }
     if placed.answers is not None:
         models["witness"] = placed.answers.report
@@ -188,13 +238,8 @@ def _models_used(
     return models
 
 
-def _listen_and_look(
-    request: Request,
-    info: "MediaInfo",
-    settings: StepsSettings,
-    networks: Networks,
-    progress: Progress | None,
-    thumbnails: "Thumbnails | None",
+def _read_sound_and_picture(
+    run: VideoRun, progress: Progress | None, thumbnails: "Thumbnails | None"
 ) -> "tuple[Speech, WrittenSteps, VisualFeatures]":
     """Recognise, write and look side by side; what fails on one side stops the other, as Ctrl-C
     stops both.
@@ -203,45 +248,50 @@ def _listen_and_look(
     """
     from stepline.writing import WrittenSteps
 
+    request, info, settings = run.request, run.info, run.settings
     stop = Event()
 
-    def stop_if_failed(done: "Future[VisualFeatures]") -> None:
-        if done.exception() is not None:
+    def stop_if_failed(look: "Future[VisualFeatures]") -> None:
+        if look.exception() is not None:
             stop.set()
 
-    described = networks.describer is not None or settings.vision.witness.named
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
-        looking = pool.submit(
-            extract_features,
-            request,
-            info,
-            settings,
-            progress=progress,
-            stop=stop,
-            thumbnails=thumbnails,
-            ahead=FRAMES_AHEAD,
+        options = LookOptions(
+            progress=progress, stop=stop, thumbnails=thumbnails, ahead=FRAMES_AHEAD
         )
-        looking.add_done_callback(stop_if_failed)
+        look = pool.submit(extract_features, request, info, settings, options)
+        look.add_done_callback(stop_if_failed)
         try:
             speech = recognise_speech(
-                request, info, settings, models=networks.recognisers, progress=progress, stop=stop
+                request,
+                info,
+                settings,
+                models=run.networks.recognisers,
+                progress=progress,
+                stop=stop,
             )
             trim_memory()  # the recogniser's memory, before the grammar is loaded
-            if speech.end > 0 and not (speech.transcript.sentences or request.texts or described):
+            if speech.end > 0 and not _pictures_are_needed(run, speech):
                 stop.set()
                 with contextlib.suppress(StoppedError):
-                    looking.result()  # raises what went wrong there
+                    look.result()  # raises what went wrong there
                 return speech, WrittenSteps(), VisualFeatures()
-            pool.submit(_load_text_encoder, looking)  # behind the looking, while steps are written
-            written = propose_steps(
-                request, _near_the_video(speech.transcript, info.duration), settings, info
-            )
-            return speech, written, looking.result()
+            pool.submit(load_text_encoder, look)  # after the look, while steps are written
+            near = near_the_video(speech.transcript, info.duration)
+            written = propose_steps(request, near, settings, info)
+            return speech, written, look.result()
         except StoppedError:
-            looking.result()  # raises what went wrong there
+            look.result()  # raises what went wrong there
             raise
         finally:
             stop.set()
+
+
+def _pictures_are_needed(run: VideoRun, speech: Speech) -> bool:
+    """Whether there is something to find in the pictures, or something that describes them."""
+    if speech.transcript.sentences or run.request.texts:
+        return True
+    return run.networks.describer is not None or run.settings.vision.witness.named
 
 
 def propose_steps(
@@ -264,18 +314,17 @@ def propose_steps(
         from stepline.text import embed
 
         sentences = embed([sentence.text for sentence in transcript.sentences])
-        texts = embed(request.texts)
-        return WrittenSteps(
-            steps_from_texts(
-                request.texts, transcript, sentences, texts, settings=settings.nasva.coarse
-            )
-        )
+        vectors = embed(request.texts)
+        coarse = settings.nasva.coarse
+        steps = steps_from_texts(request.texts, transcript, sentences, vectors, settings=coarse)
+        return WrittenSteps(steps)
     pictures, llm = None, settings.writing.llm
     if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
         from stepline.chat.pictures import VideoPictures
-        from stepline.visual_questions.pictures import picture_reader
+        from stepline.vision_language.pictures import picture_reader
 
-        start = request.part.start if request.part is not None else 0.0
-        read = picture_reader(request.path, llm.picture_size, start=start, media=settings.media)
-        pictures = VideoPictures(read, info.duration, start)
+        reader = picture_reader(
+            request.path, llm.picture_size, start=request.start, media=settings.media
+        )
+        pictures = VideoPictures(reader, info.duration, request.start)
     return write_steps(transcript, settings.writing, pictures=pictures)

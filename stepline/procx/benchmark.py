@@ -1,120 +1,73 @@
 """A dense-captioning benchmark answered with a trained network, in the official form that
 `evaluate` reads."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from stepline.datasets import read, segments, write_densevid
-from stepline.errors import DatasetError, SteplineError
+from stepline.errors import DatasetError, ShapeError
 from stepline.procx.checkpoint import LoadedProcx
 from stepline.procx.inference import StepDescriber, VideoToDescribe
 from stepline.procx.settings import DescribeSettings
-from stepline.records import FeatureSequence, Record, Transcript, Video
+from stepline.records import Record, Transcript, Video
+from stepline.training.benchmark_answers import (
+    BenchmarkAnswers,
+    Questions,
+    StoredFeatures,
+    answer_each,
+)
 
-NO_LENGTH = "its features hold no row"
-
-
-class FeatureReader(Protocol):
-    """Where the features of videos are."""
-
-    def read(self, video: str) -> FeatureSequence:
-        """Return the features of a video. Raises a SteplineError that says what is wrong."""
-
-
-@dataclass(frozen=True)
-class BenchmarkVideos:
-    """The ids that a benchmark asks for, in its order, and by id why others of its files are not
-    asked."""
-
-    ids: tuple[str, ...]
-    skipped: Mapping[str, str]
-
-    def reasons(self) -> dict[str, int]:
-        """Return how many are not asked for each reason, the most frequent first."""
-        return dict(Counter(self.skipped.values()).most_common())
+NO_ROWS = "its features hold no row"
 
 
-@dataclass(frozen=True)
-class PredictionSummary:
-    """How many videos and steps a file of predictions holds, and why the other videos are not in
-    it, by id."""
-
-    videos: int
-    steps: int
-    missing: dict[str, str]
-
-
-def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> BenchmarkVideos:
-    """Return the videos of a benchmark. Raises DatasetError where its file cannot be read or holds
-    none."""
+def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> Questions[str]:
+    """Return the ids of the videos of a benchmark. Raises DatasetError where its file cannot be read
+    or holds none."""
     reading = read(name, reference, subset=subset)
     if not reading.records:
-        raise DatasetError(
-            f"{reference}: holds no video{f' of subset {subset!r}' if subset else ''} to describe; give another"
-        )
-    skipped = {row.id: row.reason for row in reading.rejected if row.what == "video"}
-    return BenchmarkVideos(tuple(record.id for record in reading.records), skipped)
+        where = f" of subset {subset!r}" if subset else ""
+        raise DatasetError(f"{reference}: holds no video{where} to describe; give another")
+    unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
+    return Questions(tuple(record.id for record in reading.records), unasked)
 
 
 def write_predictions(
-    asked: Sequence[str],
+    ids: Sequence[str],
     loaded: LoadedProcx,
-    features: FeatureReader,
+    features: StoredFeatures,
     out: Path,
     settings: DescribeSettings,
     *,
     speech: Mapping[str, Transcript] | None = None,
-) -> PredictionSummary:
-    """Write the steps of the asked videos as densevid_eval's results, and return what is in it and
-    what is not.
+) -> BenchmarkAnswers[Record]:
+    """Write the steps of videos as densevid_eval's results, and return what is in it and what is
+    not.
 
     speech: what is said, by id, for a network that reads it; a video without is read in silence.
     Raises DatasetError when no video at all can be answered.
     """
     if settings.speech:
         loaded.check_speech()
-    describer = StepDescriber(
-        loaded.model, loaded.vocabulary, settings, loaded.trained.around or 0.0
-    )
-    missing: dict[str, str] = {}
-    records: list[Record] = []
-    for first in range(0, len(asked), settings.batch):
-        videos = _readable_videos(
-            asked[first : first + settings.batch], loaded, features, speech or {}, missing
-        )
-        for id, described in zip(videos, describer.describe(list(videos.values())), strict=True):
-            records.append(Record(id=id, video=Video(id=id), steps=described.steps))
-    if not records:
-        id, reason = next(iter(missing.items()))
-        raise DatasetError(
-            f"none of {len(asked)} videos can be answered, the first, {id}, since: {reason}"
-        )
-    write_densevid(segments(records), out)
-    return PredictionSummary(len(records), sum(len(record.steps) for record in records), missing)
+    transcripts = speech or {}
 
+    def read_video(id: str) -> VideoToDescribe:
+        rows = features.read(id)
+        loaded.check(rows)
+        if not len(rows.values):
+            raise ShapeError(NO_ROWS)
+        sentences = transcripts[id].sentences if id in transcripts else ()
+        return VideoToDescribe(rows.values, rows.duration, rows.duration, sentences)
 
-def _readable_videos(
-    ids: Sequence[str],
-    loaded: LoadedProcx,
-    features: FeatureReader,
-    speech: Mapping[str, Transcript],
-    missing: dict[str, str],
-) -> dict[str, VideoToDescribe]:
-    """Return the videos that can be described; `missing` gets the others with the reason."""
-    videos: dict[str, VideoToDescribe] = {}
-    for id in ids:
-        try:
-            found = features.read(id)
-            loaded.check(found)
-        except SteplineError as error:
-            missing[id] = str(error)
-            continue
-        if not len(found.values):
-            missing[id] = NO_LENGTH
-            continue
-        sentences = speech[id].sentences if id in speech else ()
-        videos[id] = VideoToDescribe(found.values, found.duration, found.duration, sentences)
-    return videos
+    around = loaded.trained.around or 0.0
+    describer = StepDescriber(loaded.model, loaded.vocabulary, settings, around)
+    answers: BenchmarkAnswers[Record] = BenchmarkAnswers({}, {})
+    for first in range(0, len(ids), settings.batch):
+        batch = ids[first : first + settings.batch]
+        videos = answer_each({id: id for id in batch}, read_video)
+        answers.missing.update(videos.missing)
+        descriptions = describer.describe(list(videos.by_id.values()))
+        for id, description in zip(videos.by_id, descriptions, strict=True):
+            answers.by_id[id] = Record(id=id, video=Video(id=id), steps=description.steps)
+    answers.require_any(" videos")
+    write_densevid(segments(list(answers.by_id.values())), out)
+    return answers

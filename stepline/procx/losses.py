@@ -45,8 +45,10 @@ def training_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> list[Loss]:
-    """Return the losses of a batch times their weights, as `training.fit` adds them; `batch_losses`
-    says more."""
+    """Return the losses of a batch times their weights, as `training.loop.fit` adds them.
+
+    `batch_losses` says more.
+    """
     settings = settings or LossSettings()
     return apply_weights(batch_losses(model, batch, settings, rates), settings)
 

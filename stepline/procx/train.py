@@ -43,18 +43,13 @@ from stepline.procx.settings import (
     ProcxTrainSettings,
 )
 from stepline.procx.vocabulary import Vocabulary, train_vocabulary
-from stepline.training.distributed import first_then_all, is_first, start_processes
+from stepline.records import Rejected
+from stepline.training.distributed import is_first, start_processes
 from stepline.training.gather import FeatureSpec
-from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, fit
+from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
 from stepline.training.network_file import UNKNOWN
-from stepline.training.run_folder import (
-    LOG,
-    claim_run_folder,
-    settings_that_matter,
-    settings_to_train_on,
-    versions,
-    write_omitted,
-)
+from stepline.training.run import KeepBest, TrainingRun, run_training, train_network
+from stepline.training.run_folder import LOG, settings_that_matter, settings_to_train_on, versions
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import read_records
 
@@ -105,6 +100,17 @@ class PreparedRun:
         return TrainingFeatures(
             spec.backbone, spec.rate, unit, data.around if data.speech else before
         )
+
+    def counts(self) -> dict[str, Any]:
+        """Return what run.json says of the samples."""
+        return {
+            "videos": len(self.samples),
+            "steps": sum(self.samples.counts),
+            "crowded": self.crowded,
+            "held_out": len(self.held_out),
+            "tokens": len(self.vocabulary),
+            "omitted": self.samples.reasons(),
+        }
 
     def network(self) -> ProcX | None:
         """Return the network to go on from, one of its own each time; None for fresh weights."""
@@ -239,58 +245,49 @@ def _train_seed(
     device: torch.device,
 ) -> SeedResult:
     """Train one seed's network in its folder, write it, and return what the log says of it."""
-    whole, samples, vocabulary = prepared.settings, prepared.samples, prepared.vocabulary
-    if is_first():
-        digest = None if prepared.start is None else prepared.start.sha256
-        given = asdict(sources) | {"start": None if start is None else [start, digest]}
-        counts = {
-            "videos": len(samples),
-            "steps": sum(samples.counts),
-            "crowded": prepared.crowded,
-            "held_out": len(prepared.held_out),
-            "tokens": len(vocabulary),
-            "omitted": samples.reasons(),
-        }
-        seeded = settings_that_matter(whole.model_copy(update={"train": training}))
-        claim_run_folder(
-            folder, {"settings": seeded, "sources": given}, {"versions": versions(), "data": counts}
-        )
-        omitted = ((row, row.text if row.what == "step" else None) for row in samples.omitted)
-        write_omitted(
-            folder,
-            (
-                {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
-                for row, step in omitted
-            ),
-        )
-
-    def keep_best(best: nn.Module) -> None:
-        write_model(best, vocabulary, folder / BEST, prepared.trained)
-
-    network = train_procx(
-        samples,
+    samples = prepared.samples
+    whole = prepared.settings
+    vocabulary = prepared.vocabulary
+    digest = None if prepared.start is None else prepared.start.sha256
+    identity = {
+        "settings": settings_that_matter(whole.model_copy(update={"train": training})),
+        "sources": asdict(sources) | {"start": None if start is None else [start, digest]},
+    }
+    run: TrainingRun[ProcX] = TrainingRun(
         folder,
-        vocabulary=vocabulary,
-        model=whole.model,
-        loss=whole.loss,
-        data=whole.data,
-        settings=training,
-        start=prepared.network(),
-        report=report,
-        device=device,
-        scorer=soda_scorer(prepared.held_out, keep_best) if len(prepared.held_out) else None,
+        identity,
+        lambda network, path: write_model(network, vocabulary, path, prepared.trained),
+        final=FINAL,
+        best=BEST,
+        facts={"versions": versions(), "data": prepared.counts()},
+        omitted=map(_omitted_row, samples.omitted),
     )
 
-    def finish() -> SeedResult:
-        if is_first():
-            write_model(network, vocabulary, folder / FINAL, prepared.trained)
-        lines = [
-            parse_json(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()
-        ]
-        scores = [line["score"] for line in lines if "score" in line]
-        return SeedResult(training.seed, folder, max(scores, default=None), lines[-1]["loss"])
+    def train(keep_best: KeepBest) -> ProcX:
+        return train_procx(
+            samples,
+            folder,
+            vocabulary=vocabulary,
+            model=whole.model,
+            loss=whole.loss,
+            data=whole.data,
+            settings=training,
+            start=prepared.network(),
+            report=report,
+            device=device,
+            scorer=soda_scorer(prepared.held_out, keep_best) if len(prepared.held_out) else None,
+        )
 
-    return first_then_all(finish)
+    run_training(run, train)
+    lines = [parse_json(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+    scores = [line["score"] for line in lines if "score" in line]
+    return SeedResult(training.seed, folder, max(scores, default=None), lines[-1]["loss"])
+
+
+def _omitted_row(row: Rejected) -> dict[str, str | None]:
+    """Return what is no sample as a line of `omitted.jsonl`."""
+    step = row.text if row.what == "step" else None
+    return {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
 
 
 def seed_summary(results: list[SeedResult]) -> dict[str, Any]:
@@ -330,14 +327,19 @@ def train_procx(
     taken up. Raises ShapeError when there is nothing to train on.
     """
     settings = settings or PROCX_TRAINING
-    torch.manual_seed(settings.seed)  # of fresh weights
-    network = start or ProcX(model or ModelSettings(), len(vocabulary))
-    network.to(device)
-    task = procx_task(samples, vocabulary, network.settings, loss or LossSettings(), data)
+    sizes = start.settings if start else model or ModelSettings()
+    task = procx_task(samples, vocabulary, sizes, loss or LossSettings(), data)
     if isinstance(settings, ProcxTrainSettings) and settings.offset_rate != 1:
         task = replace(task, rates={OFFSETS: settings.offset_rate})
-    fit(network, task, settings, folder, report, scorer=scorer)
-    return network
+    return train_network(
+        lambda: start or ProcX(sizes, len(vocabulary)),
+        task,
+        settings,
+        folder,
+        report,
+        scorer=scorer,
+        device=device,
+    )
 
 
 def procx_task(
@@ -365,8 +367,7 @@ def procx_task(
             list(batch) if data is None else [augment_sample(sample, data, rng) for sample in batch]
         )
 
-    shards = samples.shards if hasattr(samples, "shards") else ()
-    return TrainingTask(samples, lambda _: 1, augment, losses, [1] * len(samples), shards)
+    return TrainingTask(samples, lambda _: 1, augment, losses)
 
 
 def augment_sample(sample: StepSample, data: DataSettings, rng: np.random.Generator) -> StepSample:

@@ -6,21 +6,20 @@ import errno
 import logging
 import random
 import re
-import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from stepline.errors import StoreError
 from stepline.remote.settings import RemoteSettings
+from stepline.retry import TRANSIENT_STATUSES, doubled_pause
+from stepline.retry import retry as retry_after
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LONGEST_PAUSE = 30.0  # s between two tries
-BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses of HTTP that another try may cure
 # what clients call a connection that failed; they are named, since they need not be installed
-BROKEN = frozenset(
+BROKEN_CONNECTIONS = frozenset(
     {
         "HTTPClientError",
         "ClientConnectionError",
@@ -34,8 +33,10 @@ BROKEN = frozenset(
 )
 _TRANSIENT_NAMES = ("EAGAIN", "EBUSY", "EINTR", "EIO", "ESTALE", "EREMOTEIO", "ETIMEDOUT")
 # Linux has all
-TRANSIENT = frozenset(getattr(errno, name) for name in _TRANSIENT_NAMES if hasattr(errno, name))
-CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or anonymous=true for a public bucket"
+TRANSIENT_ERRNOS = frozenset(
+    getattr(errno, name) for name in _TRANSIENT_NAMES if hasattr(errno, name)
+)
+CREDENTIALS_CURE = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or anonymous=true for a public bucket"
 REFUSED_KEY = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 )
@@ -61,48 +62,41 @@ def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
     permanent failure at once, OutOfReachError for a transient one after the last try. No text of
     the server or its client gets into it.
     """
-    for attempt in range(1, settings.attempts + 1):
-        try:
-            return action()
-        except (StoreError, MemoryError):
-            raise
-        # fsspec's clients raise whatever they like; each is told or tried again below
-        except Exception as error:
-            for cause in causes(error):
-                if isinstance(cause, StoreError):  # a limit of ours, in what a client made of it
-                    raise StoreError(str(cause)) from error
-            reason = retry_reason(error)
-            if reason is None:
-                raise StoreError(f"{name}: {failure_reason(error)}") from error
-            if attempt == settings.attempts:
-                cure = "see whether its server is up, then run again: what is done stays done"
-                raise OutOfReachError(
-                    f"{name}: {reason}, {attempt} times in a row; {cure}"
-                ) from error
-            pause = min(LONGEST_PAUSE, settings.pause * 2 ** (attempt - 1)) * random.uniform(
-                0.5, 1.0
-            )
-            log.info(
-                "%s: %s; try %d of %d in %.1f s",
-                name,
-                reason,
-                attempt + 1,
-                settings.attempts,
-                pause,
-            )
-            time.sleep(pause)
-    raise AssertionError("attempts is at least 1")
+
+    def pause_after(error: Exception, tries: int) -> float:
+        if isinstance(error, (StoreError, MemoryError)):
+            raise error
+        for cause in causes(error):
+            if isinstance(cause, StoreError):  # a limit of ours, in what a client made of it
+                raise StoreError(str(cause)) from error
+        reason = retry_reason(error)
+        if reason is None:
+            raise StoreError(f"{name}: {failure_reason(error)}") from error
+        if tries == settings.attempts:
+            cure = "see whether its server is up, then run again: what is done stays done"
+            raise OutOfReachError(f"{name}: {reason}, {tries} times in a row; {cure}") from error
+        pause = doubled_pause(settings.pause, tries) * random.uniform(0.5, 1.0)
+        log.info(
+            "%s: %s; try %d of %d in %.1f s", name, reason, tries + 1, settings.attempts, pause
+        )
+        return pause
+
+    return retry_after(action, pause_after)
 
 
 def retry_reason(error: BaseException) -> str | None:
     """Return why another try may succeed; None where it cannot."""
-    if any(kind.__name__ in BROKEN for cause in causes(error) for kind in type(cause).__mro__):
+    if any(
+        kind.__name__ in BROKEN_CONNECTIONS
+        for cause in causes(error)
+        for kind in type(cause).__mro__
+    ):
         return "the connection failed"
     if _code(error) == "ConditionalRequestConflict":
         return "another one writes it at the same time"
     status = _status(error)
     if status is not None:
-        return f"the server answered {status}" if status in BUSY else None
+        return f"the server answered {status}" if status in TRANSIENT_STATUSES else None
     for cause in causes(error):
         if isinstance(cause, ShortReadError):
             return "an answer broke off"
@@ -110,7 +104,7 @@ def retry_reason(error: BaseException) -> str | None:
             return "no answer in time"
         if isinstance(cause, ConnectionError):
             return "the connection failed"
-        if isinstance(cause, OSError) and cause.errno in TRANSIENT:
+        if isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS:
             return "the disk or server is busy"
     return None
 
@@ -134,12 +128,12 @@ def failure_reason(error: BaseException) -> str:
     names = {kind.__name__ for cause in causes(error) for kind in type(cause).__mro__}
     code = _code(error)
     if names & NO_CREDENTIALS:
-        return f"no credentials were found; {CREDENTIALS}"
+        return f"no credentials were found; {CREDENTIALS_CURE}"
     lost = (str(cause) for cause in causes(error) if isinstance(cause, FileNotFoundError))
     if code == "NoSuchBucket" or any(map(GS_OBJECTS.search, lost)):
         return "there is no such bucket; make it first, or correct its name"
     if code in REFUSED_KEY:
-        return f"the server does not know these credentials ({code}); {CREDENTIALS}"
+        return f"the server does not know these credentials ({code}); {CREDENTIALS_CURE}"
     if "PermissionError" in names or _status(error) in (401, 403):
         return "access is denied; check the credentials, or ask its owner for the right to read, and to write --out"
     if "FileNotFoundError" in names or _status(error) == 404:

@@ -17,7 +17,7 @@ from stepline.atomic_files import check_writable, remove_partial_files, write_at
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.text_base.base import TextBase, open_base
-from stepline.text_base.deduplicate import Counts, write_tables
+from stepline.text_base.deduplicate import write_tables
 from stepline.text_base.encoding import encoder_facts, write_embeddings
 from stepline.text_base.index import add_index
 from stepline.text_base.manifest import (
@@ -35,16 +35,16 @@ from stepline.text_base.readers import source_files
 from stepline.text_base.settings import TextBaseSettings
 from stepline.weights import sha256
 
-PLANNED = (
+# settings that change what is in a part, besides the encoder
+PLANNED_SETTINGS = {
     "merge",
     "longest_document",
     "longest_step",
     "shard",
     "block",
     "batch",
-    "encoder",
     "precision",
-)
+}
 
 
 def build_base(
@@ -67,7 +67,8 @@ def build_base(
     remove_partial_files(folder)
     entries = tuple(_source_entry(source, licence) for source in sources)
     facts = encoder_facts(settings.encoder)
-    plan = digest([VERSION, [entry.model_dump() for entry in entries], _planned(settings), facts])
+    planned = settings.model_dump(include=PLANNED_SETTINGS)
+    plan = digest([VERSION, [entry.model_dump() for entry in entries], planned, facts])
     manifest = read_manifest(folder)
     if manifest is None or plan not in {part.plan for part in manifest.parts}:
         manifest = _start(manifest, folder, settings, facts, append)
@@ -130,8 +131,17 @@ def _add_part(
     shards, tallies = read_shards(sources, part / "work", settings, licence)
     counts = write_tables(shards, parts, part, tallies, settings)
     write_embeddings(part, counts.steps, manifest.width, settings)
-    told = tuple(map(_told, entries, tallies, counts.by_source))
-    entry = _part_entry(part, plan, counts, told)
+    entry = PartEntry(
+        name=part.name,
+        plan=plan,
+        documents=counts.documents,
+        steps=counts.steps,
+        read=counts.read,
+        same=counts.same,
+        near=counts.near,
+        sources=tuple(map(_after_reading, entries, tallies, counts.by_source)),
+        files={file.name: sha256(file) for file in sorted(part.iterdir()) if file.is_file()},
+    )
     manifest = manifest.model_copy(
         update={
             "documents": manifest.documents + counts.documents,
@@ -155,53 +165,26 @@ def _take_up(part: Path, plan: str) -> None:
         remove_partial_files(place)
 
 
-def _planned(settings: TextBaseSettings) -> dict[str, object]:
-    """Return the settings that change what is in a part."""
-    return {
-        name: value
-        for name, value in settings.model_dump().items()
-        if name in PLANNED and name != "encoder"
-    }
-
-
 def _source_entry(source: Path, licence: str | None) -> SourceEntry:
     """Return what a source is before it is read."""
-    whole = hashlib.sha256()
+    digests = hashlib.sha256()
     files = source_files(source)
     for file in files:
-        whole.update(
-            f"{file.relative_to(source) if file != source else file.name} {sha256(file)}\n".encode()
-        )
-    size = sum(file.stat().st_size for file in files)
+        name = file.name if file == source else file.relative_to(source)
+        digests.update(f"{name} {sha256(file)}\n".encode())
     return SourceEntry(
         name=Path(os.path.realpath(source)).name,
-        sha256=whole.hexdigest(),
-        bytes=size,
+        sha256=digests.hexdigest(),
+        bytes=sum(file.stat().st_size for file in files),
         licence=licence,
     )
 
 
-def _told(entry: SourceEntry, tally: Tally, read: tuple[int, int]) -> SourceEntry:
-    """Return what a source is after it was read."""
+def _after_reading(entry: SourceEntry, tally: Tally, counts: tuple[int, int]) -> SourceEntry:
+    """Return the entry of a source that was read. counts: of its documents and lines."""
+    documents, steps = counts
     dropped = tuple(
         RejectionCount(reason=reason, count=count, examples=tuple(tally.examples[reason]))
         for reason, count in sorted(tally.counts.items())
     )
-    return entry.model_copy(update={"documents": read[0], "steps": read[1], "dropped": dropped})
-
-
-def _part_entry(
-    part: Path, plan: str, counts: Counts, sources: tuple[SourceEntry, ...]
-) -> PartEntry:
-    files = {file.name: sha256(file) for file in sorted(part.iterdir()) if file.is_file()}
-    return PartEntry(
-        name=part.name,
-        plan=plan,
-        documents=counts.documents,
-        steps=counts.steps,
-        read=counts.read,
-        same=counts.same,
-        near=counts.near,
-        sources=sources,
-        files=files,
-    )
+    return entry.model_copy(update={"documents": documents, "steps": steps, "dropped": dropped})

@@ -17,13 +17,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.atomic_files import atomic_path
 from stepline.text_base.near_duplicates import (
     BANDS,
     Hashes,
@@ -33,14 +33,37 @@ from stepline.text_base.near_duplicates import (
     sketch,
     text_key,
 )
+from stepline.text_base.parquet_tables import ColumnType, Row, write_table
 from stepline.text_base.read_sources import Tally, read_shard
 from stepline.text_base.settings import TextBaseSettings
-from stepline.text_base.vectors import read_array, write_arrays
+from stepline.text_base.vectors import Rows, read_array, write_arrays
 
-Rows: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
-ROW_BYTES = 64  # that sorting one hash takes: hash, place, order, marks
-CROWD = 50  # lines with one band's hash that a line is compared with; more are hardly more alike
+HASH_SORT_BYTES = 64  # that sorting one hash takes: hash, place, order, marks
+# lines with one band's hash that a line is compared with; more are hardly more alike
+MAX_CANDIDATES = 50
+STEP_GROUP_ROWS = 4_096  # of steps.parquet that are read together when one is asked for
+DOCUMENT_GROUP_ROWS = 1_000  # the same of documents.parquet
+COPY_NUMBERS = 1 << 20  # numbers of an array copied at a time
+
+STEP_COLUMNS: dict[str, ColumnType] = {
+    "id": "text",
+    "text": "text",
+    "document": "text",
+    "position": "int32",
+    "source": "text",
+    "licence": "text",
+}
+DOCUMENT_COLUMNS: dict[str, ColumnType] = {
+    "id": "text",
+    "title": "text",
+    "source": "text",
+    "licence": "text",
+    "texts": "texts",
+    "ingredients": "texts",
+    "rows": "int64s",
+}
 
 
 def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
@@ -49,23 +72,18 @@ def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
     keys: N in all, several arrays one after another (memory-mapped is fine). memory: bytes to sort
     in.
     """
-    count = sum(map(len, keys))
-    found = np.arange(count, dtype=np.int64)
-    for places, hashes in _slices(keys, memory):
-        order = np.argsort(hashes, kind="stable")
-        ordered = hashes[order]
-        begins = np.concatenate([[True], ordered[1:] != ordered[:-1]])
-        leaders = order[begins][np.cumsum(begins) - 1]
-        found[places[order]] = places[leaders]
-    return found
+    firsts = np.arange(sum(map(len, keys)), dtype=np.int64)
+    for places, edges in _equal_groups(keys, memory):
+        firsts[places] = np.repeat(places[edges[:-1]], np.diff(edges))
+    return firsts
 
 
 def near_duplicates(sketches: Sequence[Sketch], known: int, threshold: float, memory: int) -> Rows:
     """Return for each line the place of the line that stands for it, itself where none is near:
     (N,) int64.
 
-    known: the first lines, merged before; they stay. threshold: Jaccard likeness of the word pairs,
-    1 merges nothing.
+    known: how many of the lines were merged before; they stay. threshold: Jaccard likeness of the
+    word pairs, 1 merges nothing.
     """
     count = sum(len(part.keys) for part in sketches)
     stands = np.arange(count, dtype=np.int64)
@@ -74,7 +92,8 @@ def near_duplicates(sketches: Sequence[Sketch], known: int, threshold: float, me
     lines = _Pairs(sketches)
     earliest = np.full(count, count, dtype=np.int64)
     for band in range(sketches[0].bands.shape[1]):
-        for row, leader in _candidates([part.bands[:, band] for part in sketches], known, memory):
+        keys = [part.bands[:, band] for part in sketches]
+        for row, leader in _candidates(keys, known, memory):
             if leader < earliest[row] and jaccard(lines[row], lines[leader]) >= threshold:
                 earliest[row] = leader
     for row in np.flatnonzero(earliest < count).tolist():
@@ -85,7 +104,7 @@ def near_duplicates(sketches: Sequence[Sketch], known: int, threshold: float, me
 
 
 class _Pairs:
-    """The word pairs of lines that are kept in several sketches."""
+    """The word pairs of lines that several sketches hold."""
 
     def __init__(self, sketches: Sequence[Sketch]) -> None:
         self._sketches = sketches
@@ -95,55 +114,50 @@ class _Pairs:
         part = int(np.searchsorted(self._starts, row, side="right")) - 1
         place = int(row - self._starts[part])
         ends = self._sketches[part].ends
-        return np.asarray(self._sketches[part].pairs[ends[place - 1] if place else 0 : ends[place]])
+        start = ends[place - 1] if place else 0
+        return np.asarray(self._sketches[part].pairs[start : ends[place]])
 
 
 def _candidates(keys: Sequence[Hashes], known: int, memory: int) -> Iterator[tuple[int, int]]:
-    """Yield (line, earlier line) for lines from `known` on that share a hash, at most CROWD earlier
-    ones each."""
-    for places, hashes in _slices(keys, memory):
-        order = np.argsort(hashes, kind="stable")
-        ordered = hashes[order]
-        edges = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1], [True]]))
-        sizes = np.diff(edges)
-        for start, size in zip(edges[:-1][sizes > 1], sizes[sizes > 1], strict=True):
-            members = places[order[start : start + size]]
-            for place in range(1, int(size)):
-                if members[place] >= known:
-                    yield from (
-                        (int(members[place]), int(leader))
-                        for leader in members[: min(place, CROWD)]
-                    )
+    """Yield (line, earlier line) for lines from `known` on that share a hash, at most
+    MAX_CANDIDATES earlier ones each."""
+    for places, edges in _equal_groups(keys, memory):
+        for group in np.flatnonzero(np.diff(edges) > 1).tolist():
+            members = places[edges[group] : edges[group + 1]].tolist()
+            for n, member in enumerate(members[1:], start=1):
+                if member >= known:
+                    for leader in members[: min(n, MAX_CANDIDATES)]:
+                        yield member, leader
 
 
-def _slices(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, Hashes]]:
-    """Yield (places, hashes) of all keys in turn, by ranges of the hash, so that equal ones come
-    together."""
+def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, Rows]]:
+    """Yield (places, edges) of all keys: places[edges[n] : edges[n + 1]] have equal keys, in their
+    order.
+
+    Keys are sorted by ranges of the hash, one after another, each within the memory.
+    """
     count = sum(map(len, keys))
     parts = 1
-    while count * ROW_BYTES > memory * parts and parts < 1 << 16:
+    while count * HASH_SORT_BYTES > memory * parts and parts < 1 << 16:
         parts *= 2
     shift = np.uint64(64 - parts.bit_length() + 1)
     starts = np.cumsum([0, *map(len, keys)])
     for part in range(parts):
-        places, hashes = [], []
+        places = []
+        hashes = []
         for start, array in zip(starts, keys, strict=False):
-            here = (
-                np.arange(len(array))
-                if parts == 1
-                else np.flatnonzero((array >> shift) == np.uint64(part))
-            )
-            places.append(here + start)
-            hashes.append(np.asarray(array[here]))
-        if sum(map(len, hashes)):
-            yield np.concatenate(places), np.concatenate(hashes)
-
-
-STEP_GROUP = 4_096  # rows of steps.parquet that are read together when one is asked for
-DOCUMENT_GROUP = 1_000  # the same of documents.parquet
-PIECE = 1 << 20  # numbers copied at a time
-
-Row = dict[str, Any]
+            # a shift by all 64 bits is undefined
+            in_part = array >= 0 if parts == 1 else (array >> shift) == np.uint64(part)
+            rows = np.flatnonzero(in_part)
+            places.append(rows + start)
+            hashes.append(np.asarray(array[rows]))
+        if not any(map(len, hashes)):
+            continue
+        joined = np.concatenate(hashes)
+        order = np.argsort(joined, kind="stable")
+        is_new = joined[order][1:] != joined[order][:-1]
+        edges = np.flatnonzero(np.concatenate([[True], is_new, [True]]))
+        yield np.concatenate(places)[order], edges
 
 
 @dataclass(frozen=True)
@@ -164,7 +178,7 @@ class _MergeResult:
     """rows: (N,) the row of every line read. firsts: (N,) bool, which of them bring a new row."""
 
     rows: Rows
-    firsts: npt.NDArray[np.bool_]
+    firsts: Flags
     near: int
 
 
@@ -180,15 +194,34 @@ def write_tables(
 
     Documents whose id was read before are left out and counted in the tallies.
     """
-    kept = _kept(shards, parts, part, tallies, settings.memory << 20)
-    merged = _merge(shards, kept, parts, part, settings)
-    _write_steps(_kept_rows(shards, kept), merged, part / "steps.parquet")
-    read = _write_documents(_kept_rows(shards, kept), merged, part / "documents.parquet")
-    _write_holders(_kept_rows(shards, kept), merged, parts, part)
-    steps = int(merged.firsts.sum())
-    by_source = tuple(read.get(origin, (0, 0)) for origin in range(len(tallies)))
-    same = len(merged.rows) - steps - merged.near
-    return Counts(int(kept.sum()), len(merged.rows), same, merged.near, steps, by_source)
+    new = _NewDocuments(shards, parts, part, tallies, settings.memory << 20)
+    merged = _merge(new, parts, part, settings)
+    steps = _first_lines(new.rows(), merged.firsts)
+    write_table(steps, STEP_COLUMNS, part / "steps.parquet", STEP_GROUP_ROWS)
+    documents: Counter[int] = Counter()  # by the number of their source
+    lines: Counter[int] = Counter()
+
+    def documents_with_rows() -> Iterator[Row]:
+        start = 0
+        for row in new.rows():
+            count = len(row["texts"])
+            documents[row["origin"]] += 1
+            lines[row["origin"]] += count
+            yield row | {"rows": merged.rows[start : start + count].tolist()}
+            start += count
+
+    path = part / "documents.parquet"
+    write_table(documents_with_rows(), DOCUMENT_COLUMNS, path, DOCUMENT_GROUP_ROWS)
+    _write_holders(new.rows(), merged, parts, part)
+    step_count = int(merged.firsts.sum())
+    return Counts(
+        documents.total(),
+        len(merged.rows),
+        len(merged.rows) - step_count - merged.near,
+        merged.near,
+        step_count,
+        tuple((documents[origin], lines[origin]) for origin in range(len(tallies))),
+    )
 
 
 def line_sketch(part: Path) -> Sketch:
@@ -198,201 +231,128 @@ def line_sketch(part: Path) -> Sketch:
     return Sketch(bands[:, 0], bands, read_array(part / "pairs.u32"), read_array(part / "ends.i64"))
 
 
-def _kept(
-    shards: Sequence[Path], parts: Sequence[Path], part: Path, tallies: Sequence[Tally], memory: int
-) -> npt.NDArray[np.bool_]:
-    """Return which documents stay: the first of each id."""
-    before = [read_array(folder / "identities.u64") for folder in parts]
-    known = sum(map(len, before))
-    keys = np.array(
-        [text_key(row["id"]) for shard in shards for row in read_shard(shard)], dtype=np.uint64
-    )
-    kept = first_places([*before, keys], memory)[known:] == np.arange(known, known + len(keys))
-    number = 0
-    for shard in shards if not kept.all() else ():
-        for row in read_shard(shard):
-            if not kept[number]:
-                tallies[row["origin"]].add("duplicate id", row["id"])
-            number += 1
-    write_arrays(part / "identities.u64", [keys[kept]])
-    return np.asarray(kept)
+class _NewDocuments:
+    """The documents of some shards whose id no earlier document has; their ids' keys are written."""
+
+    def __init__(
+        self,
+        shards: Sequence[Path],
+        parts: Sequence[Path],
+        part: Path,
+        tallies: Sequence[Tally],
+        memory: int,
+    ) -> None:
+        earlier = [read_array(folder / "identities.u64") for folder in parts]
+        ids = (row["id"] for shard in shards for row in read_shard(shard))
+        keys = np.array([text_key(id) for id in ids], dtype=np.uint64)
+        self._shards = shards
+        self._is_new = _are_first(earlier, keys, memory)[1]
+        if not self._is_new.all():
+            flags = iter(self._is_new.tolist())
+            for row in (row for shard in shards for row in read_shard(shard)):
+                if not next(flags):
+                    tallies[row["origin"]].add("duplicate id", row["id"])
+        write_arrays(part / "identities.u64", [keys[self._is_new]])
+
+    def by_shard(self) -> Iterator[list[Row]]:
+        """Yield those of one shard after another."""
+        flags = iter(self._is_new.tolist())
+        for shard in self._shards:
+            yield [row for row in read_shard(shard) if next(flags)]
+
+    def rows(self) -> Iterator[Row]:
+        """Yield all of them."""
+        return chain.from_iterable(self.by_shard())
 
 
-def _kept_rows(shards: Sequence[Path], kept: npt.NDArray[np.bool_]) -> Iterator[Row]:
-    stays = iter(kept.tolist())
-    for shard in shards:
-        yield from (row for row in read_shard(shard) if next(stays))
+def _are_first(earlier: Sequence[Hashes], keys: Hashes, memory: int) -> tuple[Rows, Flags]:
+    """Return the place of the first key equal to each, among earlier ones and these, and whether it
+    is that key itself."""
+    known = sum(map(len, earlier))
+    firsts = first_places([*earlier, keys], memory)[known:]
+    return firsts, firsts == np.arange(known, known + len(keys))
 
 
 # ---------------------------------------------------------------- merging
 
 
 def _merge(
-    shards: Sequence[Path],
-    kept: npt.NDArray[np.bool_],
-    parts: Sequence[Path],
-    part: Path,
-    settings: TextBaseSettings,
+    new: _NewDocuments, parts: Sequence[Path], part: Path, settings: TextBaseSettings
 ) -> _MergeResult:
     """Find the row of every line; write the part's keys and sketches."""
     memory = settings.memory << 20
+    # lines of the same normal words
     old_keys = [read_array(folder / "keys.u64") for folder in parts]
-    known_keys = sum(map(len, old_keys))
-    keys = np.fromiter(
-        (line_key(text) for row in _kept_rows(shards, kept) for text in row["texts"]),
-        dtype=np.uint64,
-    )
-    first = first_places([*old_keys, keys], memory)[known_keys:]
-    distinct = np.flatnonzero(first == np.arange(known_keys, known_keys + len(keys)))
-    _write_sketches(
-        shards, kept, first == np.arange(known_keys, known_keys + len(keys)), part / "work"
-    )
+    texts = (text for row in new.rows() for text in row["texts"])
+    keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
+    first, is_distinct = _are_first(old_keys, keys, memory)
+    _write_sketches(new, is_distinct, part / "work")
+    # distinct lines that are near an earlier one
     sketches = [*map(line_sketch, parts), line_sketch(part / "work")]
-    known = sum(len(found.ends) for found in sketches[:-1])
+    known = sum(len(earlier.ends) for earlier in sketches[:-1])
     stands = near_duplicates(sketches, known, settings.merge, memory)[known:]
     alone = stands == np.arange(known, known + len(stands))
-    ranks = np.cumsum(alone) - 1 + known
-    row_of = (
-        np.where(stands < known, stands, ranks[np.maximum(stands - known, 0)])
-        if len(stands)
-        else stands
-    )
+    row_of = stands  # of each distinct line
+    if len(stands):
+        ranks = np.cumsum(alone) - 1 + known
+        row_of = np.where(stands < known, stands, ranks[np.maximum(stands - known, 0)])
+    distinct = np.flatnonzero(is_distinct)
     _write_part_sketches(part, keys[distinct], row_of, alone)
-    old_rows = np.concatenate(
-        [np.empty(0, np.int64), *(read_array(folder / "key_rows.i64") for folder in parts)]
-    )
-    rows = np.concatenate([old_rows, np.full(len(keys), -1, np.int64)])
-    rows[distinct + known_keys] = row_of
+    # the row of every line, by the first line of the same words
+    old_rows = [read_array(folder / "key_rows.i64") for folder in parts]
+    new_rows = np.full(len(keys), -1, np.int64)
+    new_rows[distinct] = row_of
     firsts = np.zeros(len(keys), dtype=bool)
     firsts[distinct[alone]] = True
-    return _MergeResult(rows[first], firsts, int((~alone).sum()))
+    return _MergeResult(np.concatenate([*old_rows, new_rows])[first], firsts, int((~alone).sum()))
 
 
-def _write_sketches(
-    shards: Sequence[Path], kept: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_], work: Path
-) -> None:
-    """Write the sketches of the lines marked as new, a shard at a time."""
-    flags = iter(new.tolist())
-    stays = iter(kept.tolist())
+def _write_sketches(new: _NewDocuments, is_distinct: Flags, work: Path) -> None:
+    """Write the sketches of the distinct lines, a shard at a time."""
+    flags = iter(is_distinct.tolist())
     total = 0
     with ExitStack() as stack:
         bands, pairs, ends = (
             stack.enter_context((work / name).open("wb"))
             for name in ("bands.u64", "pairs.u32", "ends.i64")
         )
-        for shard in shards:
-            rows = [row for row in read_shard(shard) if next(stays)]
-            found = sketch([text for row in rows for text in row["texts"] if next(flags)])
-            bands.write(found.bands.tobytes())
-            pairs.write(found.pairs.tobytes())
-            ends.write((found.ends + total).tobytes())
-            total += len(found.pairs)
+        for rows in new.by_shard():
+            made = sketch([text for row in rows for text in row["texts"] if next(flags)])
+            bands.write(made.bands.tobytes())
+            pairs.write(made.pairs.tobytes())
+            ends.write((made.ends + total).tobytes())
+            total += len(made.pairs)
 
 
-def _write_part_sketches(
-    part: Path, keys: npt.NDArray[np.uint64], row_of: Rows, alone: npt.NDArray[np.bool_]
-) -> None:
+def _write_part_sketches(part: Path, keys: Hashes, row_of: Rows, alone: Flags) -> None:
     """Write the keys of all distinct lines and the sketches of those that stand for themselves."""
     write_arrays(part / "keys.u64", [keys])
     write_arrays(part / "key_rows.i64", [row_of])
-    found = line_sketch(part / "work")
-    sizes = np.diff(found.ends, prepend=0)
-    write_arrays(
-        part / "bands.u64",
-        (found.bands[at : at + PIECE][alone[at : at + PIECE]] for at in _starts(alone)),
-    )
+    lines = line_sketch(part / "work")
+    sizes = np.diff(lines.ends, prepend=0)
+    write_arrays(part / "bands.u64", _marked(lines.bands, alone))
     write_arrays(part / "ends.i64", [np.cumsum(sizes[alone])])
-    marks = np.repeat(alone, sizes)
-    write_arrays(
-        part / "pairs.u32",
-        (found.pairs[at : at + PIECE][marks[at : at + PIECE]] for at in _starts(marks)),
-    )
+    write_arrays(part / "pairs.u32", _marked(lines.pairs, np.repeat(alone, sizes)))
 
 
-def _starts(array: npt.NDArray[Any]) -> range:
-    return range(0, len(array), PIECE)
+def _marked(array: npt.NDArray[Any], marks: Flags) -> Iterator[npt.NDArray[Any]]:
+    """Yield the marked rows of an array, a piece at a time."""
+    for start in range(0, len(marks), COPY_NUMBERS):
+        piece = slice(start, start + COPY_NUMBERS)
+        yield array[piece][marks[piece]]
 
 
 # ---------------------------------------------------------------- tables
 
 
-def _write_steps(rows: Iterable[Row], merged: _MergeResult, path: Path) -> None:
-    import pyarrow as arrow
-
-    text = arrow.string()
-    fields = {
-        "id": text,
-        "text": text,
-        "document": text,
-        "position": arrow.int32(),
-        "source": text,
-        "licence": text,
-    }
-    _write_table(_first_lines(rows, merged), fields, path, STEP_GROUP)
-
-
-def _first_lines(rows: Iterable[Row], merged: _MergeResult) -> Iterator[Row]:
-    flags = iter(merged.firsts.tolist())
+def _first_lines(rows: Iterable[Row], firsts: Flags) -> Iterator[Row]:
+    """Yield the lines that bring a new row."""
+    flags = iter(firsts.tolist())
     for row in rows:
-        same = {"document": row["id"], "source": row["source"], "licence": row["licence"]}
+        shared = {"document": row["id"], "source": row["source"], "licence": row["licence"]}
         for position, text in enumerate(row["texts"]):
             if next(flags):
-                yield {"id": f"{row['id']}#{position}", "text": text, "position": position} | same
-
-
-def _write_documents(
-    rows: Iterable[Row], merged: _MergeResult, path: Path
-) -> dict[int, tuple[int, int]]:
-    """Write the documents; return how many documents and lines each source gave."""
-    import pyarrow as arrow
-
-    text, texts = arrow.string(), arrow.list_(arrow.string())
-    fields = {
-        "id": text,
-        "title": text,
-        "source": text,
-        "licence": text,
-        "texts": texts,
-        "ingredients": texts,
-    }
-    documents: Counter[int] = Counter()
-    lines: Counter[int] = Counter()
-
-    def told() -> Iterator[Row]:
-        at = 0
-        for row in rows:
-            count = len(row["texts"])
-            documents[row["origin"]] += 1
-            lines[row["origin"]] += count
-            yield row | {"rows": merged.rows[at : at + count].tolist()}
-            at += count
-
-    _write_table(told(), fields | {"rows": arrow.list_(arrow.int64())}, path, DOCUMENT_GROUP)
-    return {origin: (count, lines[origin]) for origin, count in documents.items()}
-
-
-def _write_table(rows: Iterable[Row], fields: dict[str, Any], path: Path, group: int) -> None:
-    """Write rows as Parquet, `group` rows a row group, so that row n lies in group n // group."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    schema = arrow.schema(list(fields.items()))
-    waiting: list[Row] = []
-    with (
-        atomic_path(path) as partial,
-        parquet.ParquetWriter(partial, schema, compression="zstd") as writer,
-    ):
-        for row in rows:
-            waiting.append({name: row[name] for name in fields})
-            if len(waiting) == group:
-                writer.write_table(
-                    arrow.Table.from_pylist(waiting, schema=schema), row_group_size=group
-                )
-                waiting = []
-        if waiting:
-            writer.write_table(
-                arrow.Table.from_pylist(waiting, schema=schema), row_group_size=group
-            )
+                yield {"id": f"{row['id']}#{position}", "text": text, "position": position} | shared
 
 
 def _write_holders(
@@ -400,12 +360,12 @@ def _write_holders(
 ) -> None:
     """Write which documents hold each row, sorted by row: two arrays side by side, no pair
     twice."""
-    before = sum(len(read_array(folder / "identities.u64")) for folder in parts)
+    known = sum(len(read_array(folder / "identities.u64")) for folder in parts)
     counts = np.fromiter((len(row["texts"]) for row in rows), dtype=np.int64)
-    numbers = np.repeat(np.arange(before, before + len(counts)), counts)
-    order = np.lexsort((numbers, merged.rows))
-    held, holders = merged.rows[order], numbers[order]
-    fresh = np.ones(len(order), dtype=bool)
-    fresh[1:] = (held[1:] != held[:-1]) | (holders[1:] != holders[:-1])
-    write_arrays(part / "holder_rows.i64", [held[fresh]])
-    write_arrays(part / "holders.i64", [holders[fresh]])
+    documents = np.repeat(np.arange(known, known + len(counts)), counts)
+    order = np.lexsort((documents, merged.rows))
+    pairs = np.stack([merged.rows[order], documents[order]])  # (2, N)
+    is_new = np.ones(len(order), dtype=bool)
+    is_new[1:] = (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)
+    write_arrays(part / "holder_rows.i64", [pairs[0, is_new]])
+    write_arrays(part / "holders.i64", [pairs[1, is_new]])

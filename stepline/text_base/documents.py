@@ -1,8 +1,9 @@
 """What a text base holds: how-to documents, each a title and its steps, with source and licence on
 every line."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from stepline.records import Rejected
 
@@ -34,6 +35,23 @@ class Document:
     source: str
     licence: str | None = None
     ingredients: tuple[str, ...] = ()
+
+    @classmethod
+    def from_texts(
+        cls,
+        id: str,
+        title: str,
+        texts: Iterable[str],
+        source: str,
+        licence: str | None,
+        ingredients: Iterable[str],
+    ) -> Self:
+        """Return the document whose steps have these texts."""
+        steps = tuple(
+            TextStep(f"{id}#{position}", text, id, position, source, licence)
+            for position, text in enumerate(texts)
+        )
+        return cls(id, title, steps, source, licence, tuple(ingredients))
 
 
 DocumentOrRejected: TypeAlias = Document | Rejected

@@ -7,16 +7,15 @@ query instead is bound by memory, not by arithmetic. C lists, P lists probed a q
 FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
 """
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.atomic_files import atomic_path
 from stepline.device import current_device
 from stepline.errors import ModelError, StoreError
+from stepline.numeric import unit_rows
 from stepline.records import Matrix
 from stepline.text_base.manifest import (
     CurvePoint,
@@ -27,7 +26,7 @@ from stepline.text_base.manifest import (
 )
 from stepline.text_base.settings import Engine, TextBaseSettings
 from stepline.text_base.vectors import (
-    NOTHING,
+    NO_ROW,
     Nearest,
     Rows,
     VectorStore,
@@ -40,10 +39,11 @@ from stepline.text_base.vectors import (
 )
 from stepline.weights import sha256
 
-ROUNDS = 6  # of k-means
-POINTS = 32  # vectors a centroid is trained on
-QUERIES = 32_768  # queries asked together
-PIECE = 16_384  # vectors copied at a time
+KMEANS_ROUNDS = 6
+VECTORS_PER_CENTROID = 32  # that it is trained on
+MIN_LIST_VECTORS = 8  # vectors a list on average, at least
+QUERIES_TOGETHER = 32_768  # queries asked together
+BLOCK_VECTORS = 16_384  # copied at a time
 INVERTED_LISTS_FILES = ("centroids.npy", "bounds.i64", "order.i64", "vectors.npy")
 
 
@@ -60,20 +60,18 @@ class InvertedLists:
     def efforts(self) -> list[int]:
         """Return the numbers of lists worth trying: 1, 2, 3, 4, 6, 8, 12, ... up to all."""
         count = len(self._centroids)
-        steps = sorted({max(1, part << power) for power in range(24) for part in (1, 3)} | {count})
-        return [lists for lists in steps if lists <= count]
+        steps = {part << power for power in range(24) for part in (1, 3)}
+        return sorted({lists for lists in steps if lists < count} | {count})
 
     def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
         """Return what `nearest_exact` does, found in the `effort` lists whose centroids are
         nearest."""
-        found = [
-            self._search(queries[at : at + QUERIES], k, effort)
-            for at in range(0, len(queries), QUERIES)
-        ]
-        rows = np.concatenate([np.empty((0, k), np.int64), *(rows for rows, _ in found)])
-        return rows, np.concatenate(
-            [np.empty((0, k), np.float32), *(cosines for _, cosines in found)]
-        )
+        rows = np.empty((len(queries), k), np.int64)
+        cosines = np.empty((len(queries), k), np.float32)
+        for start in range(0, len(queries), QUERIES_TOGETHER):
+            chunk = slice(start, start + QUERIES_TOGETHER)
+            rows[chunk], cosines[chunk] = self._search(queries[chunk], k, effort)
+        return rows, cosines
 
     def _search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
         import torch
@@ -84,77 +82,85 @@ class InvertedLists:
         order = np.argsort(lists, axis=None, kind="stable")
         askers = torch.from_numpy(order // effort).to(device)
         edges = np.searchsorted(lists.ravel()[order], np.arange(len(self._centroids) + 1))
-        asked = torch.from_numpy(np.ascontiguousarray(queries, dtype=np.float32)).to(device)
+        all_queries = as_tensor(queries, device)
         best = Nearest(len(queries), k, device)
         with torch.inference_mode():
             for number in np.flatnonzero(np.diff(edges)).tolist():
                 start, end = self._bounds[number : number + 2]
                 if start < end:
-                    some = askers[edges[number] : edges[number + 1]]  # (n,)
+                    numbers = askers[edges[number] : edges[number + 1]]  # (n,)
                     vectors = as_tensor(self._vectors[start:end], device)  # (m, D)
                     rows = torch.from_numpy(np.array(self._order[start:end])).to(device)
-                    best.offer(some, asked[some] @ vectors.T, rows)
+                    best.offer(numbers, all_queries[numbers] @ vectors.T, rows)
         return best.result()
 
 
-def build_lists(
-    vectors: "VectorStore", folder: Path, *, seed: int, memory: int, progress: Callable[[], None]
-) -> None:
+def build_lists(vectors: VectorStore, folder: Path, *, seed: int, memory: int) -> None:
     """Write the lists of all vectors. memory: bytes for training; the same vectors and seed give
     the same bytes."""
-    count, width = len(vectors), vectors.width
-    lists = int(min(max(1, count // 8), max(16, 1 << round(np.log2(4 * np.sqrt(max(1, count)))))))
-    most = max(1, min(POINTS * lists, memory // (8 * width)))
+    count = len(vectors)
+    lists = _list_count(count, MIN_LIST_VECTORS)
     rng = np.random.default_rng(seed)
-    sample = np.sort(rng.choice(count, size=min(count, most), replace=False))
-    centroids = _train(vectors.take(sample), lists, rng)
-    near = np.concatenate([np.empty(0, np.int64), *_assigned(vectors, centroids, progress)])
-    order = np.argsort(near, kind="stable")
+    centroids = _train(_training_vectors(vectors, lists, memory, rng), lists, rng)
+    nearest = [np.empty(0, np.int64)]
+    for _, block in vectors.blocks(BLOCK_VECTORS):
+        nearest.append(nearest_exact(block, [(0, centroids)])[0][:, 0])
+    list_of = np.concatenate(nearest)
+    order = np.argsort(list_of, kind="stable")
+    bounds = np.searchsorted(list_of[order], np.arange(len(centroids) + 1))
+    starts = range(0, count, BLOCK_VECTORS)
+    blocks = (vectors.take(order[start : start + BLOCK_VECTORS]) for start in starts)
     write_vectors(folder / "centroids.npy", [centroids], centroids.shape, "float32")
-    write_arrays(
-        folder / "bounds.i64", [np.searchsorted(near[order], np.arange(len(centroids) + 1))]
-    )
+    write_arrays(folder / "bounds.i64", [bounds])
     write_arrays(folder / "order.i64", [order])
-    write_vectors(
-        folder / "vectors.npy", _pieces(vectors, order), (count, width), vectors.precision
-    )
+    write_vectors(folder / "vectors.npy", blocks, (count, vectors.width), vectors.precision)
+
+
+def _list_count(count: int, smallest: int) -> int:
+    """Return how many lists serve so many vectors: about 4 sqrt(count), a power of two, each of
+    `smallest` vectors at least."""
+    power = round(np.log2(4 * np.sqrt(max(1, count))))
+    return int(min(max(1, count // smallest), max(16, 1 << power)))
+
+
+def _training_vectors(
+    vectors: VectorStore, lists: int, memory: int, rng: np.random.Generator
+) -> Matrix:
+    """Return a sample of the vectors on which so many centroids are trained within the memory, in
+    bytes."""
+    most = max(1, min(VECTORS_PER_CENTROID * lists, memory // (8 * vectors.width)))
+    return vectors.take(_sample(rng, len(vectors), most))
+
+
+def _sample(rng: np.random.Generator, count: int, size: int) -> Rows:
+    """Return `size` of so many rows, or all, ascending."""
+    return np.sort(rng.choice(count, size=min(count, size), replace=False))
 
 
 def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
     """Return unit centroids (C, D) by spherical k-means; one that lost all its points starts again
     at a point."""
     count = min(count, len(points))
-    centroids = points[np.sort(rng.choice(len(points), size=count, replace=False))]
-    for _ in range(ROUNDS):
-        nearest, _ = nearest_exact(points, [(0, centroids)])
-        order = np.argsort(nearest[:, 0], kind="stable")
-        counts = np.bincount(nearest[:, 0], minlength=count)
+    centroids = points[_sample(rng, len(points), count)]
+    for _ in range(KMEANS_ROUNDS):
+        nearest = nearest_exact(points, [(0, centroids)])[0][:, 0]
+        order = np.argsort(nearest, kind="stable")
+        counts = np.bincount(nearest, minlength=count)
         filled = np.flatnonzero(counts)
         starts = (np.cumsum(counts) - counts)[filled]
         sums = np.empty_like(centroids)
         sums[filled] = np.add.reduceat(points[order], starts, axis=0)
         empty = np.flatnonzero(counts == 0)
-        sums[empty] = points[np.sort(rng.choice(len(points), size=len(empty), replace=False))]
-        centroids = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
+        sums[empty] = points[_sample(rng, len(points), len(empty))]
+        centroids = unit_rows(sums)
     return centroids.astype(np.float32)
 
 
-def _assigned(
-    vectors: "VectorStore", centroids: Matrix, progress: Callable[[], None]
-) -> Iterator[Rows]:
-    for _, block in vectors.blocks(PIECE):
-        yield nearest_exact(np.asarray(block, dtype=np.float32), [(0, centroids)])[0][:, 0]
-        progress()
-
-
-def _pieces(vectors: "VectorStore", order: Rows) -> Iterator[npt.NDArray[Any]]:
-    for at in range(0, len(order), PIECE):
-        yield vectors.take(order[at : at + PIECE])
-
-
 FAISS_FILES = ("index.faiss",)
-LINKS = 32  # neighbours of a node in the graph
-BUILD_EFFORT = 80  # nodes looked at when one is added to the graph
+GRAPH_LINKS = 32  # neighbours of a node in the graph
+GRAPH_BUILD_EFFORT = 80  # nodes looked at when one is added to the graph
+MIN_FAISS_LIST_VECTORS = 39  # vectors a list on average, at least, as FAISS asks for
+PROBE_COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)  # lists worth trying
 
 
 def library() -> Any:
@@ -188,10 +194,8 @@ class FaissIndex:
             return [1]
         if self._engine == "hnsw":
             return [16, 32, 64, 128, 256, 512, 1024]
-        lists = int(self._index.nlist)
-        return sorted(
-            {n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256) if n < lists} | {lists}
-        )
+        count = int(self._index.nlist)
+        return [*(lists for lists in PROBE_COUNTS if lists < count), count]
 
     def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
         """Return what `nearest_exact` does, as far as the index finds it."""
@@ -200,51 +204,42 @@ class FaissIndex:
         elif self._engine == "hnsw":
             self._index.hnsw.efSearch = max(effort, k)
         cosines, rows = self._index.search(np.ascontiguousarray(queries, dtype=np.float32), k)
-        cosines = np.where(rows == NOTHING, -1.0, cosines).clip(-1.0, 1.0)
+        cosines = np.where(rows == NO_ROW, -1.0, cosines).clip(-1.0, 1.0)
         return rows.astype(np.int64), cosines.astype(np.float32)
 
 
 def build_faiss(
-    vectors: "VectorStore",
-    folder: Path,
-    engine: Engine,
-    *,
-    seed: int,
-    memory: int,
-    progress: Callable[[], None],
+    vectors: VectorStore, folder: Path, engine: Engine, *, seed: int, memory: int
 ) -> None:
     """Write a FAISS index of all vectors. The graph is built by one thread, so that it has the same
     bytes each time."""
     faiss = library()
-    count, width = len(vectors), vectors.width
-    inner = faiss.METRIC_INNER_PRODUCT
+    width = vectors.width
     threads = faiss.omp_get_max_threads()
     if engine == "flat":
         index = faiss.IndexFlatIP(width)
     elif engine == "hnsw":
-        index = faiss.IndexHNSWFlat(width, LINKS, inner)
-        index.hnsw.efConstruction = BUILD_EFFORT
+        index = faiss.IndexHNSWFlat(width, GRAPH_LINKS, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = GRAPH_BUILD_EFFORT
         faiss.omp_set_num_threads(1)
     else:
-        lists = int(
-            min(max(1, count // 39), max(16, 1 << round(np.log2(4 * np.sqrt(max(1, count))))))
-        )
-        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(width), width, lists, inner)
+        lists = _list_count(len(vectors), MIN_FAISS_LIST_VECTORS)
+        quantizer = faiss.IndexFlatIP(width)
+        index = faiss.IndexIVFFlat(quantizer, width, lists, faiss.METRIC_INNER_PRODUCT)
         index.cp.seed = seed
-        most = max(1, min(POINTS * lists, memory // (8 * width)))
         rng = np.random.default_rng(seed)
-        index.train(vectors.take(np.sort(rng.choice(count, size=min(count, most), replace=False))))
+        index.train(_training_vectors(vectors, lists, memory, rng))
     try:
         for _, block in vectors.blocks():
             index.add(np.asarray(block, dtype=np.float32))
-            progress()
     finally:
         faiss.omp_set_num_threads(threads)
     with atomic_path(folder / "index.faiss") as partial:
         faiss.write_index(index, str(partial))
 
 
-PROBES = 500  # lines whose nearest other line is asked for, to measure recall
+MAX_PROBES = 500  # lines whose nearest other line is asked for, to measure recall
+COSINE_TOLERANCE = 1e-5  # below the exact neighbour's cosine, within which one is as near
 
 
 class Index(Protocol):
@@ -257,9 +252,7 @@ class Index(Protocol):
         """Return rows (N, k) and cosines (N, k), best first; -1 where nothing was found."""
 
 
-def add_index(
-    folder: Path, settings: TextBaseSettings, progress: Callable[[], None] = lambda: None
-) -> IndexEntry:
+def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
     """Build the index that `settings.engine` names, measure it, and enter it into the manifest;
     return its entry.
 
@@ -267,22 +260,20 @@ def add_index(
     folder holds no base.
     """
     manifest = require_manifest(folder)
+    purpose = (settings.engine, manifest.steps, settings.recall)
     for entry in manifest.indexes:
-        if (entry.engine, entry.steps, entry.wanted) == (
-            settings.engine,
-            manifest.steps,
-            settings.recall,
-        ):
+        if (entry.engine, entry.steps, entry.wanted) == purpose:
             return entry
     vectors = open_vectors(folder, manifest)
-    place = folder / "indexes" / settings.engine
-    place.mkdir(parents=True, exist_ok=True)
-    chosen = {"seed": settings.seed, "memory": settings.memory << 20, "progress": progress}
+    index_folder = folder / "indexes" / settings.engine
+    index_folder.mkdir(parents=True, exist_ok=True)
+    seed = settings.seed
+    memory = settings.memory << 20
     if settings.engine == "lists":
-        build_lists(vectors, place, **chosen)  # type: ignore[arg-type]
+        build_lists(vectors, index_folder, seed=seed, memory=memory)
         names: tuple[str, ...] = INVERTED_LISTS_FILES
     else:
-        build_faiss(vectors, place, settings.engine, **chosen)  # type: ignore[arg-type]
+        build_faiss(vectors, index_folder, settings.engine, seed=seed, memory=memory)
         names = FAISS_FILES
     curve, probes = measure_recall(open_index(folder, settings.engine), vectors, settings)
     entry = IndexEntry(
@@ -293,9 +284,9 @@ def add_index(
         wanted=settings.recall,
         probes=probes,
         curve=curve,
-        files={name: sha256(place / name) for name in names},
+        files={name: sha256(index_folder / name) for name in names},
     )
-    others = tuple(found for found in manifest.indexes if found.engine != settings.engine)
+    others = [other for other in manifest.indexes if other.engine != settings.engine]
     write_manifest(manifest.model_copy(update={"indexes": (*others, entry)}), folder)
     return entry
 
@@ -312,18 +303,15 @@ def measure_recall(
     count = len(vectors)
     if count < 2:
         return (), 0
-    probes = np.sort(
-        np.random.default_rng(settings.seed).choice(count, size=min(PROBES, count), replace=False)
-    )
+    probes = _sample(np.random.default_rng(settings.seed), count, MAX_PROBES)
     queries = vectors.take(probes)
     true = _other(probes, *nearest_exact(queries, vectors.blocks(), 2))
     curve: list[CurvePoint] = []
     for effort in index.efforts():
-        found = _other(probes, *index.search(queries, 2, effort))
-        curve.append(
-            CurvePoint(effort=effort, recall=round(float((found >= true - 1e-5).mean()), 4))
-        )
-        if curve[-1].recall >= settings.recall:
+        cosines = _other(probes, *index.search(queries, 2, effort))
+        recall = round(float((cosines >= true - COSINE_TOLERANCE).mean()), 4)
+        curve.append(CurvePoint(effort=effort, recall=recall))
+        if recall >= settings.recall:
             break
     return tuple(curve), len(probes)
 
@@ -337,8 +325,10 @@ def _other(probes: Rows, rows: Rows, cosines: Matrix) -> Matrix:
 def open_index(folder: Path, engine: Engine) -> Index:
     """Return an index of a base. Raises StoreError where it is missing or damaged, ModelError
     without FAISS."""
-    place = folder / "indexes" / engine
-    return InvertedLists(place) if engine == "lists" else FaissIndex(place, engine)
+    index_folder = folder / "indexes" / engine
+    if engine == "lists":
+        return InvertedLists(index_folder)
+    return FaissIndex(index_folder, engine)
 
 
 def open_vectors(folder: Path, manifest: Manifest) -> VectorStore:

@@ -1,16 +1,24 @@
-"""The members of one huge JSON object, one at a time: HowTo100M's captions are gigabytes in one
-object."""
+"""Huge JSON texts read a value at a time: HowTo100M's captions are gigabytes in one object."""
 
 import gzip
 import json
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-BLOCK = 1 << 20  # characters read at a time
-LONGEST = 64 << 20  # characters that one member may have
+BLOCK_CHARS = 1 << 20  # read at a time
+MAX_MEMBER_CHARS = 64 << 20  # of one member of an object
+# beyond a value that show where it ends: "1" may go on as "1e+5"
+LOOKAHEAD_CHARS = 3
+
+_SPACE = re.compile(r"\s*")
+
+
+class JsonError(ValueError):
+    """A text that breaks off, is no JSON or holds a value that is too long."""
 
 
 @dataclass(frozen=True)
@@ -21,103 +29,121 @@ class JsonDamage:
 
 
 def json_members(path: Path) -> Iterator[tuple[str, object]]:
-    """Yield key and value of each member of the object in a JSON file (or .gz); a Damage last where
-    it breaks off.
+    """Yield key and value of each member of the object in a JSON file (or .gz); a JsonDamage last
+    where it breaks off.
 
     Held at once: one member and a block. Bytes that are not UTF-8 become U+FFFD.
     """
     try:
-        with _opened(path) as file:
+        with _open_text(path) as file:
             yield from JsonObjectReader(file).members()
     except (OSError, EOFError, zlib.error) as error:
         yield "", JsonDamage(f"cannot be read to its end ({error})")
 
 
-def _opened(path: Path) -> IO[str]:
+def _open_text(path: Path) -> IO[str]:
     with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    if packed:
+        is_packed = file.read(2) == b"\x1f\x8b"
+    if is_packed:
         return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace")
     return path.open(encoding="utf-8-sig", errors="replace")
 
 
-class JsonObjectReader:
-    """A buffer over a text file: `text[place:]` is what has not been read.
+class JsonWindow:
+    """A window that moves over a JSON text: `text[place:]` is what was not passed yet.
 
-    last: from which character of the file to which the last value lies; source: its text.
+    read: returns so many more characters, or fewer, "" at the end. block: characters read at a
+    time. most: characters that one value may have. skipped: what stands between values.
+    last: from which character of the whole text to which the last value lies; source: its text.
     """
 
-    def __init__(self, file: IO[str]) -> None:
-        self.file, self.text, self.place, self.decoder = file, "", 0, json.JSONDecoder()
+    def __init__(
+        self,
+        read: Callable[[int], str],
+        *,
+        block: int,
+        most: int,
+        skipped: re.Pattern[str] = _SPACE,
+    ) -> None:
+        self._read = read
+        self._block = block
+        self._most = most
+        self._skipped = skipped
+        self._decode = json.JSONDecoder().raw_decode
+        self.text = ""
+        self.place = 0
         self.passed = 0  # characters before those of `text`
-        self.last, self.source = (0, 0), ""
+        self.last = (0, 0)
+        self.source = ""
+
+    def peek(self) -> str:
+        """Return the next character that is not skipped, reading on where needed; "" at the end."""
+        while True:
+            match = self._skipped.match(self.text, self.place)
+            self.place = match.end() if match else self.place
+            if self.place < len(self.text) or not self._more(self._block):
+                return self.text[self.place : self.place + 1]
+
+    def value(self) -> object:
+        """Return the next value; one near the window's end may go on, so more is read
+        first. Raises JsonError."""
+        self.peek()
+        size = self._block
+        while True:
+            try:
+                value, end = self._decode(self.text, self.place)
+            except (ValueError, RecursionError) as error:
+                if len(self.text) - self.place > self._most:
+                    reason = f"has a member of more than {self._most} characters"
+                    raise JsonError(reason) from error
+                if isinstance(error, RecursionError) or not self._more(size):
+                    reason = f"breaks off or is no JSON ({str(error)[:100]})"
+                    raise JsonError(reason) from error
+                size *= 2  # so that a long value is scanned a few times only
+                continue
+            length = end - self.place
+            if end + LOOKAHEAD_CHARS <= len(self.text) or not self._more(self._block):
+                self.source = self.text[self.place : self.place + length]
+                start = self.passed + self.place
+                self.last = (start, start + length)
+                self.place += length
+                return cast(object, value)
+
+    def _more(self, size: int) -> bool:
+        """Read on, forgetting what was passed; False at the end."""
+        block = self._read(size)
+        self.passed += self.place
+        self.text = self.text[self.place :] + block
+        self.place = 0
+        return bool(block)
+
+
+class JsonObjectReader(JsonWindow):
+    """The members of the object in a text file, one at a time."""
+
+    def __init__(self, file: IO[str]) -> None:
+        super().__init__(file.read, block=BLOCK_CHARS, most=MAX_MEMBER_CHARS)
 
     def members(self) -> Iterator[tuple[str, object]]:
-        """Yield key and value of each member, and a Damage last where the file breaks off."""
-        if self._next() != "{":
+        """Yield key and value of each member, and a JsonDamage last where the file breaks off."""
+        if self.peek() != "{":
             yield "", JsonDamage("is no JSON object")
             return
         self.place += 1
-        while True:
-            mark = self._next()
-            if mark == "}":
-                return
+        while (mark := self.peek()) != "}":
             if mark == ",":
                 self.place += 1
                 continue
-            key = (
-                self._value()
-                if mark == '"'
-                else JsonDamage(f"has {mark!r} where a key should begin")
-            )
-            if not isinstance(key, str):
-                yield (
-                    "",
-                    key
-                    if isinstance(key, JsonDamage)
-                    else JsonDamage("has a key that is no string"),
-                )
-                return
-            if self._next() != ":":
-                yield key, JsonDamage("lacks a colon behind a key")
-                return
-            self.place += 1
-            self._next()
-            value = self._value()
-            yield key, value
-            if isinstance(value, JsonDamage):
-                return
-
-    def _next(self) -> str:
-        """Return the next character that is no space, reading on where needed; "" at the end."""
-        while True:
-            while self.place < len(self.text):
-                if not self.text[self.place].isspace():
-                    return self.text[self.place]
-                self.place += 1
-            if not self._more():
-                return ""
-
-    def _value(self) -> object:
-        """Return the value that begins here; a value that touches the buffer's end may go on, so
-        more is read first."""
-        size = BLOCK
-        while True:
+            key = ""
             try:
-                value, end = self.decoder.raw_decode(self.text, self.place)
-                if end < len(self.text) or not self._more():
-                    self.last = (self.passed + self.place, self.passed + end)
-                    self.source, self.place = self.text[self.place : end], end
-                    return cast(object, value)
-            except (json.JSONDecodeError, RecursionError) as error:
-                if len(self.text) - self.place > LONGEST:
-                    return JsonDamage(f"has a member of more than {LONGEST} characters")
-                if isinstance(error, RecursionError) or not self._more(size):
-                    return JsonDamage(f"breaks off or is no JSON ({str(error)[:100]})")
-                size *= 2
-
-    def _more(self, size: int = BLOCK) -> bool:
-        block = self.file.read(size)
-        self.passed += self.place
-        self.text, self.place = self.text[self.place :] + block, 0
-        return bool(block)
+                if mark != '"':
+                    raise JsonError(f"has {mark!r} where a key should begin")
+                key = str(self.value())
+                if self.peek() != ":":
+                    raise JsonError("lacks a colon behind a key")
+                self.place += 1
+                value = self.value()
+            except JsonError as error:
+                yield key, JsonDamage(str(error))
+                return
+            yield key, value

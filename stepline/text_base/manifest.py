@@ -15,8 +15,8 @@ from stepline.settings import CountOrZero
 from stepline.text_base.settings import Engine
 
 VERSION: Literal[1] = 1  # of the layout on disk; a reader refuses any other
-NAME = "manifest.json"
-EXAMPLES = 3  # places told for each reason
+MANIFEST_NAME = "manifest.json"
+MAX_EXAMPLES = 3  # places named for each reason
 
 
 class RejectionCount(FrozenModel):
@@ -93,7 +93,7 @@ class Manifest(FrozenModel):
 def read_manifest(folder: Path) -> Manifest | None:
     """Return a base's manifest, None where there is none. Raises StoreError for one that cannot be
     read."""
-    path = folder / NAME
+    path = folder / MANIFEST_NAME
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -115,11 +115,10 @@ def read_manifest(folder: Path) -> Manifest | None:
 def write_manifest(manifest: Manifest, folder: Path) -> None:
     """Write the manifest: from now on the folder is a text base that holds what it says."""
     text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
-    write_atomic(folder / NAME, text + "\n")
+    write_atomic(folder / MANIFEST_NAME, text + "\n")
 
 
 def digest(value: object) -> str:
     """Return the sha256 of a value as JSON."""
-    return hashlib.sha256(
-        json.dumps(value, sort_keys=True, ensure_ascii=False).encode()
-    ).hexdigest()
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -20,10 +20,10 @@ import numpy.typing as npt
 Hashes = npt.NDArray[np.uint64]
 
 BANDS = 6  # two lines are compared when one band of their sketches agrees:
-DEPTH = 2  # at a likeness of 0.7 that misses 2 pairs in 100, at 0.9 hardly any
+MINIMA_PER_BAND = 2  # at a likeness of 0.7 that misses 2 pairs in 100, at 0.9 hardly any
 
 # Spellings that mean one unit; the value stands for all of them.
-UNITS = {
+UNIT_OF_SPELLING = {
     **dict.fromkeys(("tablespoon", "tablespoons", "tbsp", "tbsps", "tbs", "tbl", "tblsp"), "tbsp"),
     **dict.fromkeys(("teaspoon", "teaspoons", "tsp", "tsps"), "tsp"),
     **dict.fromkeys(("cup", "cups"), "cup"),
@@ -45,98 +45,98 @@ UNITS = {
     **dict.fromkeys(("f", "fahrenheit"), "fahrenheit"),
     **dict.fromkeys(("celsius", "centigrade"), "celsius"),
 }
-UNIT_NAMES = frozenset(UNITS.values())
+UNIT_NAMES = frozenset(UNIT_OF_SPELLING.values())
 NEGATIONS = frozenset(
     {
-        *(
-            "no",
-            "not",
-            "never",
-            "without",
-            "none",
-            "neither",
-            "nor",
-            "cannot",
-            "avoid",
-            "don",
-            "dont",
-            "doesn",
-            "isn",
-        ),
-        *("won", "t", "n"),
+        "no",
+        "not",
+        "never",
+        "without",
+        "none",
+        "neither",
+        "nor",
+        "cannot",
+        "avoid",
+        "don",
+        "dont",
+        "doesn",
+        "isn",
+        "won",
+        "t",
+        "n",
     }
 )
-NUMBERS = frozenset(
+NUMBER_WORDS = frozenset(
     {
-        *(
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "fifteen",
-        ),
-        *(
-            "twenty",
-            "thirty",
-            "forty",
-            "fifty",
-            "sixty",
-            "hundred",
-            "half",
-            "halves",
-            "third",
-            "thirds",
-            "quarter",
-        ),
-        *("quarters", "dozen", "once", "twice", "double", "triple"),
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "fifteen",
+        "twenty",
+        "thirty",
+        "forty",
+        "fifty",
+        "sixty",
+        "hundred",
+        "half",
+        "halves",
+        "third",
+        "thirds",
+        "quarter",
+        "quarters",
+        "dozen",
+        "once",
+        "twice",
+        "double",
+        "triple",
     }
 )
-NOISE = frozenset({"a", "an", "the", "degrees", "degree", "deg"})  # words that change nothing
+EXACT_WORDS = NEGATIONS | NUMBER_WORDS | UNIT_NAMES  # two lines that are the same share them
+IGNORED_WORDS = frozenset(
+    {"a", "an", "the", "degrees", "degree", "deg"}
+)  # words that change nothing
 # Words in which near-duplicates may differ; any other word, a plural apart, must be in both.
-LIGHT = frozenset(
+LIGHT_WORDS = frozenset(
     {
-        *(
-            "and",
-            "then",
-            "it",
-            "its",
-            "them",
-            "they",
-            "this",
-            "that",
-            "these",
-            "those",
-            "to",
-            "of",
-            "your",
-            "you",
-            "is",
-        ),
-        *(
-            "are",
-            "be",
-            "will",
-            "in",
-            "into",
-            "on",
-            "onto",
-            "for",
-            "at",
-            "with",
-            "there",
-            "just",
-            "until",
-            "till",
-            "from",
-        ),
+        "and",
+        "then",
+        "it",
+        "its",
+        "them",
+        "they",
+        "this",
+        "that",
+        "these",
+        "those",
+        "to",
+        "of",
+        "your",
+        "you",
+        "is",
+        "are",
+        "be",
+        "will",
+        "in",
+        "into",
+        "on",
+        "onto",
+        "for",
+        "at",
+        "with",
+        "there",
+        "just",
+        "until",
+        "till",
+        "from",
     }
 )
 
@@ -165,8 +165,10 @@ def normal_words(text: str) -> tuple[str, ...]:
     """Return the words that a line is compared by: folded, units in one spelling, articles left
     out."""
     folded = unicodedata.normalize("NFKC", text.translate(_FRACTIONS)).casefold()
-    words = (UNITS.get(word, word) for word in _WORD.findall(folded.replace("°c", " celsius")))
-    return tuple(word for word in words if word not in NOISE)
+    words = (
+        UNIT_OF_SPELLING.get(word, word) for word in _WORD.findall(folded.replace("°c", " celsius"))
+    )
+    return tuple(word for word in words if word not in IGNORED_WORDS)
 
 
 def line_key(text: str) -> int:
@@ -176,9 +178,11 @@ def line_key(text: str) -> int:
 
 def text_key(text: str) -> int:
     """Return 64 bits of a text's BLAKE2b."""
-    return int.from_bytes(
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
-    )
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+_word_hash = lru_cache(maxsize=1 << 18)(text_key)
 
 
 def must_match_tokens(words: Sequence[str]) -> tuple[str, ...]:
@@ -187,10 +191,9 @@ def must_match_tokens(words: Sequence[str]) -> tuple[str, ...]:
 
     The other words are sorted, without light ones and plurals.
     """
-    ordered = tuple(
-        w for w in words if w[0].isdigit() or w in NEGATIONS or w in NUMBERS or w in UNIT_NAMES
-    )
-    return (*ordered, "|", *sorted({_singular(word) for word in words if word not in LIGHT}))
+    in_order = [word for word in words if word[0].isdigit() or word in EXACT_WORDS]
+    others = {_singular(word) for word in words if word not in LIGHT_WORDS}
+    return (*in_order, "|", *sorted(others))
 
 
 def _singular(word: str) -> str:
@@ -205,7 +208,7 @@ def sketch(texts: Sequence[str]) -> Sketch:
         [text_key(" ".join(must_match_tokens(words))) for words in lines], dtype=np.uint64
     )
     sets = [_pairs(words) for words in lines]
-    ends = np.cumsum([len(found) for found in sets], dtype=np.int64)
+    ends = np.cumsum(list(map(len, sets)), dtype=np.int64)
     pairs = np.concatenate([*sets, np.empty(0, dtype=np.uint32)])
     return Sketch(keys, _bands(pairs, ends, guards), pairs, ends)
 
@@ -225,24 +228,21 @@ def _pairs(words: Sequence[str]) -> npt.NDArray[np.uint32]:
 
 
 def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: Hashes) -> Hashes:
-    """Return (N, BANDS) hashes of DEPTH minima each, mixed with the guard of the tokens that must
+    """Return (N, BANDS) hashes of MINIMA_PER_BAND minima each, mixed with the guard of the tokens that must
     match."""
     if not len(ends):
         return np.empty((0, BANDS), dtype=np.uint64)
     starts = np.concatenate([[0], ends[:-1]])
     draw = np.random.default_rng(1997)
-    factors = draw.integers(1, 1 << 63, size=(BANDS, DEPTH), dtype=np.uint64) | np.uint64(1)
+    factors = draw.integers(1, 1 << 63, size=(BANDS, MINIMA_PER_BAND), dtype=np.uint64) | np.uint64(
+        1
+    )
     bands = np.empty((len(ends), BANDS), dtype=np.uint64)
     for band in range(BANDS):
         mixed = guards * np.uint64(0xD6E8FEB86659FD93)
-        for depth in range(DEPTH):
+        for depth in range(MINIMA_PER_BAND):
             scrambled = (pairs.astype(np.uint64) + np.uint64(depth + 1)) * factors[band, depth]
             least = np.minimum.reduceat(scrambled ^ (scrambled >> np.uint64(29)), starts)
             mixed = (mixed ^ least) * np.uint64(0x9E3779B97F4A7C15)
         bands[:, band] = mixed ^ (mixed >> np.uint64(31))
     return bands
-
-
-@lru_cache(maxsize=1 << 18)
-def _word_hash(word: str) -> int:
-    return text_key(word)

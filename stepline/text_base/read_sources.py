@@ -4,22 +4,40 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from stepline.atomic_files import atomic_path, write_atomic
-from stepline.errors import StoreError
+from stepline.atomic_files import write_atomic
 from stepline.limits import parse_json
-from stepline.parquet import ParquetError, ParquetReader
+from stepline.parquet import ParquetReader
 from stepline.text_base.documents import Document, DocumentOrRejected
-from stepline.text_base.manifest import EXAMPLES
+from stepline.text_base.manifest import MAX_EXAMPLES
+from stepline.text_base.parquet_tables import ColumnType, Row, damage_of, write_table
 from stepline.text_base.readers import read_source
 from stepline.text_base.settings import TextBaseSettings
 
 log = logging.getLogger(__name__)
 
-FIELDS = ("id", "title", "source", "licence", "texts", "ingredients", "origin")
+SHARD_COLUMNS: dict[str, ColumnType] = {
+    "id": "text",
+    "title": "text",
+    "source": "text",
+    "licence": "text",
+    "texts": "texts",
+    "ingredients": "texts",
+    "origin": "int32",  # number of the source
+}
+
+
+@dataclass(frozen=True)
+class ReadingState:
+    """How far sources are read: items so far, what was left out of each source, whether all is
+    read."""
+
+    items: int
+    tallies: list["Tally"]
+    is_complete: bool
 
 
 class Tally:
@@ -34,9 +52,9 @@ class Tally:
     def add(self, reason: str, place: str) -> None:
         """Count one."""
         self.counts[reason] += 1
-        found = self.examples.setdefault(reason, [])
-        if len(found) < EXAMPLES:
-            found.append(place)
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < MAX_EXAMPLES:
+            examples.append(place)
 
 
 def read_shards(
@@ -49,35 +67,39 @@ def read_shards(
     its end.
     """
     shards: list[Path] = []
-    seen, tallies, ended = 0, [Tally() for _ in sources], False
-    while (state := _state(work, len(shards))) is not None:
-        shards.append(work / f"read-{len(shards):05d}.parquet")
-        seen, tallies, ended = state
-    items = islice(_items(sources, settings, licence), seen, None) if not ended else iter(())
-    while not ended:
-        rows: list[dict[str, Any]] = []
+    state = ReadingState(0, [Tally() for _ in sources], False)
+    while (stored := _read_state(_shard_path(work, len(shards)))) is not None:
+        shards.append(_shard_path(work, len(shards)))
+        state = stored
+    items = islice(_items(sources, settings, licence), state.items, None)
+    count, tallies = state.items, state.tallies
+    while not state.is_complete:
+        rows: list[Row] = []
         for origin, item in items:
-            seen += 1
+            count += 1
             if isinstance(item, Document):
                 rows.append(_row(item, origin))
             else:
-                tallies[origin].add(
-                    item.reason, f"{item.location}: {item.value}" if item.value else item.location
-                )
+                place = f"{item.location}: {item.value}" if item.value else item.location
+                tallies[origin].add(item.reason, place)
             if len(rows) == settings.shard:
                 break
-        ended = len(rows) < settings.shard
-        shards.append(_write(work, len(shards), rows, (seen, tallies, ended)))
+        state = ReadingState(count, tallies, len(rows) < settings.shard)
+        shards.append(_shard_path(work, len(shards)))
+        write_table(rows, SHARD_COLUMNS, shards[-1], settings.shard)
+        _write_state(state, shards[-1])
         log.info("read %d documents", (len(shards) - 1) * settings.shard + len(rows))
     return shards, tallies
 
 
-def read_shard(path: Path) -> list[dict[str, Any]]:
-    """Return the documents of a shard, as rows of FIELDS."""
-    try:
+def _shard_path(work: Path, number: int) -> Path:
+    return work / f"read-{number:05d}.parquet"
+
+
+def read_shard(path: Path) -> list[Row]:
+    """Return the documents of a shard, as rows of SHARD_COLUMNS."""
+    with damage_of(path, "remove it and build again"):
         return list(ParquetReader(path).rows())
-    except ParquetError as error:
-        raise StoreError(f"{path}: not readable ({error}); remove it and build again") from error
 
 
 def _items(
@@ -88,7 +110,7 @@ def _items(
             yield origin, item
 
 
-def _row(document: Document, origin: int) -> dict[str, Any]:
+def _row(document: Document, origin: int) -> Row:
     return {
         "id": document.id,
         "title": document.title,
@@ -100,35 +122,20 @@ def _row(document: Document, origin: int) -> dict[str, Any]:
     }
 
 
-def _write(
-    work: Path, number: int, rows: list[dict[str, Any]], state: tuple[int, list[Tally], bool]
-) -> Path:
-    """Write a shard, then the state that makes it count."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    text, texts = arrow.string(), arrow.list_(arrow.string())
-    schema = arrow.schema(
-        list(zip(FIELDS, (text, text, text, text, texts, texts, arrow.int32()), strict=True))
-    )
-    path = work / f"read-{number:05d}.parquet"
-    with atomic_path(path) as partial:
-        parquet.write_table(
-            arrow.Table.from_pylist(rows, schema=schema), partial, compression="zstd"
-        )
-    seen, tallies, ended = state
-    told = [{"counts": dict(tally.counts), "examples": tally.examples} for tally in tallies]
-    write_atomic(
-        path.with_suffix(".json"), json.dumps({"seen": seen, "tallies": told, "ended": ended})
-    )
-    return path
+def _write_state(state: ReadingState, shard: Path) -> None:
+    """Write the state after a shard, which makes the shard count."""
+    tallies = [
+        {"counts": dict(tally.counts), "examples": tally.examples} for tally in state.tallies
+    ]
+    stored = {"seen": state.items, "tallies": tallies, "ended": state.is_complete}
+    write_atomic(shard.with_suffix(".json"), json.dumps(stored))
 
 
-def _state(work: Path, number: int) -> tuple[int, list[Tally], bool] | None:
-    """Return what was written after a shard: items read, tallies, whether it was the last; None
-    where there is none."""
+def _read_state(shard: Path) -> ReadingState | None:
+    """Return the state after a shard; None where there is none."""
     try:
-        state = parse_json((work / f"read-{number:05d}.json").read_text(encoding="utf-8"))
+        stored = parse_json(shard.with_suffix(".json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    return state["seen"], [Tally(**tally) for tally in state["tallies"]], state["ended"]
+    tallies = [Tally(**tally) for tally in stored["tallies"]]
+    return ReadingState(stored["seen"], tallies, stored["ended"])

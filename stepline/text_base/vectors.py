@@ -7,8 +7,9 @@ queries, D width, k neighbours; memory is two tiles and what the caller holds.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,8 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 Block: TypeAlias = tuple[int, npt.NDArray[Any]]
 
 
-KINDS: dict[str, np.dtype[Any]] = {
+# the types of flat arrays, by the ending of their file
+ARRAY_TYPES: dict[str, np.dtype[Any]] = {
     ".u32": np.dtype("<u4"),
     ".u64": np.dtype("<u8"),
     ".i64": np.dtype("<i8"),
@@ -36,24 +38,33 @@ KINDS: dict[str, np.dtype[Any]] = {
 def write_arrays(path: Path, pieces: Iterable[npt.NDArray[Any]]) -> None:
     """Write the pieces one after another, whole or not at all."""
     with atomic_path(path) as partial, partial.open("wb") as file:
-        for piece in pieces:
-            file.write(np.ascontiguousarray(piece, dtype=KINDS[path.suffix]).tobytes())
-        file.flush()
+        _write_pieces(file, pieces, ARRAY_TYPES[path.suffix])
+
+
+def _write_pieces(file: BinaryIO, pieces: Iterable[npt.NDArray[Any]], type: np.dtype[Any]) -> None:
+    for piece in pieces:
+        file.write(np.ascontiguousarray(piece, dtype=type).tobytes())
 
 
 def read_array(path: Path, width: int = 0) -> npt.NDArray[Any]:
     """Return a memory-mapped array, (N,) or (N, width). Raises StoreError when it is missing or cut
     off."""
-    kind = KINDS[path.suffix]
+    type = ARRAY_TYPES[path.suffix]
+    with _damage_of(path):
+        count = path.stat().st_size // type.itemsize
+        shape = (count,) if width == 0 else (count // width, width)
+        if path.stat().st_size == 0:
+            return np.empty(shape, dtype=type)
+        array: npt.NDArray[Any] = np.memmap(path, dtype=type, mode="r").reshape(shape)
+    return array
+
+
+@contextmanager
+def _damage_of(path: Path) -> Iterator[None]:
     try:
-        size = path.stat().st_size
-        shape = (size // kind.itemsize,) if width == 0 else (size // (kind.itemsize * width), width)
-        if size == 0:
-            return np.empty(shape, dtype=kind)
-        found: npt.NDArray[Any] = np.memmap(path, dtype=kind, mode="r").reshape(shape)
-    except (OSError, ValueError) as error:
+        yield
+    except (OSError, ValueError, EOFError) as error:
         raise StoreError(f"{path}: not readable ({error}); build the text base again") from error
-    return found
 
 
 def write_vectors(
@@ -61,25 +72,21 @@ def write_vectors(
 ) -> None:
     """Write rows of vectors as one .npy of a known shape, a piece at a time, whole or not at
     all."""
-    kind = np.dtype(precision).newbyteorder("<")
+    type = np.dtype(precision).newbyteorder("<")
     with atomic_path(path) as partial, partial.open("wb") as file:
-        header = {"descr": kind.str, "fortran_order": False, "shape": shape}
+        header = {"descr": type.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
-        for piece in pieces:
-            file.write(np.ascontiguousarray(piece, dtype=kind).tobytes())
-        file.flush()
+        _write_pieces(file, pieces, type)
 
 
 def read_vectors(path: Path) -> npt.NDArray[Any]:
     """Return a memory-mapped .npy (N, D). Raises StoreError when it is missing or damaged."""
-    try:
-        found: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise StoreError(f"{path}: not readable ({error}); build the text base again") from error
-    return found
+    with _damage_of(path):
+        vectors: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return vectors
 
 
-PIECE = 65_536  # vectors offered at a time
+BLOCK_VECTORS = 65_536  # offered at a time
 
 
 class VectorStore:
@@ -99,7 +106,7 @@ class VectorStore:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def blocks(self, size: int = PIECE) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    def blocks(self, size: int = BLOCK_VECTORS) -> Iterator[Block]:
         """Yield (row of the first, vectors) over all parts, at most `size` at a time."""
         for start, array in zip(self._starts, self._arrays, strict=False):
             for at in range(0, len(array), size):
@@ -108,20 +115,20 @@ class VectorStore:
     def take(self, rows: Rows | Sequence[int]) -> Matrix:
         """Return the vectors of these rows (len(rows), D) as float32. Raises ShapeError for a row
         that is not there."""
-        wanted = np.asarray(rows, dtype=np.int64)
-        if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
-            raise ShapeError(f"rows {wanted.min()} to {wanted.max()}: the base has {len(self)}")
-        found = np.empty((len(wanted), self.width), dtype=np.float32)
-        parts = np.searchsorted(self._starts, wanted, side="right") - 1
+        rows = np.asarray(rows, dtype=np.int64)
+        if rows.size and not (rows.min() >= 0 and rows.max() < len(self)):
+            raise ShapeError(f"rows {rows.min()} to {rows.max()}: the base has {len(self)}")
+        vectors = np.empty((len(rows), self.width), dtype=np.float32)
+        parts = np.searchsorted(self._starts, rows, side="right") - 1
         for part in np.unique(parts):
-            here = parts == part
-            found[here] = self._arrays[part][wanted[here] - self._starts[part]]
-        return found
+            in_part = parts == part
+            vectors[in_part] = self._arrays[part][rows[in_part] - self._starts[part]]
+        return vectors
 
 
-TILE = 4_096  # base vectors compared at once
-QUERIES = 1_024  # queries compared at once; the tile of scores is 16 MiB and stays near the cores
-NOTHING = -1  # row of a neighbour that does not exist; its cosine is -1, too
+TILE_VECTORS = 4_096  # base vectors compared at a time
+TILE_QUERIES = 1_024  # queries compared at a time; a tile of scores is 16 MiB, near the cores
+NO_ROW = -1  # row of a neighbour that does not exist; its cosine is -1, too
 
 
 class Nearest:
@@ -131,7 +138,7 @@ class Nearest:
         import torch
 
         self.k = k
-        self.rows = torch.full((count, k), NOTHING, dtype=torch.int64, device=device)
+        self.rows = torch.full((count, k), NO_ROW, dtype=torch.int64, device=device)
         self.cosines = torch.full((count, k), float("-inf"), device=device)
 
     def offer(self, queries: "Tensor", scores: "Tensor", rows: "Tensor") -> None:
@@ -148,24 +155,23 @@ class Nearest:
             return
         places = queries[better]
         if self.k == 1:
-            found = scores[better].argmax(dim=1, keepdim=True)  # (b, 1), the first of equal ones
+            columns = scores[better].argmax(dim=1, keepdim=True)  # (b, 1), the first of equal ones
             tile = best[better].unsqueeze(1)
         else:
-            tile, found = top(scores[better], min(self.k, scores.shape[1]))  # (b, <= k)
+            tile, columns = top(scores[better], min(self.k, scores.shape[1]))  # (b, <= k)
         cosines = torch.cat([self.cosines[places], tile], dim=1)
-        candidates = torch.cat([self.rows[places], rows[found]], dim=1)
+        candidates = torch.cat([self.rows[places], rows[columns]], dim=1)
+        # by row, then by cosine: equal cosines stay in the order of their rows
         by_row = torch.argsort(candidates, dim=1, stable=True)
-        cosines, candidates = cosines.gather(1, by_row), candidates.gather(1, by_row)
-        order = torch.argsort(cosines, dim=1, descending=True, stable=True)[:, : self.k]
-        self.cosines[places] = cosines.gather(1, order)
-        self.rows[places] = candidates.gather(1, order)
+        cosines = cosines.gather(1, by_row)
+        by_cosine = torch.argsort(cosines, dim=1, descending=True, stable=True)[:, : self.k]
+        self.cosines[places] = cosines.gather(1, by_cosine)
+        self.rows[places] = candidates.gather(1, by_row).gather(1, by_cosine)
 
     def result(self) -> tuple[Rows, Matrix]:
         """Return rows (N, k) and cosines (N, k)."""
-        missing = self.rows == NOTHING
-        return self.rows.cpu().numpy(), self.cosines.masked_fill(missing, -1.0).clamp(
-            -1.0, 1.0
-        ).cpu().numpy()
+        cosines = self.cosines.masked_fill(self.rows == NO_ROW, -1.0).clamp(-1.0, 1.0)
+        return self.rows.cpu().numpy(), cosines.cpu().numpy()
 
 
 def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
@@ -194,23 +200,23 @@ def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> tuple
     if k < 1 or queries.ndim != 2:
         raise ShapeError(f"queries {queries.shape}, k {k}: need (N, D) and k >= 1")
     device = current_device().name
-    asked = torch.from_numpy(np.ascontiguousarray(queries, dtype=np.float32)).to(device)  # (N, D)
+    all_queries = as_tensor(queries, device)  # (N, D)
     best = Nearest(len(queries), k, device)
-    room = torch.empty(QUERIES * TILE, device=device)
+    room = torch.empty(TILE_QUERIES * TILE_VECTORS, device=device)
     with torch.inference_mode():
         for first, vectors in blocks:
             if vectors.ndim != 2 or vectors.shape[1] != queries.shape[1]:
                 raise ShapeError(
                     f"vectors {vectors.shape} for queries {queries.shape}: the widths must agree"
                 )
-            for start in range(0, len(vectors), TILE):
-                tile = as_tensor(vectors[start : start + TILE], device)  # (m, D)
+            for start in range(0, len(vectors), TILE_VECTORS):
+                tile = as_tensor(vectors[start : start + TILE_VECTORS], device)  # (m, D)
                 rows = torch.arange(first + start, first + start + len(tile), device=device)
-                for at in range(0, len(asked), QUERIES):
-                    some = asked[at : at + QUERIES]  # (n, D)
-                    scores = room[: len(some) * len(tile)].view(len(some), len(tile))
-                    torch.mm(some, tile.T, out=scores)  # (n, m)
-                    best.offer(torch.arange(at, at + len(some), device=device), scores, rows)
+                for at in range(0, len(all_queries), TILE_QUERIES):
+                    chunk = all_queries[at : at + TILE_QUERIES]  # (n, D)
+                    scores = room[: len(chunk) * len(tile)].view(len(chunk), len(tile))
+                    torch.mm(chunk, tile.T, out=scores)  # (n, m)
+                    best.offer(torch.arange(at, at + len(chunk), device=device), scores, rows)
     return best.result()
 
 
@@ -218,7 +224,6 @@ def as_tensor(vectors: npt.NDArray[Any], device: str) -> "Tensor":
     """Return stored vectors as float32 on the device."""
     import torch
 
-    copied = np.array(vectors)  # read from disk here; memory-mapped rows cannot be written to
-    if not copied.dtype.isnative:
-        copied = copied.astype(copied.dtype.newbyteorder("="))
+    # read from disk here; torch takes no memory-mapped rows, and no foreign order of bytes
+    copied = np.array(vectors, dtype=vectors.dtype.newbyteorder("="), order="C")
     return torch.from_numpy(copied).to(device).float()

@@ -24,9 +24,9 @@ B = TypeVar("B", bound="TensorRecord")
 # rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
 MAX_ROWS = 1200
 # batches among which videos of like length are sought; more pad less, but shuffle less
-BATCHES_A_POOL = 50
+BATCHES_PER_POOL = 50
 # shards of features, of 256 MiB each, among whose videos an epoch shuffles at a time
-SHARDS_A_WINDOW = 16
+SHARDS_PER_WINDOW = 16
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,38 @@ class LazySamples(Sequence[S]):
     def __getitem__(self, index: int | slice) -> S | Sequence[S]:
         """Return a sample as it is now. Raises ShapeError where its source holds NaN meanwhile."""
         if isinstance(index, slice):
-            return [self._make(each) for each in range(*index.indices(len(self)))]
+            return [self._make(number) for number in range(*index.indices(len(self)))]
         return self._make(range(len(self))[index])
+
+
+def lengths_and_shards(
+    samples: Sequence[S], length: Callable[[S], int]
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the length of each sample and the shard that it lies in (none where they lie in no
+    store); lazy samples are not read."""
+    if isinstance(samples, LazySamples):
+        return samples.lengths, samples.shards
+    return [length(sample) for sample in samples], ()
+
+
+def joined_samples(
+    first: Sequence[S], second: Sequence[S], length: Callable[[S], int]
+) -> LazySamples[S]:
+    """Return the samples of both, each read when it is asked for.
+
+    Samples that lie in no store come evenly with those of each shard.
+    """
+    first_lengths, first_shards = lengths_and_shards(first, length)
+    second_lengths, second_shards = lengths_and_shards(second, length)
+    known_shards = [*first_shards, *second_shards]
+    if known_shards:
+        first_shards = first_shards or np.resize(known_shards, len(first)).tolist()
+        second_shards = second_shards or np.resize(known_shards, len(second)).tolist()
+
+    def read(index: int) -> S:
+        return first[index] if index < len(first) else second[index - len(first)]
+
+    return LazySamples(read, [*first_lengths, *second_lengths], [*first_shards, *second_shards])
 
 
 @dataclass(frozen=True)
@@ -103,15 +133,12 @@ class TensorRecord:
 
     def to(self: B, device: str | torch.device) -> B:
         """Return the record on another device."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(
-            self,
-            **{
-                key: value.to(device)
-                for key, value in values.items()
-                if isinstance(value, Tensor | TensorRecord)
-            },
-        )
+        moved = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor | TensorRecord):
+                moved[field.name] = value.to(device)
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True)
@@ -129,6 +156,10 @@ class Batch(TensorRecord):
     text_pad: Tensor
     positive: Tensor
     ordered: Tensor
+
+    def real_positive(self) -> Tensor:
+        """Return `positive` (B, K, T) without padding."""
+        return self.positive & ~self.video_pad[:, None] & ~self.text_pad[:, :, None]
 
 
 def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:
@@ -172,7 +203,7 @@ def length_buckets(
     seed: int,
     epoch: int,
     shards: Sequence[int] = (),
-    window: int = SHARDS_A_WINDOW,
+    window: int = SHARDS_PER_WINDOW,
 ) -> Iterator[tuple[int, ...]]:
     """Yield batches of at most `size` indices, shuffled, with videos of like length together; every
     index comes once.
@@ -183,22 +214,24 @@ def length_buckets(
     the epoch and the shards alone.
     """
     rng = np.random.default_rng([seed, epoch])
-    left: npt.NDArray[np.int64] = np.empty(0, np.int64)
+    waiting: npt.NDArray[np.int64] = np.empty(0, np.int64)  # what no batch had room for
     parts = shard_windows(len(lengths), shards, window, rng)
     for number, part in enumerate(parts):
-        order = np.concatenate([left, part[rng.permutation(len(part))]])
-        whole = len(order) if number == len(parts) - 1 else len(order) // size * size
-        first = size * bool(len(left) and whole)
+        order = np.concatenate([waiting, part[rng.permutation(len(part))]])
+        full = len(order) // size * size
+        if number == len(parts) - 1:
+            full = len(order)
+        # those that waited come first, in a batch of their own
+        first = size if len(waiting) and full else 0
         if first:
             yield tuple(order[:first].tolist())
-        order, left = order[first:whole], order[whole:]
+        waiting = order[full:]
         batches: list[tuple[int, ...]] = []
-        for start in range(0, len(order), size * BATCHES_A_POOL):
-            pool = sorted(
-                order[start : start + size * BATCHES_A_POOL].tolist(),
-                key=lambda index: lengths[index],
-            )
-            batches += [tuple(pool[first : first + size]) for first in range(0, len(pool), size)]
+        pool_size = size * BATCHES_PER_POOL
+        for start in range(first, full, pool_size):
+            pool = order[start : min(start + pool_size, full)].tolist()
+            pool.sort(key=lambda index: lengths[index])
+            batches += [tuple(pool[at : at + size]) for at in range(0, len(pool), size)]
         for index in rng.permutation(len(batches)):
             yield batches[index]
 
@@ -211,11 +244,11 @@ def shard_windows(
 
     One part, and nothing drawn, where the shards are no more than that or not known.
     """
-    known = np.unique(np.asarray(shards, np.int64))
-    if len(known) <= window:
+    numbers = np.unique(np.asarray(shards, np.int64))
+    if len(numbers) <= window:
         return [np.arange(count)]
-    place = np.empty(len(known), np.int64)
-    place[rng.permutation(len(known))] = np.arange(len(known)) // window
-    windows = place[np.searchsorted(known, shards)]  # of each index
+    window_of_shard = np.empty(len(numbers), np.int64)
+    window_of_shard[rng.permutation(len(numbers))] = np.arange(len(numbers)) // window
+    windows = window_of_shard[np.searchsorted(numbers, shards)]  # of each index
     order = np.argsort(windows, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(windows[order])) + 1)

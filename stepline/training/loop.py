@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -29,7 +30,7 @@ from torch import Tensor, nn
 from stepline.atomic_files import remove_partial_files
 from stepline.device import device_of
 from stepline.errors import ModelError, SettingsError, ShapeError
-from stepline.training.batches import length_buckets
+from stepline.training.batches import length_buckets, lengths_and_shards
 from stepline.training.distributed import (
     is_first,
     rank_and_world_size,
@@ -75,21 +76,17 @@ class Loss:
 class TrainingTask(Generic[S]):
     """What is learnt.
 
-    length: of a sample; samples of like length share a batch. augment: random changes to the
-    samples of one step.
-    losses: the terms of a batch's loss, which is the sum of their means. lengths: of all samples,
-    where they are known without reading each; shards: in which shard of a store each lies, so that
-    a shard's are read together. rates: factors of the learning rate, by the name of the layer that
-    they are of. Samples are read and augmented in threads, ahead of the step, so `augment` draws
-    from the generator it is given alone.
+    length: of a sample; samples of like length share a batch. `LazySamples` know theirs without
+    being read. augment: random changes to the samples of one step.
+    losses: the terms of a batch's loss, which is the sum of their means. rates: factors of the
+    learning rate, by the name of the layer that they are of. Samples are read and augmented in
+    threads, ahead of the step, so `augment` draws from the generator it is given alone.
     """
 
     samples: Sequence[S]
     length: Callable[[S], int]
     augment: Callable[[Sequence[S], np.random.Generator], Sequence[S]]
     losses: Callable[[nn.Module, Sequence[S]], Sequence[Loss]]
-    lengths: Sequence[int] | None = None
-    shards: Sequence[int] = ()
     rates: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -127,13 +124,28 @@ class Progress:
     waited: float = 0.0
     score: float | None = None
 
+    @property
+    def log_line(self) -> dict[str, float]:
+        """The step as a line of log.jsonl."""
+        line = {"step": self.step, "loss": self.loss, "learning_rate": self.learning_rate}
+        return line if self.score is None else line | {"score": self.score}
+
+
+@dataclass(frozen=True)
+class _PlannedStep:
+    """A step, numbered from 0, and the indices of its samples; ends_epoch: whether it is the last
+    of its epoch."""
+
+    number: int
+    ends_epoch: bool
+    indices: tuple[int, ...]
+
 
 @dataclass(frozen=True)
 class _StepSamples(Generic[S]):
     """The augmented samples of a step, and the seed of what the network draws (dropout)."""
 
-    step: int
-    last: bool  # of its epoch
+    step: _PlannedStep
     samples: Sequence[S]
     seed: int
 
@@ -165,47 +177,40 @@ def fit(
         remove_partial_files(folder)
     optimizer = _optimizer(model, settings, task.rates)
     path = folder / CHECKPOINT
-    state = resume_checkpoint(model, optimizer, settings, path, count)
-    if not same_on_all_processes(state.step, device_of(model)):
-        raise ModelError(
-            f"{folder}: the processes find unlike checkpoints in it; put it on a disk that all nodes share"
-        )
-    best = state.best
+    start = resume_checkpoint(model, optimizer, settings, path, count)
+    if not same_on_all_processes(start.step, device_of(model)):
+        cure = "put it on a disk that all nodes share"
+        raise ModelError(f"{folder}: the processes find unlike checkpoints in it; {cure}")
+    best = start.best
     began = time.monotonic()
     model.train()
-
-    def read(left: tuple[int, bool, tuple[int, ...]]) -> _StepSamples[S]:
-        step, last, indices = left
-        rng = np.random.default_rng([settings.seed, step])
-        seed = int(rng.integers(2**62))  # of dropout
-        return _StepSamples(
-            step, last, task.augment([task.samples[index] for index in indices], rng), seed
-        )
-
-    loader = PrefetchingLoader(_steps_left(task, settings, state.step), read, settings.readers)
-    with (
-        StepLog(folder / LOG, state.step) if is_first() else nullcontext() as lines,
-        closing(loader),
-    ):
+    planned = _steps_left(task, settings, start.step)
+    loader = PrefetchingLoader(planned, partial(_read_step, task, settings), settings.readers)
+    step_log = StepLog(folder / LOG, start.step) if is_first() else nullcontext()
+    with step_log as log_file, closing(loader):
         for batch in loader:
             loss = _step(model, optimizer, task, settings, batch=batch, steps=steps)
-            score = (
-                _held_out_score(model, scorer, best) if scorer is not None and batch.last else None
-            )
-            best = max((known for known in (best, score) if known is not None), default=None)
-            rate, seconds = optimizer.param_groups[0]["lr"], time.monotonic() - began
-            done = batch.step + 1
+            score = None
+            if scorer is not None and batch.step.ends_epoch:
+                score = _held_out_score(model, scorer, best)
+                best = score if best is None else max(best, score)
+            number = batch.step.number + 1
             progress = Progress(
-                done, steps, loss, rate, seconds, done - state.step, loader.waited, score
+                step=number,
+                steps=steps,
+                loss=loss,
+                learning_rate=optimizer.param_groups[0]["lr"],
+                seconds=time.monotonic() - began,
+                taken=number - start.step,
+                waited=loader.waited,
+                score=score,
             )
-            if lines is not None:
-                line = {"step": done, "loss": loss, "learning_rate": rate}
-                lines.write(line if score is None else line | {"score": score})
-                if done % settings.save_every == 0 or done == steps:
-                    lines.flush()
-                    save_checkpoint(
-                        model, optimizer, settings, path, TrainingState(done, best), count
-                    )
+            if log_file is not None:
+                log_file.write(progress.log_line)
+                if number % settings.save_every == 0 or number == steps:
+                    log_file.flush()
+                    state = TrainingState(number, best)
+                    save_checkpoint(model, optimizer, settings, path, state, count)
             if report is not None:
                 report(progress)
     model.eval()
@@ -213,20 +218,29 @@ def fit(
 
 
 def _steps_left(
-    task: TrainingTask[S], settings: TrainSettings, done: int
-) -> Iterator[tuple[int, bool, tuple[int, ...]]]:
-    """Yield each step that is left, whether it ends an epoch, and the indices of its samples."""
-    lengths = (
-        [task.length(sample) for sample in task.samples] if task.lengths is None else task.lengths
-    )
-    step, a_epoch = 0, math.ceil(len(lengths) / settings.batch)
+    task: TrainingTask[S], settings: TrainSettings, first: int
+) -> Iterator[_PlannedStep]:
+    """Yield the steps from number `first` on."""
+    lengths, shards = lengths_and_shards(task.samples, task.length)
+    steps_per_epoch = math.ceil(len(lengths) / settings.batch)
+    number = 0
     for epoch in range(settings.epochs):
         for indices in length_buckets(
-            lengths, settings.batch, seed=settings.seed, epoch=epoch, shards=task.shards
+            lengths, settings.batch, seed=settings.seed, epoch=epoch, shards=shards
         ):
-            step += 1
-            if step > done:
-                yield step - 1, step % a_epoch == 0, indices
+            if number >= first:
+                yield _PlannedStep(number, (number + 1) % steps_per_epoch == 0, indices)
+            number += 1
+
+
+def _read_step(
+    task: TrainingTask[S], settings: TrainSettings, step: _PlannedStep
+) -> _StepSamples[S]:
+    """Return the samples of a step; what they and the network draw follows from (seed, step)."""
+    rng = np.random.default_rng([settings.seed, step.number])
+    seed = int(rng.integers(2**62))  # of dropout
+    samples = [task.samples[index] for index in step.indices]
+    return _StepSamples(step, task.augment(samples, rng), seed)
 
 
 def _step(
@@ -241,12 +255,10 @@ def _step(
     """Take one step and return its loss."""
     rank, size = rank_and_world_size()
     torch.manual_seed(batch.seed + rank)
+    number = batch.step.number
+    factor = _learning_rate_factor(number, steps, settings.warmup)
     for group in optimizer.param_groups:
-        group["lr"] = (
-            settings.learning_rate
-            * group["rate"]
-            * _learning_rate_factor(batch.step, steps, settings.warmup)
-        )
+        group["lr"] = settings.learning_rate * group["rate"] * factor
     device = device_of(model)
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
         terms = task.losses(model, batch.samples[rank::size] or batch.samples[:1])
@@ -258,7 +270,7 @@ def _step(
     value = float(sum_over_processes(loss.detach().clone()))
     if not math.isfinite(value):
         cure = "lower train.learning_rate, and look at the features"
-        raise ShapeError(f"step {batch.step + 1}: the loss is {value}; {cure}")
+        raise ShapeError(f"step {number + 1}: the loss is {value}; {cure}")
     optimizer.zero_grad()
     loss.backward()
     sum_gradients(model)
@@ -287,33 +299,25 @@ def _optimizer(
     for name, weight in model.named_parameters():
         factor = next((rates[layer] for layer in name.split(".") if layer in rates), 1.0)
         parts.setdefault((factor, weight.ndim > 1), []).append(weight)
-    groups = [
-        {
-            "params": weights,
-            "rate": factor,
-            "weight_decay": settings.weight_decay if matrix else 0.0,
-        }
-        for (factor, matrix), weights in parts.items()
-    ]
+    groups = []
+    for (factor, is_matrix), weights in parts.items():
+        decay = settings.weight_decay if is_matrix else 0.0
+        groups.append({"params": weights, "rate": factor, "weight_decay": decay})
     return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
 
 
 def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | None) -> float:
     """Return the score of the network as it is, and keep it where it is the best so far."""
     rank, size = rank_and_world_size()
-    total = count = 0.0
     own = range(rank, len(scorer.samples), size)  # the samples of this process
+    sums = torch.zeros(2, dtype=torch.float64)  # of the scores, and of what they are over
     model.eval()
     with torch.no_grad():
         for first in range(0, len(own), scorer.batch):
             samples = [scorer.samples[index] for index in own[first : first + scorer.batch]]
-            of_samples, number = scorer.score(model, samples)
-            total, count = total + of_samples, count + number
+            sums += torch.tensor(scorer.score(model, samples), dtype=torch.float64)
     model.train()
-    device = device_of(model)
-    total, count = sum_over_processes(
-        torch.tensor([total, count], dtype=torch.float64, device=device)
-    ).tolist()
+    total, count = sum_over_processes(sums.to(device_of(model))).tolist()
     score = float(total) / max(float(count), 1.0)
     if rank == 0 and math.isfinite(score) and (best is None or score > best):
         scorer.keep(model)
@@ -344,25 +348,26 @@ class PrefetchingLoader(Generic[R]):
     ) -> Generator[R, None, None]:
         if not workers:
             for job in jobs:
-                began = time.perf_counter()
-                made = work(job)
-                self.waited += time.perf_counter() - began
-                yield made
+                yield self._timed(partial(work, job))
             return
         with ThreadPoolExecutor(workers, thread_name_prefix="ahead") as pool:
-            waiting: deque[Future[R]] = deque(
-                pool.submit(work, job) for job in islice(jobs, BATCHES_AHEAD * workers)
-            )
+            first_jobs = islice(jobs, BATCHES_AHEAD * workers)
+            waiting: deque[Future[R]] = deque(pool.submit(work, job) for job in first_jobs)
             try:
                 while waiting:
-                    began = time.perf_counter()
-                    made = waiting.popleft().result()
-                    self.waited += time.perf_counter() - began
+                    result = self._timed(waiting.popleft().result)
                     waiting.extend(pool.submit(work, job) for job in islice(jobs, 1))
-                    yield made
+                    yield result
             finally:
                 for future in waiting:
                     future.cancel()
+
+    def _timed(self, get: Callable[[], R]) -> R:
+        """Return what `get` gives, and add the seconds that it took to `waited`."""
+        began = time.perf_counter()
+        result = get()
+        self.waited += time.perf_counter() - began
+        return result
 
 
 class Curves:
@@ -378,7 +383,8 @@ class Curves:
         except ImportError as error:
             cure = "pip install 'stepline[train]', or leave --tensorboard out"
             raise SettingsError(f"TensorBoard's package is not here; {cure}") from error
-        self._kind, self._folder = SummaryWriter, folder
+        self._kind = SummaryWriter
+        self._folder = folder
         self._writer: SummaryWriter | None = None
 
     def write(self, progress: Progress) -> None:
@@ -387,11 +393,9 @@ class Curves:
             self._writer = self._kind(str(self._folder), purge_step=progress.step)
         waited = progress.waited / max(progress.seconds, 1e-9)
         values = {"loss": progress.loss, "learning_rate": progress.learning_rate, "waited": waited}
-        for name, value in (
-            values.items()
-            if progress.score is None
-            else (values | {"score": progress.score}).items()
-        ):
+        if progress.score is not None:
+            values["score"] = progress.score
+        for name, value in values.items():
             self._writer.add_scalar(name, value, progress.step)
 
     def close(self) -> None:

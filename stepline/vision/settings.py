@@ -12,7 +12,7 @@ from stepline.settings import Batch, CountOrZero, Fraction, Positive, Settings
 BackboneName = Annotated[str, choice("backbones")]
 
 
-class WitnessSettings(ChatSettings):
+class VisionLanguageSettings(ChatSettings):
     """A vision-language model that is asked where steps are shown; nobody is asked unless one is
     named."""
 
@@ -33,8 +33,6 @@ class WitnessSettings(ChatSettings):
     # of a clip, around the second of its place
     clip_seconds: Annotated[float, Field(gt=0.0, le=60.0)] = 3.0
     clip_rate: Annotated[float, Field(gt=0.0, le=30.0)] = 2.0  # pictures a second of a clip
-    # have every place described once first, for all steps, by at most half of the requests
-    describe: bool = False
     # rise of P(a step's likeliest place is right) that a question must promise
     least_gain: Fraction = 0.005
     # answers of this model that were right in other videos; by default as if of 5
@@ -64,7 +62,7 @@ class WitnessSettings(ChatSettings):
         return 1 if self.video is None else max(1, round(self.clip_seconds * self.clip_rate))
 
     @model_validator(mode="after")
-    def _sees_one_way(self) -> "WitnessSettings":
+    def _sees_one_way(self) -> "VisionLanguageSettings":
         if self.gguf is not None and self.projector is None:
             raise ValueError("a GGUF sees with a projector alone; name its file as projector")
         if self.video is not None and self.together:
@@ -84,8 +82,8 @@ class WitnessSettings(ChatSettings):
 
 
 # Stored only where one is named: what nobody is asked decides no result.
-OptionalWitness: TypeAlias = Annotated[
-    WitnessSettings, Field(exclude_if=lambda witness: not witness.named)
+OptionalVisionLanguage: TypeAlias = Annotated[
+    VisionLanguageSettings, Field(exclude_if=lambda witness: not witness.named)
 ]
 
 
@@ -120,7 +118,7 @@ class VisionSettings(Settings):
     faces: bool = True
     screen_text: bool = True  # whether text in the picture is found and read
     # a vision-language model that is asked (docs/witness.md)
-    witness: OptionalWitness = WitnessSettings()
+    witness: OptionalVisionLanguage = VisionLanguageSettings()
 
     @property
     def text_space(self) -> str:

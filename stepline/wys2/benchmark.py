@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,10 @@ import torch
 
 from stepline.atomic_files import write_atomic
 from stepline.device import current_device, device_of
-from stepline.errors import DatasetError, ModelError, SteplineError
+from stepline.errors import ModelError
 from stepline.media import probe
 from stepline.records import FeatureSequence, Matrix, Span
+from stepline.training.benchmark_answers import BenchmarkAnswers, answer_each
 from stepline.training.network_file import TrainedOn
 from stepline.training.sources import TextEncoder, text_encoder
 from stepline.wys2.clips import collate_pairs
@@ -37,13 +38,17 @@ from stepline.wys2.detector import (
     score_pairs,
     trained_on,
 )
-from stepline.wys2.judge import SHORTEST, judged_span
-from stepline.wys2.predict import seen_pair
+from stepline.wys2.judge import MIN_CLIP_SECONDS, judged_span
+from stepline.wys2.predict import clip_or_frames
 
-FRAME_CLIP_RATE = 1.0  # clips of frames a second of video, where the best is sought
+A = TypeVar("A")
 
-Seen: TypeAlias = FeatureSequence | Path  # a video's features, or its file for a detector of frames
-SeenReader: TypeAlias = Callable[[str], Seen]  # of a video's id
+# where the best clip of a file is searched for
+FRAME_CLIPS_PER_SECOND = 1.0
+
+# a video's features, or its file for a detector of frames
+FeaturesOrFile: TypeAlias = FeatureSequence | Path
+VideoReader: TypeAlias = Callable[[str], FeaturesOrFile]  # of a video's id
 
 
 class LabelledClip(Protocol):
@@ -81,133 +86,122 @@ class DetectorForBenchmarks:
         """Whether it takes the videos themselves, not their features."""
         return self.network.settings.video == "s3d"
 
-    def check(self, features: Seen) -> None:
+    def check(self, features: FeaturesOrFile) -> None:
         """Raise ModelError where features are not those that it was trained on."""
         if isinstance(features, Path):
             return
-        trained = TrainedOn(
-            self.path, f"give features of {self.video or 'its backbone'}, or another --detector"
-        )
+        cure = f"give features of {self.video or 'its backbone'}, or another --detector"
+        trained = TrainedOn(self.path, cure)
         trained.check_width(self.network.settings.video_width, features)
         trained.check_source("features", self.video, features.backbone)
 
-
-@dataclass(frozen=True)
-class DetectorAnswer:
-    """How many items the file holds, and by id why others are not in it."""
-
-    count: int
-    missing: dict[str, str]
+    def score(self, features: FeaturesOrFile, spans: Sequence[Span], vectors: Matrix) -> Matrix:
+        """Return (K,): how well each span of a video shows its text (K, D)."""
+        pairs = []
+        for k, span in enumerate(spans):
+            pairs.append(clip_or_frames(self.network, "", features, span, vectors[k : k + 1]))
+        return score_pairs(self.network, pairs)
 
 
 def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
     """Return the detector in a file or in the folder of a run. Raises ModelError where it does not
     name its encoder."""
     file = FILE.find(path)
-    network, (video, text) = read_detector(file), trained_on(file)
+    video, text = trained_on(file)
     if not text:
         raise ModelError(
             f"{file}: does not say what made its text vectors; train it by `stepline train wys2`"
         )
-    return DetectorForBenchmarks(network, text_encoder(text), video, file)
+    return DetectorForBenchmarks(read_detector(file), text_encoder(text), video, file)
 
 
 def answer_clips(
-    clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read: SeenReader, out: Path
-) -> DetectorAnswer:
+    clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read: VideoReader, out: Path
+) -> BenchmarkAnswers[float]:
     """Write {clip: score} of a set of clips. Raises DatasetError when none can be scored."""
-    scores: dict[str, float] = {}
-    missing: dict[str, str] = {}
-    of_video: dict[str, list[LabelledClip]] = {}
+    clips_of_videos: dict[str, list[LabelledClip]] = {}
     for clip in clips:
-        of_video.setdefault(Path(clip.video).stem, []).append(clip)
-    for video, own in of_video.items():
-        try:
-            features = read(video)
-            loaded.check(features)
-        except SteplineError as error:
-            missing |= {clip.id: str(error) for clip in own}
-            continue
+        clips_of_videos.setdefault(Path(clip.video).stem, []).append(clip)
+
+    def score(video: str) -> list[float]:
+        features = read(video)
+        loaded.check(features)
+        own = clips_of_videos[video]
         vectors = loaded.encode([clip.text for clip in own])
-        pairs = [
-            seen_pair(loaded.network, clip.id, features, clip.span, vectors[k : k + 1])
-            for k, clip in enumerate(own)
-        ]
-        found = score_pairs(loaded.network, pairs).tolist()
-        scores |= {clip.id: score for clip, score in zip(own, found, strict=True)}
-    return _write(scores, missing, out)
+        scores: list[float] = loaded.score(features, [clip.span for clip in own], vectors).tolist()
+        return scores
+
+    videos = answer_each({video: video for video in clips_of_videos}, score)
+    answers: BenchmarkAnswers[float] = BenchmarkAnswers({}, {})
+    for video, own in clips_of_videos.items():
+        ids = [clip.id for clip in own]
+        if video in videos.missing:
+            answers.missing.update(dict.fromkeys(ids, videos.missing[video]))
+        else:
+            answers.by_id.update(zip(ids, videos.by_id[video], strict=True))
+    _write(answers, out)
+    return answers
 
 
 def answer_sentences(
     texts: Mapping[str, Sequence[str]],
     spoken: Mapping[str, npt.NDArray[np.float64]],
     loaded: DetectorForBenchmarks,
-    read: SeenReader,
+    read: VideoReader,
     out: Path,
-) -> DetectorAnswer:
+) -> BenchmarkAnswers[dict[str, list[float]]]:
     """Write HTM-Align's answer. texts: by video; spoken: (K, 2) seconds of a transcript, where
     there is one.
 
     Raises DatasetError when no video can be answered.
     """
-    answers: dict[str, dict[str, list[float]]] = {}
-    missing: dict[str, str] = {}
-    for video, sentences in texts.items():
-        try:
-            features = read(video)
-            loaded.check(features)
-        except SteplineError as error:
-            missing[video] = str(error)
-            continue
-        vectors = loaded.encode(sentences)
+
+    def answer(video: str) -> dict[str, list[float]]:
+        features = read(video)
+        loaded.check(features)
+        vectors = loaded.encode(texts[video])
         scores = score_seconds(loaded.network, features, vectors)  # (K, T)
-        rate = FRAME_CLIP_RATE if isinstance(features, Path) else features.rate
-        answer = {"seconds": scores.argmax(1) / rate, "alignability": scores.max(1)}
+        rate = FRAME_CLIPS_PER_SECOND if isinstance(features, Path) else features.rate
+        columns = {"seconds": scores.argmax(1) / rate, "alignability": scores.max(1)}
         if video in spoken:
-            spans = [judged_span(Span(*map(float, span)), SHORTEST) for span in spoken[video]]
-            pairs = [
-                seen_pair(loaded.network, video, features, span, vectors[k : k + 1])
-                for k, span in enumerate(spans)
-            ]
-            answer["shown"] = score_pairs(loaded.network, pairs)
-        answers[video] = {
-            name: values.astype(np.float64).tolist() for name, values in answer.items()
-        }
-    return _write(answers, missing, out)
+            sentences = (Span(*map(float, span)) for span in spoken[video])
+            spans = [judged_span(sentence, MIN_CLIP_SECONDS) for sentence in sentences]
+            columns["shown"] = loaded.score(features, spans, vectors)
+        return {name: column.astype(np.float64).tolist() for name, column in columns.items()}
+
+    answers = answer_each({video: video for video in texts}, answer)
+    _write(answers, out)
+    return answers
 
 
-def score_seconds(network: Detector, features: Seen, vectors: Matrix) -> Matrix:
+def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) -> Matrix:
     """Return (K, T): how well the clip around each row, or each second of a file, shows each text
     (K, D)."""
     if isinstance(features, Path):
-        rows, rate = max(1, math.floor(probe(features).duration * FRAME_CLIP_RATE)), FRAME_CLIP_RATE
+        rate = FRAME_CLIPS_PER_SECOND
+        rows = max(1, math.floor(probe(features).duration * rate))
     else:
-        rows, rate = len(features.values), features.rate
-    middles = (np.arange(rows) + 0.5) / rate
-    around = [
-        Span(max(0.0, middle - SHORTEST / 2), float(middle) + SHORTEST / 2) for middle in middles
-    ]
-    pairs = [seen_pair(network, "", features, span, vectors[:1]) for span in around]
-    at_once = clips_at_once(network)
+        rate = features.rate
+        rows = len(features.values)
+    half = MIN_CLIP_SECONDS / 2
+    pairs = []
+    for middle in ((np.arange(rows) + 0.5) / rate).tolist():
+        span = Span(max(0.0, middle - half), middle + half)
+        pairs.append(clip_or_frames(network, "", features, span, vectors[:1]))
+    batch = clips_at_once(network)
     device = device_of(network)
     network.eval()
     with torch.inference_mode(), current_device().autocast():
-        texts = network.encode_texts(
-            torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32)).to(device)
-        )
+        inputs = np.ascontiguousarray(vectors, dtype=np.float32)
+        texts = network.encode_texts(torch.from_numpy(inputs).to(device))
         parts = []
-        for first in range(0, len(pairs), at_once):
-            clips = network.encode_clips(collate_pairs(pairs[first : first + at_once]).to(device))
+        for first in range(0, len(pairs), batch):
+            clips = network.encode_clips(collate_pairs(pairs[first : first + batch]).to(device))
             parts.append(network.compare(clips, texts))  # (B, K)
     scores: Matrix = torch.cat(parts).T.float().cpu().numpy()
     return scores
 
 
-def _write(found: Mapping[str, object], missing: dict[str, str], out: Path) -> DetectorAnswer:
-    if not found:
-        id, reason = next(iter(missing.items()))
-        raise DatasetError(
-            f"none of {len(missing)} can be answered, the first, {id}, since: {reason}"
-        )
-    write_atomic(out, json.dumps(found, allow_nan=False) + "\n")
-    return DetectorAnswer(len(found), missing)
+def _write(answers: BenchmarkAnswers[A], out: Path) -> None:
+    answers.require_any()
+    write_atomic(out, json.dumps(answers.by_id, allow_nan=False) + "\n")

@@ -22,13 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
+from stepline.numeric import logit, sigmoid
 from stepline.records import Alignment, Matrix, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-SHORTEST = 3.0  # s of the clip in which a sentence is judged; WYS2, section 4
-EXTREME = 1e-3  # of a probability that is evidence: none is surer than that
+MIN_CLIP_SECONDS = 3.0  # of the clip in which a sentence is judged; WYS2, section 4
+PROBABILITY_MARGIN = 1e-3  # how far from 0 and 1 a probability that is evidence is kept
 
 
 def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
@@ -39,7 +40,7 @@ def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
     """
     if len(cited) != len(wording):
         raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {len(cited)}")
-    evidence = clipped_logit(predict_visibility(wording))
+    evidence = logit(predict_visibility(wording), PROBABILITY_MARGIN)
     # (S, 3)
     rows = np.column_stack([evidence, np.asarray(cited, dtype=np.float64), np.ones(len(cited))])
     return _probabilities(rows, regression_weights("words"))
@@ -50,7 +51,7 @@ def judge_by_grounding(
     steps: Sequence[Step],
     alignment: Alignment,
     *,
-    seconds: float = SHORTEST,
+    seconds: float = MIN_CLIP_SECONDS,
     weights: Sequence[float] | None = None,
 ) -> tuple[float, ...]:
     """Return P(the picture shows it while it is said) of every sentence, (S,), by the steps that
@@ -61,15 +62,16 @@ def judge_by_grounding(
     Raises ShapeError for another count of rows.
     """
     rows = judge_rows(*grounding_evidence(transcript, steps, alignment, seconds=seconds))
-    return _probabilities(
-        rows, regression_weights("grounding") if weights is None else np.array(weights)
-    )
+    if weights is None:
+        return _probabilities(rows, regression_weights("grounding"))
+    return _probabilities(rows, np.array(weights))
 
 
 def judge_rows(cited: Array, on_screen: Array) -> Array:
     """Return what the regression weighs, (S, 3): log odds of being on screen where a step rests on
     it, that, and 1."""
-    return np.column_stack([cited * clipped_logit(on_screen), cited, np.ones(len(cited))])
+    log_odds = logit(on_screen, PROBABILITY_MARGIN)
+    return np.column_stack([cited * log_odds, cited, np.ones(len(cited))])
 
 
 def grounding_evidence(
@@ -77,7 +79,7 @@ def grounding_evidence(
     steps: Sequence[Step],
     alignment: Alignment,
     *,
-    seconds: float = SHORTEST,
+    seconds: float = MIN_CLIP_SECONDS,
 ) -> tuple[Array, Array]:
     """Return whether a step rests on each sentence (S,), and P(such a step is on screen in its
     clip) (S,).
@@ -89,26 +91,22 @@ def grounding_evidence(
         raise ShapeError(
             f"{len(steps)} steps need as many rows of alignment, not {len(alignment.scores)}"
         )
-    cited, on_screen = np.zeros(len(transcript.sentences)), np.zeros(len(transcript.sentences))
+    cited = np.zeros(len(transcript.sentences))
+    on_screen = np.zeros(len(transcript.sentences))
     for row, step in enumerate(steps):
         for source in step.sources:
             clip = judged_span(transcript.sentences[source].span, seconds)
             cited[source] = 1.0
+            p = 0.0
             if alignment.kind == "probability":
                 p = float(alignment.scores[row, alignment.rows(clip)].max(initial=0.0))
-            else:
-                p = (step.score or 0.0) if step.spans and step.spans[0].overlap(clip) > 0 else 0.0
+            elif step.spans and step.spans[0].overlap(clip) > 0:
+                p = step.score or 0.0
             on_screen[source] = max(on_screen[source], p)
     return cited, on_screen
 
 
-def clipped_logit(p: Array) -> Array:
-    """Return the log odds of probabilities, clipped to be `EXTREME` from 0 and 1."""
-    clipped = np.clip(p, EXTREME, 1 - EXTREME)
-    return np.asarray(np.log(clipped / (1 - clipped)))
-
-
-def judged_span(span: Span, seconds: float = SHORTEST) -> Span:
+def judged_span(span: Span, seconds: float = MIN_CLIP_SECONDS) -> Span:
     """Return the seconds in which a sentence is judged: its own, widened around their middle to
     `seconds`."""
     start = max(0.0, span.start - max(0.0, seconds - span.duration) / 2)
@@ -116,13 +114,12 @@ def judged_span(span: Span, seconds: float = SHORTEST) -> Span:
 
 
 def _probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
-    return tuple(float(p) for p in 1 / (1 + np.exp(-(rows @ weights))))
+    return tuple(sigmoid(rows @ weights).tolist())
 
 
 @functools.cache
 def regression_weights(kind: str) -> Array:
     """Return the fitted weights, (3,): of the evidence, of being cited, and the intercept."""
-    model = json.loads(
-        resources.files("stepline.wys2").joinpath("judge.json").read_text(encoding="utf-8")
-    )
+    file = resources.files("stepline.wys2").joinpath("judge.json")
+    model = json.loads(file.read_text(encoding="utf-8"))
     return np.array(model[kind], dtype=np.float64)

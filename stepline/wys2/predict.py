@@ -17,7 +17,7 @@ import numpy as np
 from stepline.atomic_files import write_atomic
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.calibration import (
-    LEAST,
+    MIN_ITEMS,
     Logistic,
     calibration_error,
     fit_logistic,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 KIND = "stepline.wys2.shown"
 # text encoders that belong to a backbone; all others know texts alone
 BACKBONE_ENCODERS = ("conse", "clip", "s3d")
-NEEDED = 2 * LEAST  # validation clips of either kind: each half must bear a fit
+NEEDED_CLIPS = 2 * MIN_ITEMS  # validation clips of either kind: each half must bear a fit
 
 
 @dataclass(frozen=True)
@@ -70,23 +70,24 @@ def load_detector(path: Path) -> LoadedDetector:
     never calibrated."""
     file = path / DETECTOR if path.is_dir() else path
     network = read_detector(file)
-    beside = calibration_path(file)
-    if not beside.exists():
-        cure = f"train it again with {NEEDED} validation clips of either kind or more"
+    path = calibration_path(file)
+    if not path.exists():
+        cure = f"train it again with {NEEDED_CLIPS} validation clips of either kind or more"
         raise ModelError(
-            f"{file}: no {beside.name} beside it, so its scores are no probabilities; {cure}"
+            f"{file}: no {path.name} beside it, so its scores are no probabilities; {cure}"
         )
     digest = sha256(file)
     try:
-        tree = parse_json(beside.read_bytes())
-        logistic, fitted_on = read_logistic(tree, 1), str(tree["detector"])
+        tree = parse_json(path.read_bytes())
+        logistic = read_logistic(tree, 1)
+        fitted_on = str(tree["detector"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
-            f"{beside}: not a calibration ({error}); train the detector again"
+            f"{path}: not a calibration ({error}); train the detector again"
         ) from error
     if fitted_on != digest:
         raise ModelError(
-            f"{beside}: fitted to another detector; give the one that was trained with it"
+            f"{path}: fitted to another detector; give the one that was trained with it"
         )
     return LoadedDetector(network, *trained_on(file), logistic, file, digest)
 
@@ -94,52 +95,51 @@ def load_detector(path: Path) -> LoadedDetector:
 def judge_by_detector(
     loaded: LoadedDetector,
     sentences: Sequence[Sentence],
-    seen: FeatureSequence | Path,
+    video: FeatureSequence | Path,
     vectors: Matrix,
     seconds: float,
 ) -> tuple[float, ...]:
     """Return P(the picture shows it while it is said) of every sentence, (S,), in clips of at least
     `seconds`.
 
-    seen: the video's features, or its file for a detector of frames. vectors: the sentences (S, D)
-    by the text encoder that the detector was trained with. Raises ShapeError when widths do not
-    fit, MediaError where the file shows nothing.
+    video: its features, or its file for a detector of frames. vectors: the sentences (S, D) by the
+    text encoder that the detector was trained with. Raises ShapeError when widths do not fit,
+    MediaError where the file shows nothing.
     """
-    spans = [judged_span(sentence.span, seconds) for sentence in sentences]
-    pairs = [
-        seen_pair(loaded.network, str(k), seen, span, vectors[k : k + 1])
-        for k, span in enumerate(spans)
-    ]
+    pairs = []
+    for k, sentence in enumerate(sentences):
+        span = judged_span(sentence.span, seconds)
+        pairs.append(clip_or_frames(loaded.network, str(k), video, span, vectors[k : k + 1]))
     scores = score_pairs(loaded.network, pairs).astype(np.float64)
-    return tuple(float(p) for p in loaded.logistic(scores[:, None]))
+    return tuple(loaded.logistic(scores[:, None]).tolist())
 
 
-def seen_pair(
-    network: Detector, id: str, seen: FeatureSequence | Path, span: Span, text: Matrix
+def clip_or_frames(
+    network: Detector, id: str, video: FeatureSequence | Path, span: Span, text: Matrix
 ) -> ClipTextPair:
-    """Return a clip with its text as a detector takes it. seen: the video's features, or its
-    file."""
-    if isinstance(seen, Path):
-        return ClipTextPair(
-            id, FrameClip(seen, span, network.settings.frames, network.settings.side), text
-        )
-    return clip_text_pair(id, seen, span, text)
+    """Return a clip with its text as a detector takes it. video: its features, or its file."""
+    if isinstance(video, Path):
+        settings = network.settings
+        return ClipTextPair(id, FrameClip(video, span, settings.frames, settings.side), text)
+    return clip_text_pair(id, video, span, text)
 
 
-def calibrate(scores: Matrix, shown: Mask) -> DetectorCalibration | None:
+def calibrate(scores: Matrix, labels: Mask) -> DetectorCalibration | None:
     """Return the regression of scores (N,) on labels (N,); None where a half has too few clips of
     either kind.
 
     A half is every second clip, so that a video's clips lie in both: the error is that of other
     clips of known videos.
     """
-    halves = [(scores[k::2, None].astype(np.float64), shown[k::2]) for k in (0, 1)]
-    if any(min(int(known.sum()), int((~known).sum())) < LEAST for _, known in halves):
-        return None
-    stated = [fit_logistic(*fitted)(judged[0]) for fitted, judged in (halves, halves[::-1])]
-    known = np.concatenate([halves[1][1], halves[0][1]])
-    error = calibration_error(known, np.concatenate(stated))
-    return DetectorCalibration(fit_logistic(scores[:, None].astype(np.float64), shown), error)
+    rows = scores[:, None].astype(np.float64)
+    halves = [(rows[k::2], labels[k::2]) for k in (0, 1)]
+    for _, flags in halves:
+        if min(int(flags.sum()), int((~flags).sum())) < MIN_ITEMS:
+            return None
+    even, odd = halves
+    p = np.concatenate([fit_logistic(*even)(odd[0]), fit_logistic(*odd)(even[0])])
+    error = calibration_error(np.concatenate([odd[1], even[1]]), p)
+    return DetectorCalibration(fit_logistic(rows, labels), error)
 
 
 def calibration_path(detector: Path) -> Path:
@@ -166,9 +166,9 @@ def check_backbone(path: Path, trained: tuple[str, str], backbone: str) -> None:
     """
     video, text = trained
     if video and video != backbone:
+        cure = f"set vision.backbone to {video}, or give another network"
         raise SettingsError(
-            f"{path}: trained on features of {video!r}, these are of {backbone!r}; set vision.backbone to {video}, "
-            "or give another network"
+            f"{path}: trained on features of {video!r}, these are of {backbone!r}; {cure}"
         )
     encoder = text.partition(":")[0]  # without the folder of its weights
     if encoder in BACKBONE_ENCODERS and encoder != backbone:

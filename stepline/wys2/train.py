@@ -5,39 +5,38 @@ run.json               settings, counts, every round's threshold and ROC-AUC, wh
 videos.json            which videos were for training, validation and test; test videos are never looked at
 round-N/               checkpoint and log of each training, from which a killed run goes on
 detector.safetensors   the last round's network
-s3d_wys2.pth           of a detector of frames: its S3D in the released form, beside its s3d_dict.npy
+s3d_wys2.pth           of a detector of frames: its S3D in the released form, with its s3d_dict.npy
 detector.shown.json    what turns its scores into P(shown), fitted to the validation clips; not where they are few
-
-Pseudo-labels: the detector labels clips that nobody labelled and is trained anew on all. The paper
-leaves open when V(v, t) = 1; here the threshold is the one that tells labelled validation clips
-apart best, or keeps a fraction of the unlabelled clips.
 """
 
 import json
-import logging
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import nn
 
 from stepline.atomic_files import write_atomic
+from stepline.datasets.excluded import read_excluded
 from stepline.device import device_of
 from stepline.errors import DatasetError, SettingsError
-from stepline.evaluate.ranking import roc_auc
-from stepline.records import Matrix, count_reasons
-from stepline.training.batches import LazySamples, Mask
-from stepline.training.distributed import one_process, start_processes
+from stepline.features import FeatureStore, open_store
+from stepline.records import Record, Rejected, Transcript, count_reasons
+from stepline.training.distributed import one_process
 from stepline.training.gather import reasons_in_words
-from stepline.training.loop import Loss, Progress, TrainingTask, fit
-from stepline.training.run_folder import RUN, claim_run_folder
+from stepline.training.loop import Loss, Progress, TrainingTask
+from stepline.training.run import TrainingRun, run_training, train_network
+from stepline.training.run_folder import RUN
 from stepline.training.settings import TrainSettings
+from stepline.training.sources import LabelledTexts, read_records, store_text_vectors, text_encoder
 from stepline.weights import sha256
-from stepline.wys2.clips import ClipTextPair, FrameClip, collate_pairs, split_videos
-from stepline.wys2.dataset import ClipDataset, infer_labels
+from stepline.wys2.clip_sources import VideoFrames
+from stepline.wys2.clips import ClipTextPair, FrameClip, collate_pairs, pair_length, split_videos
+from stepline.wys2.dataset import ClipDataset, gather_clips, infer_labels
 from stepline.wys2.detector import (
     DETECTOR,
     Detector,
@@ -47,63 +46,29 @@ from stepline.wys2.detector import (
     write_detector,
 )
 from stepline.wys2.predict import (
-    NEEDED,
+    NEEDED_CLIPS,
     DetectorCalibration,
     calibrate,
     calibration_path,
     write_calibration,
+)
+from stepline.wys2.pseudo_labels import (
+    TrainedDetector,
+    ValidationClips,
+    train_once,
+    train_with_pseudo_labels,
 )
 from stepline.wys2.settings import (
     SETTINGS_FILE,
     TRAINING,
     ContrastSettings,
     DetectorSettings,
-    PseudoSettings,
     Wys2Settings,
 )
-from stepline.wys2.unlabelled import ClipStream, References, Reservoir, UnlabelledClips
-
-log = logging.getLogger(__name__)
+from stepline.wys2.unlabelled import ClipStream
 
 VIDEOS = "videos.json"
 TRAINED_S3D = "s3d_wys2.pth"
-# pairs and round, 0 without pseudo-labels
-TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]
-
-
-@dataclass(frozen=True)
-class ValidationClips:
-    """Clips kept back: positive as their labels say, the rest not known to be. positive: (N,)
-    bool."""
-
-    pairs: Sequence[ClipTextPair]
-    positive: Mask
-
-
-@dataclass(frozen=True)
-class TrainingRound:
-    """What one training saw and gave.
-
-    pairs: how many it was trained on; kept: of these, pseudo-labelled; of: unlabelled clips;
-    threshold: None in round 0; auc: on the validation clips' labels; precision: of the
-    pseudo-labels, where the truth is known.
-    """
-
-    number: int
-    pairs: int
-    kept: int
-    of: int
-    threshold: float | None
-    auc: float
-    precision: float | None = None
-
-
-@dataclass(frozen=True)
-class TrainedDetector:
-    """A detector at rest after the last round, and the report of every round."""
-
-    detector: Detector
-    rounds: tuple[TrainingRound, ...]
 
 
 @dataclass(frozen=True)
@@ -120,130 +85,245 @@ class DetectorRun(TrainedDetector):
         """How far the stated P lies from what is so, or why nothing can be stated."""
         clips = f"{self.validation} validation clips, {self.positive} of them positive"
         if self.calibration is None:
-            return f"not calibrated, so no judge: {clips}; {NEEDED} of either kind are needed"
+            return f"not calibrated, so no judge: {clips}; {NEEDED_CLIPS} of either kind are needed"
         return f"expected calibration error {self.calibration.error:.3f} on {clips}"
 
 
+@dataclass(frozen=True)
+class DetectorClips:
+    """The clips of a run.
+
+    labelled: those of videos with key-steps. gather_unlabelled: returns those without, None for no
+    pseudo-labels; it is called once the labelled clips will do, since it may take hours.
+    video, text: what gave features and vectors, kept in the detector's file. s3d: released weights
+    from which a detector of frames begins.
+    """
+
+    labelled: ClipDataset
+    gather_unlabelled: Callable[[], ClipStream] | None = None
+    video: str = ""
+    text: str = ""
+    s3d: Path | None = None
+
+
+@dataclass(frozen=True)
+class DetectorSources:
+    """What a run reads: key_steps, narrations, unlabelled as `read_records` takes them.
+
+    features: a store, or its URL; videos: files by id, for a detector of frames; one of the two.
+    narrations: what is said in videos whose own source lacks it. unlabelled: narrated videos
+    without key-steps. vectors: an encoder as `text_encoder` takes it. s3d: released weights.
+    excluded: lists that `stepline excluded` wrote.
+    """
+
+    key_steps: tuple[str, ...]
+    features: Path | str | None = None
+    videos: Mapping[str, Path] | None = None
+    narrations: tuple[str, ...] = ()
+    unlabelled: tuple[str, ...] = ()
+    vectors: str = "minilm"
+    s3d: Path | None = None
+    excluded: tuple[Path, ...] = ()
+
+    def prepare(
+        self, folder: Path, settings: Wys2Settings, on_omitted: Callable[[Mapping[str, int]], None]
+    ) -> DetectorClips:
+        """Return the clips of a run; on_omitted: gets how many videos were left out, by reason.
+
+        Raises SettingsError unless either features or videos are given, and what the sources raise.
+        """
+        features = self._open_features(settings)
+        encode = text_encoder(self.vectors)
+        excluded = read_excluded(self.excluded)
+        labelled = gather_clips(
+            _records(self.key_steps),
+            features,
+            encode,
+            settings.clips,
+            self._transcripts(self.key_steps),
+            excluded=excluded,
+        )
+        on_omitted(count_reasons(labelled.omitted))
+        vectors_folder = folder / "vectors" / "narration"
+
+        def store_vectors(texts: Iterable[LabelledTexts]) -> FeatureStore:
+            return store_text_vectors(texts, encode, vectors_folder, name=self.vectors)
+
+        def gather_unlabelled() -> ClipStream:
+            clips = ClipStream(
+                partial(_records, self.unlabelled),
+                features,
+                store_vectors,
+                settings.clips,
+                self._transcripts(self.unlabelled),
+                excluded=excluded,
+            )
+            on_omitted(count_reasons(clips.omitted))
+            return clips
+
+        return DetectorClips(
+            labelled,
+            gather_unlabelled if self.unlabelled else None,
+            features.backbone if isinstance(features, FeatureStore) else "",
+            self.vectors,
+            self.s3d,
+        )
+
+    def _open_features(self, settings: Wys2Settings) -> FeatureStore | VideoFrames:
+        if (self.features is None) == (self.videos is None):
+            raise SettingsError(
+                "give --features or --videos: one of them is what the detector sees"
+            )
+        if self.videos is not None:
+            return VideoFrames(self.videos, settings.detector.frames, settings.detector.side)
+        if self.s3d is not None:
+            raise SettingsError("--weights is S3D's, which is trained on --videos; leave it out")
+        return open_store(str(self.features))
+
+    def _transcripts(self, sources: Sequence[str]) -> dict[str, Transcript]:
+        """Return what the narrations say of the videos of other sources that lack a transcript."""
+        if not self.narrations:
+            return {}
+        silent = {record.video.id for record in _records(sources) if record.transcript is None}
+        transcripts = {}
+        for record in _records(self.narrations):
+            if record.transcript is not None and record.video.id in silent:
+                transcripts[record.video.id] = record.transcript
+        return transcripts
+
+
+def _records(sources: Sequence[str]) -> Iterator[Record]:
+    return chain.from_iterable(map(read_records, sources))
+
+
 def train_detector_run(
-    labelled: ClipDataset,
-    gather_unlabelled: Callable[[], ClipStream] | None,
+    clips: DetectorClips,
     folder: Path,
     settings: Wys2Settings,
     *,
-    video: str = "",
-    text: str = "",
-    s3d: Path | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> DetectorRun:
     """Train on clips with key-steps, and in rounds on those without; write the folder and return
     what came out.
 
-    gather_unlabelled: called once the labelled clips are known to do, since it may take hours.
-    video, text: what gave features and vectors, kept in the detector's file. s3d: released weights
-    from which a detector of frames begins.
     Raises DatasetError when no clip is left or validation holds one class of clips only,
     SettingsError when the folder holds a run with other settings.
     """
+    labelled = clips.labelled
     if not labelled.clips:
         raise DatasetError(f"no clip to train on; left out: {reasons_in_words(labelled.omitted)}")
     one_process("train wys2")
-    begin = {} if s3d is None else {"s3d": sha256(s3d)}
-    claim_run_folder(folder, settings.model_dump(mode="json") | begin, file=SETTINGS_FILE)
+
+    def write(outcome: _Outcome, path: Path) -> None:
+        write_detector(outcome.trained.detector, path, video=clips.video, text=clips.text)
+
+    identity = settings.model_dump(mode="json")
+    if clips.s3d is not None:
+        identity["s3d"] = sha256(clips.s3d)
+    run = TrainingRun(folder, identity, write, final=DETECTOR, identity_file=SETTINGS_FILE)
+    outcome = run_training(run, lambda _: _train_on_clips(clips, folder, settings, report))
+
+    # what is next to the detector's file
+    detector, rounds = outcome.trained.detector, outcome.trained.rounds
+    if clips.s3d is not None and isinstance(detector.video, S3DTower):
+        from stepline.vision.s3d import write_s3d
+
+        write_s3d(detector.video.s3d, clips.s3d, folder / TRAINED_S3D)
+    positive = outcome.validation.positive
+    calibration = calibrate(score_pairs(detector, outcome.validation.pairs), positive)
+    if calibration is None:  # none of another run stays
+        calibration_path(folder / DETECTOR).unlink(missing_ok=True)
+    else:
+        write_calibration(calibration, folder / DETECTOR)
+    result = DetectorRun(detector, rounds, calibration, len(positive), int(positive.sum()))
+    outcome_tree = {
+        "settings": settings.model_dump(mode="json"),
+        "counts": outcome.counts,
+        "omitted": {
+            "labelled": count_reasons(labelled.omitted),
+            "unlabelled": count_reasons(outcome.unlabelled_omitted),
+        },
+        "rounds": [training_round.row() for training_round in rounds],
+        "calibration": result.calibration_report,
+    }
+    write_atomic(folder / RUN, json.dumps(outcome_tree, indent=1) + "\n")
+    return result
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What the trainings of a run made, and of what."""
+
+    trained: TrainedDetector
+    validation: ValidationClips
+    counts: dict[str, int]
+    unlabelled_omitted: Sequence[Rejected]
+
+
+def _train_on_clips(
+    clips: DetectorClips,
+    folder: Path,
+    settings: Wys2Settings,
+    report: Callable[[Progress], None] | None,
+) -> _Outcome:
+    """Split the videos, and train once, or in rounds where there are clips without key-steps."""
+    labelled = clips.labelled
     parts = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
-    train, held_out = (labelled.of_videos(part) for part in parts[:2])
     names = ("train", "validation", "test")
-    write_atomic(
-        folder / VIDEOS,
-        json.dumps(dict(zip(names, map(sorted, parts), strict=True)), indent=1) + "\n",
-    )
-    positive = infer_labels(train, settings.labels)
+    videos = dict(zip(names, map(sorted, parts), strict=True))
+    write_atomic(folder / VIDEOS, json.dumps(videos, indent=1) + "\n")
+    training = labelled.of_videos(parts[0])
+    held_out = labelled.of_videos(parts[1])
+    positive = infer_labels(training, settings.labels)
     validation = ValidationClips(
         held_out.pairs_of_own_text(), infer_labels(held_out, settings.labels)
     )
-    detector = _fitting_settings(settings.detector, train.pairs[0])
+    detector = _fitting_settings(settings.detector, training.pairs[0])
 
     def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
+        start = None
+        if clips.s3d is not None:
+            start = _detector_on_s3d(detector, clips.s3d, settings.train.seed)
         return train_detector(
             pairs,
             folder / f"round-{number}",
             detector=detector,
             contrast=settings.contrast,
             settings=settings.train,
-            start=None if s3d is None else _detector_on_s3d(detector, s3d, settings.train.seed),
+            start=start,
             report=report,
         )
 
-    unlabelled = None if gather_unlabelled is None else gather_unlabelled()
-    trained = _train(train.positive(positive), unlabelled, validation, train_round, settings.pseudo)
-    write_detector(trained.detector, folder / DETECTOR, video=video, text=text)
-    if s3d is not None and isinstance(trained.detector.video, S3DTower):
-        from stepline.vision.s3d import write_s3d
-
-        write_s3d(trained.detector.video.s3d, s3d, folder / TRAINED_S3D)
-    shown = validation.positive
-    calibration = calibrate(score_pairs(trained.detector, validation.pairs), shown)
-    if calibration is None:  # none of another run stays
-        calibration_path(folder / DETECTOR).unlink(missing_ok=True)
-    else:
-        write_calibration(calibration, folder / DETECTOR)
-    run = DetectorRun(trained.detector, trained.rounds, calibration, len(shown), int(shown.sum()))
-    tree = {
-        "settings": settings.model_dump(mode="json"),
-        "counts": {
-            "clips": len(train.clips),
-            "positive": int(positive.sum()),
-            "validation": len(held_out.clips),
-        },
-        "omitted": {
-            "labelled": count_reasons(labelled.omitted),
-            "unlabelled": count_reasons(unlabelled.omitted) if unlabelled else {},
-        },
-        "rounds": [asdict(trained_round) for trained_round in run.rounds],
-        "calibration": run.calibration_report,
+    pairs = training.positive(positive)
+    counts = {
+        "clips": len(training.clips),
+        "positive": int(positive.sum()),
+        "validation": len(held_out.clips),
     }
-    write_atomic(folder / RUN, json.dumps(tree, indent=1) + "\n")
-    return run
-
-
-def _train(
-    pairs: Sequence[ClipTextPair],
-    unlabelled: ClipStream | None,
-    validation: ValidationClips,
-    train_round: TrainOnPairs,
-    settings: PseudoSettings,
-) -> TrainedDetector:
-    """Train on labelled pairs once, or in rounds with pseudo-labelled ones where there are clips
-    without key-steps."""
-    if unlabelled is not None:
-        return train_with_pseudo_labels(pairs, unlabelled, validation, train_round, settings)
-    known = validation.positive
-    if known.all() or not known.any():
-        raise DatasetError(
-            f"all {len(known)} validation clips are of one class; give more videos, or other labels"
-        )
-    network = train_round(pairs, 0)
-    return TrainedDetector(
-        network, (TrainingRound(0, len(pairs), 0, 0, None, _auc(network, validation)),)
-    )
+    if clips.gather_unlabelled is None:
+        trained = train_once(pairs, validation, train_round)
+        return _Outcome(trained, validation, counts, ())
+    unlabelled = clips.gather_unlabelled()
+    trained = train_with_pseudo_labels(pairs, unlabelled, validation, train_round, settings.pseudo)
+    return _Outcome(trained, validation, counts, unlabelled.omitted)
 
 
 def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
     """Return the settings with the widths of a pair, where they name none. Raises SettingsError for
     the other tower."""
-    found: dict[str, object] = {"text_width": pair.text.shape[1]}
-    tower = "s3d" if isinstance(pair.video, FrameClip) or pair.video.ndim == 4 else "head"
+    of_frames = isinstance(pair.video, FrameClip) or pair.video.ndim == 4
+    tower = "s3d" if of_frames else "head"
     if "video" in detector.model_fields_set and detector.video != tower:
-        cure = "give --videos" if tower == "head" else "give --features"
+        cure = "give --features" if of_frames else "give --videos"
         raise SettingsError(
             f"detector.video={detector.video} is not trained on what is given; {cure}, or leave it out"
         )
-    found["video"] = tower
+    fitting = {"text_width": pair.text.shape[1], "video": tower}
     if not isinstance(pair.video, FrameClip):
-        found["video_width"] = pair.video.shape[-1]
-    kept = detector.model_fields_set
-    return detector.model_copy(
-        update={name: value for name, value in found.items() if name not in kept}
-    )
+        fitting["video_width"] = pair.video.shape[-1]
+    for name in detector.model_fields_set & fitting.keys():
+        del fitting[name]
+    return detector.model_copy(update=fitting)
 
 
 def _detector_on_s3d(settings: DetectorSettings, weights: Path, seed: int) -> Detector:
@@ -280,11 +360,13 @@ def train_detector(
         raise DatasetError(
             f"{len(pairs)} positive clips; contrast needs two or more: loosen the labels, add videos"
         )
-    torch.manual_seed(settings.seed)  # of fresh weights
-    network = start or Detector(detector)
-    network.to(start_processes(settings.device))
-    fit(network, detector_task(pairs, contrast or ContrastSettings()), settings, folder, report)
-    return network
+    return train_network(
+        lambda: start or Detector(detector),
+        detector_task(pairs, contrast or ContrastSettings()),
+        settings,
+        folder,
+        report,
+    )
 
 
 def detector_task(
@@ -305,125 +387,4 @@ def detector_task(
         # frames are read ahead of the step
         return [batch[index].read() for index in rng.permutation(len(batch))]
 
-    lengths, shards = (
-        (pairs.lengths, pairs.shards) if isinstance(pairs, LazySamples) else (None, ())
-    )
-    return TrainingTask(pairs, lambda pair: len(pair.video), augment, losses, lengths, shards)
-
-
-def train_with_pseudo_labels(
-    labelled: Sequence[ClipTextPair],
-    unlabelled: UnlabelledClips,
-    validation: ValidationClips,
-    train: TrainOnPairs,
-    settings: PseudoSettings | None = None,
-    truth: Mask | None = None,
-) -> TrainedDetector:
-    """Return the detector trained on labelled and pseudo-labelled pairs, after `settings.rounds`
-    rounds.
-
-    Each round goes through the unlabelled clips once. truth: (len(unlabelled),) bool, of listed
-    clips, for the report alone. Raises DatasetError without unlabelled clips, when the validation
-    clips are of one class, or when no clip reaches the threshold.
-    """
-    settings = settings or PseudoSettings()
-    if not len(unlabelled):
-        raise DatasetError("no unlabelled clip; pseudo-labels need videos without key-steps")
-    network = train(labelled, 0)
-    rounds = [TrainingRound(0, len(labelled), 0, len(unlabelled), None, _auc(network, validation))]
-    for number in range(1, settings.rounds + 1):
-        threshold, kept = choose_clips(
-            network, unlabelled, validation, settings, np.random.default_rng(number)
-        )
-        if not len(kept):
-            raise DatasetError(
-                f"none of {len(unlabelled)} unlabelled clips reaches {threshold:.3g}; take pseudo.threshold=share"
-            )
-        log.info("round %d: %d of %d unlabelled clips kept", number, len(kept), len(unlabelled))
-        network = train(_joined(labelled, unlabelled.pairs(kept)), number)
-        precision = None if truth is None else float(truth[kept].mean())
-        auc = _auc(network, validation)
-        rounds.append(
-            TrainingRound(
-                number,
-                len(labelled) + len(kept),
-                len(kept),
-                len(unlabelled),
-                threshold,
-                auc,
-                precision,
-            )
-        )
-    return TrainedDetector(network, tuple(rounds))
-
-
-def choose_clips(
-    network: Detector,
-    clips: UnlabelledClips,
-    validation: ValidationClips,
-    settings: PseudoSettings,
-    rng: np.random.Generator,
-) -> tuple[float, References]:
-    """Return the score from which a clip counts as positive, and the references of the clips that
-    reach it.
-
-    Of a share of the clips the threshold is known only after the last one, so at most `most` of all
-    are drawn before; else at most so many of those that reach it.
-    """
-    held, sample, threshold = (
-        score_pairs(network, validation.pairs),
-        Reservoir(settings.most, rng),
-        -np.inf,
-    )
-    none = np.zeros(0, np.float32)
-    if settings.threshold != "share":
-        threshold = choose_threshold(none, held, validation.positive, settings)
-    for references, pairs in clips.blocks():
-        scores = score_pairs(network, pairs)
-        reached = scores >= threshold
-        sample.add(scores[reached], references[reached])
-    scores, found = sample.columns or (none, none)
-    if settings.threshold == "share":
-        threshold = choose_threshold(scores, held, validation.positive, settings)
-    return threshold, found[scores >= threshold]
-
-
-def _joined(
-    labelled: Sequence[ClipTextPair], kept: Sequence[ClipTextPair]
-) -> Sequence[ClipTextPair]:
-    """Return both; labelled clips, which are in memory, come evenly with the others of each window
-    of shards."""
-    if not isinstance(kept, LazySamples):
-        return [*labelled, *kept]
-    count, lengths = len(labelled), [*(len(pair.video) for pair in labelled), *kept.lengths]
-    shards = (
-        [*np.resize(np.array(kept.shards), count).tolist(), *kept.shards] if kept.shards else []
-    )
-    return LazySamples(lambda at: labelled[at] if at < count else kept[at - count], lengths, shards)
-
-
-def choose_threshold(
-    scores: Matrix, validation: Matrix, positive: Mask, settings: PseudoSettings
-) -> float:
-    """Return the score from which a clip counts as positive.
-
-    scores: (U,) of unlabelled clips; validation: (N,) of validation clips, labelled by `positive`.
-    """
-    if settings.threshold == "share":
-        return float(np.quantile(scores, 1 - settings.share))
-    if not positive.any() or positive.all():
-        only = "no" if not positive.any() else "nothing but a"
-        raise DatasetError(
-            f"{only} positive among {len(positive)} validation clips; a threshold needs both classes"
-        )
-    order = np.argsort(-validation, kind="stable")
-    right = np.cumsum(positive[order])
-    f1 = 2 * right / (np.arange(1, len(validation) + 1) + positive.sum())
-    # of equal scores, all are above the threshold or none
-    last = np.append(np.diff(validation[order]) != 0, True)
-    return float(validation[order][int(np.where(last, f1, -1.0).argmax())])
-
-
-def _auc(network: Detector, validation: ValidationClips) -> float:
-    """Return the ROC-AUC of the network's scores on the validation clips' labels."""
-    return roc_auc(validation.positive.astype(np.float64), score_pairs(network, validation.pairs))
+    return TrainingTask(pairs, pair_length, augment, losses)

@@ -117,7 +117,7 @@ WELCOME = b"Host: localhost:1\r\nX-Stepline: annotate\r\n"
     ],
 )
 def test_a_request_that_never_comes_whole_is_ended(server, monkeypatch, begun):
-    monkeypatch.setattr("stepline.web.local_server.READING", 0.8)
+    monkeypatch.setattr("stepline.web.local_server.MAX_READING_SECONDS", 0.8)
     slow = [connected(server, begun) for _ in range(3)]
     assert ask(server, "GET", "/")[0].status == 200
     for connection in slow:
@@ -125,13 +125,13 @@ def test_a_request_that_never_comes_whole_is_ended(server, monkeypatch, begun):
 
 
 def test_a_second_request_on_a_connection_has_its_own_time(server, monkeypatch):
-    monkeypatch.setattr("stepline.web.local_server.READING", 0.8)
+    monkeypatch.setattr("stepline.web.local_server.MAX_READING_SECONDS", 0.8)
     whole = b"GET /page.css HTTP/1.1\r\n" + WELCOME + b"\r\n"
     assert received(connected(server, whole + whole + b"GET /ha")).count(b"200 OK") == 2
 
 
 def test_idle_connections_keep_nobody_out(server, monkeypatch):
-    monkeypatch.setattr("stepline.web.local_server.CONNECTIONS", 5)
+    monkeypatch.setattr("stepline.web.local_server.MAX_CONNECTIONS", 5)
     idle = [connected(server) for _ in range(40)]
     assert ask(server, "GET", "/")[0].status == 200
     # ended for those that came after them
@@ -141,7 +141,7 @@ def test_idle_connections_keep_nobody_out(server, monkeypatch):
 
 
 def test_many_requests_at_once_are_answered_beside_idle_connections(server, monkeypatch):
-    monkeypatch.setattr("stepline.web.local_server.CONNECTIONS", 12)
+    monkeypatch.setattr("stepline.web.local_server.MAX_CONNECTIONS", 12)
     idle = [connected(server) for _ in range(30)]
     with ThreadPoolExecutor(4) as threads:
         replies = list(
@@ -271,6 +271,12 @@ def test_ctrl_c_ends_the_server_and_keeps_the_answers(tmp_path, small_video):
         # it serves, so that Ctrl-C is its own
         with urllib.request.urlopen(address, timeout=120) as page:
             assert page.status == 200
+            page.read()  # to its end: a request still in work adds a line of the server's
         running.send_signal(signal.SIGINT)
-        said = running.communicate(timeout=120)[1].splitlines()
-    assert (running.returncode, said[0]) == (0, "stopped; every answer is kept")
+        lines = running.communicate(timeout=120)[1].splitlines()
+    assert running.returncode == 0
+    # On a busy machine a warning of the server may come before them, never between them.
+    assert lines[-2:] == [
+        "stopped; every answer is kept",
+        "no clip has 7 answers that agree yet; run this again to go on",
+    ]

@@ -261,6 +261,7 @@ def test_windows_after_the_first_are_read_in_memory_that_is_there_already() -> N
     assert min(map(int, run.stdout.split()[1:])) < 10_000
 
 
+@clips
 def test_the_size_of_the_blocks_changes_nothing() -> None:
     whole = list(read_sound(CLIPS / "howto100m_money_clip.mp4"))
     one = AudioBlock(whole[0].start, np.concatenate([block.samples for block in whole]))

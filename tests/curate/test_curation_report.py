@@ -12,10 +12,12 @@ from made_records import left_out, lost, record
 
 from stepline.cli import main
 from stepline.curate.audit.verdicts import Verdict
-from stepline.curate.report import write_report
-from stepline.curate.report.collect import DatasetCounts, collect, find_repeated_steps, task_steps
+from stepline.curate.report.collect import collect, task_steps
+from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.report.page import render_page
+from stepline.curate.report.repeated_steps import find_repeated_steps
 from stepline.curate.report.sections import biases, commonest, text_levels, video_levels
+from stepline.curate.report.write import write_report
 from stepline.curate.sampling import ReservoirSample, audited_mean, proportion
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import StageFailure
@@ -43,7 +45,7 @@ RECORDS = [
 def test_counts_of_one_kept_video_by_hand():
     counts = DatasetCounts()
     assert [counts.add(each) for each in RECORDS] == [True, False, False]
-    assert (counts.videos, counts.kept, counts.steps, counts.placed) == (3, 1, 3, 2)
+    assert (counts.videos, counts.kept_videos, counts.steps, counts.placed) == (3, 1, 3, 2)
     assert (counts.sentences, counts.cited) == (2, 1)
     assert (counts.step_words, counts.step_seconds) == (10, 8.0)
     assert (counts.neighbours, counts.out_of_order) == (1, 1)
@@ -224,7 +226,7 @@ def test_a_report_is_written_from_what_a_run_left(tmp_path):
         json.dumps({"stages": ["probe", "transcribe"], "source": None})
     )
     found = write_report(RemotePath(str(tmp_path)), SETTINGS).findings
-    assert found.counts.kept == 1
+    assert found.counts.kept_videos == 1
     assert found.stages == ("probe", "transcribe")
     html = (tmp_path / "report.html").read_text()
     assert "nothing is said in # s" in html

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 from stepline.curate.dataset_stages import PARALLEL_READS, fixed_threads, read_results
 from stepline.curate.driver import RunRequest, curate, run_recipe
 from stepline.curate.plan import VideoStatus
-from stepline.curate.sources import read_source
+from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem, load_recipe
 from stepline.curate.stages import STAGES
 from stepline.curate.status import run_status
@@ -48,7 +48,7 @@ def test_a_bucket_is_read_as_its_folder_is_through_500s(tmp_path, bucket):
     bucket.every = 3
     for inside in ("", "/list.csv"):
         here = list(read_source(f"{tmp_path}/in{inside}"))
-        there = list(read_source(f"s3://bucket/in{inside}", places=QUICK))
+        there = list(read_source(f"s3://bucket/in{inside}", remote=QUICK))
         assert [(one.id, type(one), getattr(one, "path", None)) for one in here] == [
             (one.id, type(one), getattr(one, "path", None)) for one in there
         ]

@@ -5,8 +5,8 @@ import pytest
 from exported import LEFT_OUT, export, record
 from s3_server import s3_server
 
-from stepline.curate.export import publish
 from stepline.curate.export.card import pairs, stage_losses, without_folders
+from stepline.curate.export.dataset import publish
 from stepline.curate.export.shards import write_tars
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
@@ -157,7 +157,7 @@ def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():
         for id, second in cut.items()
     ]
     (_, probe, _) = stage_losses(reasons, 1, ("probe", "export"))
-    assert (probe.entered, probe.kept, probe.dropped) == (3, 1, {"no mp4, cut off at # s": 2})
+    assert (probe.entered, probe.passed, probe.dropped) == (3, 1, {"no mp4, cut off at # s": 2})
 
 
 def test_what_strangers_wrote_stays_in_its_cell_of_a_table():

@@ -14,7 +14,7 @@ from stepline.chat.pictures import LETTERS, VideoPictures
 from stepline.curate.audit.model_check import annotator_name, check_by_model, model_agreements
 from stepline.curate.audit.sample import AuditSampler
 from stepline.curate.audit.verdicts import Verdict, Verdicts
-from stepline.vision.settings import WitnessSettings
+from stepline.vision.settings import VisionLanguageSettings
 
 # text -> second; nothing else is shown
 SHOWN = {"Chop the onion": 10.0, "Fry it": 30.0, "serve it": 50.0}
@@ -59,7 +59,7 @@ def check(sample, tmp_path, *behaviours, **settings):
     verdicts = Verdicts(tmp_path / "model_verdicts.jsonl")
     with FakeServer(*behaviours) as server:
         quick = {"pause": 0.0, "retries": 0, "choices": 20, "model": "org/seer:7b"} | settings
-        named = WitnessSettings(base_url=server.url, **quick)
+        named = VisionLanguageSettings(base_url=server.url, **quick)
         checked = check_by_model(sample, lambda video: pictures, verdicts, named)
         return (
             checked,
@@ -77,7 +77,7 @@ def test_answers_become_verdicts_by_the_seconds_of_their_pictures(sample, tmp_pa
         "hello all": "not shown",
         "serve it": "aligned",
     }
-    assert (checked.answered, checked.asked, checked.requests, len(asked)) == (5, 5, 2, 2)
+    assert (checked.answered, checked.texts, checked.requests, len(asked)) == (5, 5, 2, 2)
     assert checked.notes == ()
 
 
@@ -88,6 +88,11 @@ def test_a_budget_leaves_texts_out_and_says_so(sample, tmp_path):
     assert "has not answered on 2 of 5 texts" in checked.notes[0]
 
 
+def test_folders_of_corrected_videos_are_said_to_decide_nothing(sample, tmp_path):
+    checked, _, _ = check(sample, tmp_path, knows, machine=tmp_path, corrected=tmp_path)
+    assert "decide nothing here" in checked.notes[0]
+
+
 def test_what_is_no_answer_is_no_verdict(sample, tmp_path):
     checked, said, _ = check(sample, tmp_path, Answers.says("They are all shown."))
     assert said == {}
@@ -96,7 +101,7 @@ def test_what_is_no_answer_is_no_verdict(sample, tmp_path):
 
 def test_a_video_that_is_not_here_is_named(sample, tmp_path):
     with FakeServer(knows) as server:
-        settings = WitnessSettings(base_url=server.url)
+        settings = VisionLanguageSettings(base_url=server.url)
         checked = check_by_model(
             sample, lambda video: None, Verdicts(tmp_path / "v.jsonl"), settings
         )
@@ -139,6 +144,6 @@ def test_agreement_with_people_and_with_the_judge_by_hand(sample):
 
 def test_a_model_has_a_name_that_no_person_is_likely_to_take():
     assert (
-        annotator_name(WitnessSettings(base_url="http://a/v1", model="org/seer:7b"))
+        annotator_name(VisionLanguageSettings(base_url="http://a/v1", model="org/seer:7b"))
         == "model org-seer-7b"
     )

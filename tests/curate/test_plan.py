@@ -36,7 +36,7 @@ def test_a_stage_reads_captions_and_features_where_there_are_some_and_else_the_v
 
 def test_what_a_recipe_says_of_its_engine_changes_no_key():
     plans = [
-        Plan.of(one, resolve_stages(one, STAGES))
+        Plan.from_recipe(one, resolve_stages(one, STAGES))
         for one in (recipe(workers=1, seconds=5.0), recipe(workers=7, engine="ray", memory=99))
     ]
     assert plans[0].tasks(ITEM) == plans[1].tasks(ITEM)
@@ -52,12 +52,12 @@ def test_a_librarys_next_minor_version_makes_anew_what_it_computes_and_a_patch_n
 
     def keys(version, item):
         monkeypatch.setattr("stepline.version.version", lambda package: version)
-        planned = Plan.of(recipe(), resolve_stages(recipe(), stages))
+        planned = Plan.from_recipe(recipe(), resolve_stages(recipe(), stages))
         assert planned.versions() == {"ctranslate2": version}
         return [task.key for task in planned.tasks(item)]
 
     # results of the time before libraries were in keys
-    before = Plan.of(recipe(), resolve_stages(recipe(), STAGES))
+    before = Plan.from_recipe(recipe(), resolve_stages(recipe(), STAGES))
     assert (
         keys("4.8.5", spoken)
         == keys("4.8.99", spoken)

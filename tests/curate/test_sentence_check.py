@@ -16,7 +16,7 @@ from stepline.curate.audit.sample import narration_texts, sample_sentences
 from stepline.curate.audit.sentences import check_sentences, read_people
 from stepline.curate.audit.verdicts import Verdict, Verdicts
 from stepline.errors import DatasetError, StoreError
-from stepline.vision.settings import WitnessSettings
+from stepline.vision.settings import VisionLanguageSettings
 
 SENTENCES = [
     ("hello all", 1.0, 0.1),
@@ -54,13 +54,15 @@ def seconds_of(content):
 def check(count, *, people=(), start=0.0, **settings):
     read = VideoPictures(lambda seconds: {s: str(s).encode() for s in seconds}, 60.0 - start, start)
     with FakeServer(knows) as server:
-        given = WitnessSettings(base_url=server.url, **({"choices": 20, "pause": 0.0} | settings))
+        given = VisionLanguageSettings(
+            base_url=server.url, **({"choices": 20, "pause": 0.0} | settings)
+        )
         return check_sentences(RECORD, count, read, given, people=people), server.asked
 
 
 def test_each_sentence_is_shown_while_it_is_said_or_elsewhere_or_nowhere():
     found, asked = check(10)
-    assert found.said == {0: "not shown", 1: "aligned", 2: "misplaced", 3: "not shown"}
+    assert found.answers == {0: "not shown", 1: "aligned", 2: "misplaced", 3: "not shown"}
     assert len(asked) == found.asking.requests == 2
     pictures = sorted(
         {second for body in asked for second in seconds_of(body["messages"][0]["content"])}
@@ -94,7 +96,7 @@ def test_agreement_with_people_is_of_the_sentences_that_they_answered_on(tmp_pat
     people = read_people(tmp_path / "answers.jsonl", RECORD)
     assert len(people) == 4
     found, _ = check(10, people=people)
-    assert set(found.said) == {0, 1, 2}
+    assert set(found.answers) == {0, 1, 2}
     rows = {(row.question, row.people): row for row in found.agreements}
     assert rows["well aligned", ("model default", "people")].same == pytest.approx(2 / 3)
     assert rows["well aligned", ("judge", "people")].kappa == 1.0
@@ -108,7 +110,7 @@ def test_verdicts_of_an_audit_count_as_people_s_answers(tmp_path):
     )
     (only,) = read_people(tmp_path / "verdicts.jsonl", RECORD)
     found, _ = check(10, people=[only])
-    assert found.said == {2: "misplaced"}
+    assert found.answers == {2: "misplaced"}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_a_part_of_a_video_is_asked_about_on_its_own_clock():
 def test_a_dry_run_counts_and_asks_nobody():
     found, asked = check(10, dry_run=True)
     assert asked == []
-    assert found.said == {}
+    assert found.answers == {}
     (note,) = found.asking.notes
     assert re.match(
         r"dry run: a vision-language model would be asked at most 2 requests and \d{4,} tokens",

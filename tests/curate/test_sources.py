@@ -9,8 +9,9 @@ import pytest
 
 from stepline.asr.captions import read_captions
 from stepline.curate.settings import ColumnsSettings, SourceSettings
-from stepline.curate.sources import read_source, relative_address
-from stepline.curate.sources.select import sort_by_id
+from stepline.curate.sources.external_sort import sort_by_id
+from stepline.curate.sources.files import relative_address
+from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.records import Rejected
@@ -362,7 +363,7 @@ def test_captions_keep_their_stamp_when_another_videos_change(howto100m):
 
 
 def test_captions_in_a_file_larger_than_a_block_are_found(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.text_base.json_stream.BLOCK", 7)
+    monkeypatch.setattr("stepline.text_base.json_stream.BLOCK_CHARS", 7)
     from stepline.curate.sources.files import CaptionIndex
 
     whole = {f"v{number}": {**CAPTIONS, "text": [f"é {number}"]} for number in range(20)}
@@ -386,7 +387,7 @@ def test_entries_beyond_memory_are_sorted_on_disk_alike():
     ]
     entries += [rejected_video("0003", "why"), VideoItem("0500", "again")]
     sorted_here = list(sort_by_id(iter(entries)))
-    assert list(sort_by_id(iter(entries), run=64)) == sorted_here
+    assert list(sort_by_id(iter(entries), block_rows=64)) == sorted_here
     assert [entry.id for entry in sorted_here] == sorted(entry.id for entry in entries)
     assert next(entry for entry in sorted_here if entry.id == "0500").video != "again"
 

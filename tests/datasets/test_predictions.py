@@ -3,7 +3,7 @@ import json
 import pytest
 from official_forms import write
 
-from stepline.datasets import PredictedSegment, Predictions, read_predictions
+from stepline.datasets import PredictedSegment, SegmentPredictions, read_predictions
 from stepline.datasets.predictions.types import parse_interval, parse_seconds
 from stepline.errors import DatasetError
 from stepline.records import Record, Span, Step, Video
@@ -73,7 +73,7 @@ def test_intervals_are_two_times():
     ],
 )
 def test_known_shapes_give_the_same_segments(tmp_path, tree):
-    assert found(tmp_path / "a.json", tree) == Predictions({"a": ONE})
+    assert found(tmp_path / "a.json", tree) == SegmentPredictions({"a": ONE})
 
 
 def test_pdvcs_prefix_is_left_out_as_from_the_annotations(tmp_path):
@@ -169,7 +169,7 @@ def test_a_missing_end_among_others_is_not_guessed(tmp_path):
     ],
 )
 def test_a_language_models_reply_is_read_out_of_its_prose(tmp_path, reply):
-    assert found(tmp_path / "a.txt", reply) == Predictions({"a": ONE})
+    assert found(tmp_path / "a.txt", reply) == SegmentPredictions({"a": ONE})
 
 
 def test_several_times_on_one_line_are_read(tmp_path):

@@ -7,7 +7,7 @@ from aligner_samples import WIDTH, tiny
 
 from stepline.errors import ShapeError
 from stepline.nasva.align import (
-    NOWHERE,
+    UNSEEN_COSINE,
     align,
     alignment_windows,
     compete,
@@ -98,11 +98,11 @@ def test_a_narration_is_sought_near_where_it_is_said():
     said = [Span(float(t), t + 2.0) for t in range(0, 100, 10)]
     settings = SMALL.model_copy(update={"mode": "narration"})
     fit = score_texts(network(), video(100), vectors(10), said=said, settings=settings)
-    assert (fit.scores[0, 40:] == NOWHERE).all()
-    assert (fit.scores[0, :16] > NOWHERE).all()
-    assert (fit.scores[9, :50] == NOWHERE).all()
+    assert (fit.scores[0, 40:] == UNSEEN_COSINE).all()
+    assert (fit.scores[0, :16] > UNSEEN_COSINE).all()
+    assert (fit.scores[9, :50] == UNSEEN_COSINE).all()
     assert (fit.scores.argmax(axis=1)[[0, 9]] // 40 == [0, 2]).sum() >= 1
-    assert (fit.scores > NOWHERE).any(axis=1).all()
+    assert (fit.scores > UNSEEN_COSINE).any(axis=1).all()
 
 
 def test_only_narrations_know_their_places():
@@ -175,8 +175,8 @@ def test_windows_keep_their_texts_and_rows_in_bf16():
     fast = score_texts(
         aligner, features, texts, said=said, settings=settings.model_copy(update={"bf16": True})
     )
-    assert (exact.scores == NOWHERE).any()
-    assert np.array_equal(fast.scores == NOWHERE, exact.scores == NOWHERE)
+    assert (exact.scores == UNSEEN_COSINE).any()
+    assert np.array_equal(fast.scores == UNSEEN_COSINE, exact.scores == UNSEEN_COSINE)
 
 
 PLAIN = AlignerSettings(compete=0.0)

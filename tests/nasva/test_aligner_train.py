@@ -25,7 +25,7 @@ from training_data import WIDTH, command, write_stores
 from stepline.cli import main
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.features.store import shard_path
-from stepline.nasva.checkpoint import read_aligner, read_space, write_aligner
+from stepline.nasva.checkpoint import load_aligner, read_aligner, write_aligner
 from stepline.nasva.dataset import gather_samples
 from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerLossSettings
@@ -139,7 +139,7 @@ def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
     assert run["data"]["samples"] + run["data"]["held_out"] == 16
     scores = [line["score"] for line in log(tmp_path) if "score" in line]
     assert len(scores) == 4  # one an epoch
-    assert read_space(tmp_path / "best.safetensors").video == "drawn"
+    assert load_aligner(tmp_path / "best.safetensors").space.video == "drawn"
     assert list((tmp_path / "events").iterdir())
     again = stepline(*command(stores, tmp_path, *QUICK_RUN, options=held))
     assert "steps" not in json.loads(again.stdout)  # it was finished
@@ -432,7 +432,7 @@ def one_of_two(rank, port, arguments):
     step = loop._step
 
     def stopped(*given, **named):
-        if named["batch"].step == 10:
+        if named["batch"].step.number == 10:
             raise Stopped
         return step(*given, **named)
 

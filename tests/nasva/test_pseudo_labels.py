@@ -3,23 +3,23 @@ import math
 import numpy as np
 import pytest
 
+from research.nasva.matrices import relabel
 from stepline.errors import ShapeError
 from stepline.nasva.pseudo_labels import (
     alignable_fraction,
     best_scores,
-    cosine_similarity,
     fraction_inside,
     label_candidates,
     label_shift,
     label_span,
     labelled_fraction,
     lie_near,
-    relabel,
     score_threshold,
     teacher_agreement,
     teachers_agree,
 )
 from stepline.nasva.settings import RefineSettings
+from stepline.numeric import cosine_matrix
 from stepline.records import Span
 
 ROW = np.array([0.1, 0.2, 0.6, 0.8, 0.6, 0.5, 0.1, 0.0], dtype=np.float32)  # its best second is 3
@@ -102,7 +102,7 @@ def test_a_video_without_texts_has_no_labels():
 def test_likeness_is_the_cosine_and_0_of_nothing():
     video = np.array([[2.0, 0.0], [3.0, 4.0], [0.0, 0.0]], dtype=np.float32)
     np.testing.assert_allclose(
-        cosine_similarity(video, np.array([[5.0, 0.0]], np.float32)), [[1.0, 0.6, 0.0]], atol=1e-6
+        cosine_matrix(np.array([[5.0, 0.0]], np.float32), video), [[1.0, 0.6, 0.0]], atol=1e-6
     )
 
 

@@ -11,7 +11,7 @@ from research.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
-from stepline.nasva.checkpoint import read_aligner, read_space
+from stepline.nasva.checkpoint import load_aligner, read_aligner
 from stepline.nasva.refine import (
     UNLABELLED,
     RefineSources,
@@ -85,7 +85,7 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
         )
         assert record.transcript == given[record.id].transcript
     assert read_aligner(out / "aligner.safetensors").settings.video_width == 128
-    assert read_space(out / "aligner.safetensors").video == "world-usual"
+    assert load_aligner(out / "aligner.safetensors").space.video == "world-usual"
     teacher = out / "round-0" / "teacher-0.safetensors"
     before = teacher.stat().st_mtime_ns
     again = CliRunner().invoke(main, command(dataset, out), catch_exceptions=False)

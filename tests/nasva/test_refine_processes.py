@@ -10,11 +10,12 @@ import torch
 from safetensors.torch import load_file
 from test_refine import command
 
+from research.nasva.matrices import step_video
 from research.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.features import FeatureWriter, RowTexts
 from stepline.nasva.model import Aligner
-from stepline.nasva.pseudo_labels import iterate_matrices, step_video, unlabelled_samples
+from stepline.nasva.pseudo_labels import iterate_matrices, unlabelled_samples
 from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.storage import read_parquet, write_parquet
 

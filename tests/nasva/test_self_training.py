@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from research.nasva.matrices import step_video
 from research.simulate import SimulationSettings, simulate
 from stepline.errors import SettingsError, ShapeError, StoreError
 from stepline.grounding.speech import coarse_spans
@@ -15,7 +16,6 @@ from stepline.nasva.model import Aligner
 from stepline.nasva.pseudo_labels import (
     read_labels,
     step_samples,
-    step_video,
     unlabelled_samples,
     with_foreign_texts,
     write_labels,
@@ -105,7 +105,7 @@ def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypa
     model = AlignerNetworkSettings(
         **(MODEL.model_dump() | {"video_width": 16, "text_width": 16, "width": 8})
     )
-    monkeypatch.setattr("stepline.nasva.pseudo_labels.VIDEOS_A_BATCH", 2)
+    monkeypatch.setattr("stepline.nasva.pseudo_labels.VIDEOS_PER_BATCH", 2)
     monkeypatch.setattr(
         SelfTraining, "_teachers", lambda training, number: [Aligner(model), Aligner(model)]
     )

@@ -7,7 +7,7 @@ from web_server import serve
 
 import stepline as package
 from stepline.pipeline.request import StepsSettings
-from stepline.pipeline.sources import find_sources, open_source
+from stepline.pipeline.sources import find_sources
 from stepline.storage import read_record
 
 PRIVATE = ("--set", "links.private=true")
@@ -113,7 +113,7 @@ def test_the_captions_and_chapters_of_a_page_are_taken_when_asked(
     (source,) = find_sources([f"{server.url}/page"], tmp_path, settings)
     from stepline.pipeline.sources import SITE
 
-    with open_source(source, tmp_path, settings, captions=SITE, texts=None) as request:
+    with source.open(tmp_path, settings, captions=SITE, texts=None) as request:
         assert request.captions.read_text() == captions_file.read_text()
         assert request.captions.name.endswith(".en-GB.srt")
         assert request.texts == ("Slice", "Pour")

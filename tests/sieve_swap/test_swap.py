@@ -7,10 +7,10 @@ from small_base import SmallBase
 from stepline.errors import ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement.check import NEGATION, NUMBER
-from stepline.sieve_swap.match import FAR, UNORDERED, UNPAIRED, segments
+from stepline.sieve_swap.match import NOT_IN_ORDER, TOO_FAR, UNPAIRED, segments
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import (
-    IDLE_TALK,
+    NO_INSTRUCTION,
     are_instructions,
     instruction_probability,
     sieve_and_swap,
@@ -63,7 +63,7 @@ def test_the_golden_run():
         (34.0, 36.0, "Drizzle with olive oil.", (5,)),
     ]
     assert [(item.text, item.reason) for item in made.dropped] == [
-        ("hello my dear friends and welcome", FAR)
+        ("hello my dear friends and welcome", TOO_FAR)
     ]
     first = made.steps[0]
     assert (first.source_text, first.licence, first.alternatives) == (
@@ -117,7 +117,7 @@ def test_a_similarity_exactly_at_the_threshold_is_kept():
     assert len(swapped(spoken, similarity=1.0).steps) == 1  # the same words: cosine 1
     assert [
         item.reason for item in swapped([(0.0, 1.0, "drain beans")], similarity=0.9).dropped
-    ] == [FAR]
+    ] == [TOO_FAR]
 
 
 def test_a_step_that_changes_a_number_gives_way_to_the_next_nearest():
@@ -211,7 +211,7 @@ def test_monotone_matching_keeps_one_document_s_order():
     # Cosines: mixing 4 / (2 sqrt 6) = .82, chopping 3 / (2 sqrt 3) = .87. Chopping comes first in
     # the document, so only one of the two can stay.
     assert [step.text[:4] for step in ordered.steps] == ["Drai", "Chop"]
-    assert [item.reason for item in ordered.dropped] == [UNORDERED]
+    assert [item.reason for item in ordered.dropped] == [NOT_IN_ORDER]
 
 
 def test_short_neighbours_merge_before_retrieval_when_asked():
@@ -291,4 +291,6 @@ def test_the_sieve_by_wording_drops_talk_that_a_step_is_near_to():
         kept[sieve] = sieve_and_swap([spoken], base, settings, embed=base.embed)[0]
     assert [step.sources for step in kept["similarity"].steps] == [(0,), (1,)]
     assert [step.sources for step in kept["wording"].steps] == [(1,)]
-    assert [(item.text, item.reason) for item in kept["wording"].dropped] == [(said[0], IDLE_TALK)]
+    assert [(item.text, item.reason) for item in kept["wording"].dropped] == [
+        (said[0], NO_INSTRUCTION)
+    ]

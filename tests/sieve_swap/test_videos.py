@@ -110,7 +110,7 @@ def test_a_broken_object_is_read_up_to_the_damage(tmp_path, text, read):
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 64])
 def test_members_do_not_depend_on_where_a_block_ends(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(json_stream, "BLOCK", block)
+    monkeypatch.setattr(json_stream, "BLOCK_CHARS", block)
     tree = {"a": [1, 2.5, 'x\\"y'], "é": {"b": None}, "c": 123456, "d": -1.5e3, "e": ""}
     (tmp_path / "x.json").write_text(json.dumps(tree, indent=1, ensure_ascii=False))
     assert dict(json_members(tmp_path / "x.json")) == tree

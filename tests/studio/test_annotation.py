@@ -44,12 +44,12 @@ def test_two_people_answer_about_the_library_and_the_store_keeps_it(server):
     assert server.ask("POST", "/annotate/undo", {"annotator": "Ann"})[0].status == 200
     assert answer_all(server, "Ann", False) == first[-1:]
     assert answer_all(server, "Bob", True) != []
-    again = Studio(server.studio.folder)
-    told = agreement(again.answers(), asked=2, needed=2)
+    again = Studio(server.studio.library.folder)
+    told = agreement(again.answers, asked=2, needed=2)
     assert (told.complete, told.shown, told.unshown) == (3, 2, 0)
     assert told.same == pytest.approx(2 / 3)
-    again.keep_answer(Answer(clip=first[0], annotator="Ann", shown=False, confidence="not"))
-    assert len(again.answers()) == 6  # in the place of the earlier one
+    again.answers.add(Answer(clip=first[0], annotator="Ann", shown=False, confidence="not"))
+    assert len(list(again.answers)) == 6  # in the place of the earlier one
     again.close()
 
 

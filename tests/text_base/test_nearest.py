@@ -40,8 +40,8 @@ def test_what_does_not_exist_is_row_minus_one():
 @pytest.mark.parametrize("k", [1, 5])
 @pytest.mark.parametrize("kind", [np.float16, np.float32])
 def test_tiles_of_any_size_find_what_one_product_finds(monkeypatch, k, kind):
-    monkeypatch.setattr(vector_search, "TILE", 7)
-    monkeypatch.setattr(vector_search, "QUERIES", 5)
+    monkeypatch.setattr(vector_search, "TILE_VECTORS", 7)
+    monkeypatch.setattr(vector_search, "TILE_QUERIES", 5)
     rng = np.random.default_rng(1)
     base, queries = (
         unit(rng.standard_normal((60, 8))).astype(kind),

@@ -79,7 +79,7 @@ def test_a_broken_row_is_counted_and_the_rows_around_it_are_read(tmp_path, bad, 
 
 
 def test_a_line_longer_than_any_row_is_skipped_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_rows, "LONGEST_LINE", 1_000)
+    monkeypatch.setattr(csv_rows, "MAX_LINE_BYTES", 1_000)
     path = written(tmp_path, "r.csv", HEADER + "x" * 5_000 + "\n" + SOUP)
     documents, reasons = read(path)
     assert (len(documents), reasons) == (1, {"line too long": 1})
@@ -147,7 +147,7 @@ def test_every_form_of_json_gives_the_same_steps(tmp_path, form):
 
 
 def test_a_json_file_larger_than_the_window_is_read_item_by_item(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_items, "PIECE", 64)
+    monkeypatch.setattr(json_items, "BLOCK_BYTES", 64)
     whole = {
         f"r{n}": {"title": f"No {n}", "steps": [f"Stir {'and stir ' * (n % 40)}pot {n}."]}
         for n in range(200)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from stepline.errors import ModelError, SettingsError, ShapeError
+from stepline.training.batches import LazySamples
 from stepline.training.loop import (
     BATCHES_AHEAD,
     Curves,
@@ -244,9 +245,10 @@ def test_samples_need_not_be_read_to_be_measured(tmp_path):
         def __iter__(self):
             raise AssertionError("every sample was read to learn its length")
 
-    samples = Lazy(task().samples)
+    lazy = Lazy(task().samples)
     lengths = [int(sample[0] > 0) for sample in task().samples]
-    fit(network(), replace(task(), samples=samples, lengths=lengths), QUICK, tmp_path / "lazy")
+    samples = LazySamples(lambda index: lazy[index], lengths)
+    fit(network(), replace(task(), samples=samples), QUICK, tmp_path / "lazy")
     fit(network(), task(), QUICK, tmp_path / "plain")
     assert weights(tmp_path / "lazy") == weights(tmp_path / "plain")
     assert sorted(read) == sorted(list(range(7)) * 3)

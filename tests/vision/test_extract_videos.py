@@ -22,7 +22,7 @@ from stepline.features import FeatureStore
 from stepline.media import probe
 from stepline.pipeline import pictures
 from stepline.pipeline.extract import extract_to_store
-from stepline.pipeline.pictures import extract_features
+from stepline.pipeline.pictures import LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import read_ahead
 from stepline.vision import VisionSettings
@@ -140,7 +140,7 @@ def test_rows_of_an_interrupted_run_are_told_apart_by_the_case_of_an_id_and_by_t
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        extract_to_store([tmp_path], tmp_path / "store", StepsSettings(), say=stop)
+        extract_to_store([tmp_path], tmp_path / "store", StepsSettings(), report=stop)
     held = [path.name.casefold() for path in (tmp_path / "store" / "rows").iterdir()]
     assert len(set(held)) == 2  # also on a disk that takes V and v for one
     (tmp_path / "v.mp4").write_bytes((videos / "v2.mp4").read_bytes())
@@ -171,7 +171,12 @@ def run():
     extract.extract_to_store([Path(sys.argv[1])], Path(sys.argv[2]), StepsSettings(), shard_bytes=5000)
 
 # within a video, after a video, and when a shard is written and its rows are not removed yet
-for owner, name, calls in ((VideoEncoder, "add", 7), (extract, "write_feature_file", 1), (extract, "_remove", 0)):
+KILLS = (
+    (VideoEncoder, "add", 7),
+    (extract, "write_feature_file", 1),
+    (extract.Extraction, "_remove_written", 0),
+)
+for owner, name, calls in KILLS:
     child = os.fork()
     if child == 0:
         setattr(owner, name, dies(getattr(owner, name), calls))
@@ -324,7 +329,7 @@ def test_a_network_that_fails_ends_the_decoding_beside_it(videos, monkeypatch):
             Request(videos / "v1.mp4", "v1"),
             probe(videos / "v1.mp4"),
             StepsSettings(),
-            backbone=backbone,
+            LookOptions(backbone=backbone),
         )
     assert kept.tb  # which holds the frames of the functions
     assert not decoding_threads()

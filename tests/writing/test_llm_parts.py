@@ -13,7 +13,8 @@ from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
 from research.cli import research
 from research.nasva.prompts import write_from_timed_sentences, write_timed_lines
-from stepline.chat.requests import run_in_threads
+from stepline.chat.checked_requests import CheckedQuestion, CheckedRequests
+from stepline.chat.requests import ReplyCache, RequestLimits, run_in_threads
 from stepline.errors import WriterError
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing import WritingSettings, write_steps
@@ -305,30 +306,29 @@ def test_a_server_that_takes_no_schema_is_asked_without_one_from_then_on() -> No
         assert ["response_format" in body for body in fake.asked] == [True, False, False]
 
 
+def question(tokens: int) -> CheckedQuestion[str]:
+    return CheckedQuestion(
+        {}, lambda _: "?", lambda answer: answer.text, lambda _: "", None, tokens
+    )
+
+
 def test_requests_and_tokens_end_at_their_limits_second_tries_among_them() -> None:
-    from stepline.chat.requests import RequestLimits, ask_with_retries
-    from stepline.chat.servers import RequestError, open_server
+    from stepline.chat.servers import open_server
 
     settings = LlmSettings(base_url="http://127.0.0.1:9/v1", retries=5, pause=0.0)
     with FakeServer(Answers.status(500)) as fake:
         server = open_server(settings.model_copy(update={"base_url": fake.url}))
         for limits, sent in ((RequestLimits(requests=3), 3), (RequestLimits(tokens=250), 2)):
             before = len(fake.asked)
-            with pytest.raises(RequestError, match="limit of"):
-                ask_with_retries(
-                    server,
-                    "?",
-                    settings,
-                    seed=1,
-                    until=time.monotonic() + 5,
-                    limits=limits,
-                    tokens=100,
-                )
+            until = time.monotonic() + 5
+            asker = CheckedRequests(server, settings, ReplyCache(None), limits, until)
+            fault = asker.ask(question(tokens=100)).fault
+            assert fault is not None
+            assert "limit of" in fault.reason
             assert len(fake.asked) - before == sent == limits.sent
 
 
 def test_tokens_are_counted_as_the_server_tells_them() -> None:
-    from stepline.chat.requests import RequestLimits, ask_with_retries
     from stepline.chat.servers import open_server
 
     body = b'{"choices": [{"message": {"content": "yes"}}], "usage": {"total_tokens": 1234}}'
@@ -336,7 +336,6 @@ def test_tokens_are_counted_as_the_server_tells_them() -> None:
     with FakeServer(Answers.raw(body)) as fake:
         settings = LlmSettings(base_url=fake.url)
         server = open_server(settings)
-        ask_with_retries(
-            server, "?", settings, seed=1, until=time.monotonic() + 5, limits=limits, tokens=100
-        )
+        until = time.monotonic() + 5
+        CheckedRequests(server, settings, ReplyCache(None), limits, until).ask(question(tokens=100))
     assert limits.used == 1234

@@ -11,7 +11,7 @@ from stepline.chat.pictures import VideoPictures, with_pictures
 from stepline.pipeline.describe import with_seen_steps
 from stepline.records import Alignment, Span, Step
 from stepline.storage import read_record
-from stepline.vision.settings import WitnessSettings
+from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.llm.prompts import Chunk, build_prompt, picture_prompt, split_citation
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
@@ -150,7 +150,7 @@ def test_a_step_that_nobody_says_is_shown_in_the_place_of_its_picture():
     alignment = Alignment(("cut",), np.full((1, 16), 0.5, np.float32), 1.0, "probability")
     shots, settings = (
         [slice(0, 8), slice(8, 12), slice(12, 16)],
-        WitnessSettings(right=3.0, wrong=1.0),
+        VisionLanguageSettings(right=3.0, wrong=1.0),
     )
     steps, both = with_seen_steps(written, placed, alignment, shots, 16.0, settings)
     assert [step.text for step in steps] == ["wipe", "cut"]

@@ -187,10 +187,10 @@ def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
         (spoken((0.0, 1.0), language=None), "nobody: there is no picture"),
     ],
 )
-def test_the_command_says_why_nobody_judged(transcript, why):
-    from stepline.cli.steps import _why_nobody_judged
+def test_the_command_sayswhy_nobody_judged(transcript, why):
+    from stepline.cli.one_video import why_nobody_judged
 
-    assert _why_nobody_judged(Record(id="v", video=Video(id="v"), transcript=transcript)) == why
+    assert why_nobody_judged(Record(id="v", video=Video(id="v"), transcript=transcript)) == why
 
 
 @pytest.mark.parametrize("name", ["minilm", ""])

@@ -68,8 +68,8 @@ def test_segments_hold_means_and_shares_by_hand():
         vectors,
         settings,
     )
-    assert one.seen[:, 0].tolist() == [1.5, 5.5, 8.5]
-    assert one.said.tolist() == [[0.5, 0.5], [0.0, 1.0], [0.0, 0.0]]
+    assert one.pictures[:, 0].tolist() == [1.5, 5.5, 8.5]
+    assert one.speech.tolist() == [[0.5, 0.5], [0.0, 1.0], [0.0, 0.0]]
     assert one.matters.tolist() == [0.5, 0.5, 0.0]  # 2 of 4 s; 4..6 once, though two steps show it
 
 
@@ -214,9 +214,9 @@ def test_speech_is_used_where_it_is_asked_for(videos, store):
     untimed = record((0.0, 2.0, "hello"), steps=[("cut",)], id="v1")
     lessons = gather_summaries([silent, untimed, *videos[2:]], store, encode, SMALL.summarizer)
     assert count_reasons(lessons.omitted) == {"no narration": 1, "no reference step has a time": 1}
-    assert {sample.said.shape for sample in lessons.samples} == {(10, 3)}
+    assert {sample.speech.shape for sample in lessons.samples} == {(10, 3)}
     told = gather_summaries([silent], store, encode, SMALL.summarizer, {"v0": videos[0].transcript})
-    assert told.samples[0].said.any()
+    assert told.samples[0].speech.any()
     with pytest.raises(
         DatasetError, match="0 videos to train on, 3 are needed; left out: 1 x no narration"
     ):

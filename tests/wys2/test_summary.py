@@ -140,14 +140,14 @@ def test_nothing_shown_is_an_error_that_says_so():
 
 @pytest.mark.parametrize("text", ["", "0", "-3", "120%", "0%", "a minute", "1:2:3"])
 def test_a_length_that_is_none_is_refused(text):
-    from stepline.cli.steps import read_length
+    from stepline.cli.one_video import read_length
 
     with pytest.raises(SettingsError, match="give seconds"):
         read_length(text)
 
 
 def test_lengths_are_read():
-    from stepline.cli.steps import read_length
+    from stepline.cli.one_video import read_length
 
     assert read_length("1:30").target(500.0) == 90.0
     assert read_length("25%").target(500.0) == 125.0

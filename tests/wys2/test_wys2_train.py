@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from small_video import CAPTIONS
 
 from research.simulate import SimulationSettings, simulate
+from research.wys2.listed_clips import ListedClips
 from stepline.cli import main
 from stepline.errors import DatasetError, SettingsError
 from stepline.evaluate.ranking import roc_auc
@@ -22,6 +23,7 @@ from stepline.training.sources import store_text_vectors
 from stepline.wys2.clips import ClipTextPair
 from stepline.wys2.dataset import gather_clips, infer_labels
 from stepline.wys2.detector import Detector, read_detector, score_pairs, trained_on
+from stepline.wys2.pseudo_labels import ValidationClips, choose_threshold, train_with_pseudo_labels
 from stepline.wys2.settings import (
     ClipSettings,
     DetectorSettings,
@@ -29,13 +31,8 @@ from stepline.wys2.settings import (
     PseudoSettings,
     Wys2Settings,
 )
-from stepline.wys2.train import (
-    ValidationClips,
-    choose_threshold,
-    train_detector_run,
-    train_with_pseudo_labels,
-)
-from stepline.wys2.unlabelled import ClipStream, ListedClips
+from stepline.wys2.train import DetectorClips, train_detector_run
+from stepline.wys2.unlabelled import ClipStream
 
 PLAIN = ClipSettings(resolve=False)
 SMALL = Wys2Settings(
@@ -90,10 +87,10 @@ def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
         lambda: bare(world.records[10:]), store, kept_in(tmp_path / "vectors"), PLAIN
     )
     made = train_detector_run(
-        labelled, lambda: further, tmp_path, SMALL, video="world", text="words"
+        DetectorClips(labelled, lambda: further, "world", "words"), tmp_path, SMALL
     )
     assert [one.number for one in made.rounds] == [0, 1]
-    assert made.rounds[1].kept == pytest.approx(0.2 * len(further), abs=1)
+    assert made.rounds[1].pseudo_labelled == pytest.approx(0.2 * len(further), abs=1)
     told = json.loads((tmp_path / "run.json").read_text())
     assert told["counts"]["clips"] > told["counts"]["positive"] > 0
     parts = json.loads((tmp_path / "videos.json").read_text())
@@ -106,15 +103,14 @@ def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
 
 def test_a_folder_holds_one_run(world, store, tmp_path):
     labelled = gather_clips(world.records, store, words, PLAIN)
-    first = train_detector_run(labelled, None, tmp_path, SMALL)
-    again = train_detector_run(labelled, None, tmp_path, SMALL)  # finds its trainings done
+    first = train_detector_run(DetectorClips(labelled), tmp_path, SMALL)
+    again = train_detector_run(DetectorClips(labelled), tmp_path, SMALL)  # finds its trainings done
     scores = [score_pairs(made.detector, labelled.pairs) for made in (first, again)]
     np.testing.assert_array_equal(*scores)
     with pytest.raises(SettingsError, match="another run"):
         other = SMALL.model_copy(update={"labels": LabelSettings(kind="mc")})
-        train_detector_run(
-            labelled, lambda: pytest.fail("gathered for a run that is refused"), tmp_path, other
-        )
+        clips = DetectorClips(labelled, lambda: pytest.fail("gathered for a run that is refused"))
+        train_detector_run(clips, tmp_path, other)
 
 
 def test_videos_that_cannot_serve_are_left_out_and_counted(world, store):
@@ -169,13 +165,15 @@ def test_consensus_labels_need_the_task_of_every_video(world, store):
 def test_nothing_to_train_on_says_why(store, tmp_path, world):
     silent = world.records[0].model_copy(update={"transcript": None})
     with pytest.raises(DatasetError, match="no narration"):
-        train_detector_run(gather_clips([silent], store, words, PLAIN), None, tmp_path, SMALL)
+        train_detector_run(
+            DetectorClips(gather_clips([silent], store, words, PLAIN)), tmp_path, SMALL
+        )
 
 
 def test_few_validation_clips_give_no_calibration_and_say_so(world, store, tmp_path):
     (tmp_path / "detector.shown.json").write_text("of an earlier run")
     made = train_detector_run(
-        gather_clips(world.records[:5], store, words, PLAIN), None, tmp_path, SMALL
+        DetectorClips(gather_clips(world.records[:5], store, words, PLAIN)), tmp_path, SMALL
     )
     assert made.calibration is None
     assert not (tmp_path / "detector.shown.json").exists()
@@ -252,7 +250,7 @@ def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):
         lambda texts: np.stack([vectors[text] for text in texts]),
         Wys2Settings().clips,
     )
-    run = train_detector_run(gathered, None, tmp_path / "run", Wys2Settings())
+    run = train_detector_run(DetectorClips(gathered), tmp_path / "run", Wys2Settings())
     parts = json.loads((tmp_path / "run" / "videos.json").read_text())
     unseen = gathered.of_videos(frozenset(parts["test"] + parts["validation"]))
     shown = {video.id: video.shown("narration") for video in world.videos}
@@ -308,8 +306,8 @@ def test_clips_above_the_threshold_join_the_training():
     )
     assert calls == [(0, [5.0, 6.0]), (1, [0.7, 2.0, 5.0, 6.0])]
     first, second = made.rounds
-    assert (first.kept, first.threshold, first.auc) == (0, None, 1.0)
-    assert (second.kept, second.of, second.pairs) == (2, 4, 4)
+    assert (first.pseudo_labelled, first.threshold, first.auc) == (0, None, 1.0)
+    assert (second.pseudo_labelled, second.of, second.pairs) == (2, 4, 4)
     assert second.threshold == pytest.approx(0.7)
 
 

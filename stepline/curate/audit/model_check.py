@@ -1,12 +1,11 @@
-"""A vision-language model checks the audit's sample too, as one whose agreement with people and
-with the judge is told.
+"""A vision-language model checks the audit's sample too; its agreement with people and with the
+judge is reported.
 
-Its verdicts lie beside the people's and never count as theirs: the manual check stays one by
-people.
+Its verdicts are kept apart from the people's and never count as theirs: the manual check stays one
+by people.
 """
 
 import re
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +13,10 @@ from pathlib import Path
 
 from stepline.append_log import EntryStore
 from stepline.chat.pictures import VideoPictures
-from stepline.chat.requests import RequestLimits, open_cache
 from stepline.chat.servers import Server, open_server
 from stepline.curate.audit.sample import AuditSample
 from stepline.curate.audit.verdicts import (
-    KINDS,
+    KIND_NAMES,
     QUESTIONS,
     AnnotatorAgreement,
     Said,
@@ -26,40 +24,42 @@ from stepline.curate.audit.verdicts import (
     annotator_agreements,
     mean_answers,
 )
-from stepline.vision.settings import WitnessSettings
-from stepline.visual_questions.pictures import question_pictures
-from stepline.visual_questions.runner import QuestionRunner
-from stepline.visual_questions.spot_check import cost_at_most, where_shown
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.pictures import question_pictures
+from stepline.vision_language.runner import QuestionRunner
+from stepline.vision_language.spot_check import cost_at_most, where_shown
 
-FILE = "model_verdicts.jsonl"  # beside the people's
-PEOPLE, JUDGE = "people", "judge"  # the mean of all people; what the dataset believes of a sentence
-HALF = 0.5  # mean answer, or P(shown), from which it counts as a yes
+VERDICTS_FILE = "model_verdicts.jsonl"  # next to the people's
+PEOPLE_NAME = "people"  # annotator's name of the mean of all people
+JUDGE_NAME = "judge"  # annotator's name of what the dataset believes of a sentence
+MAX_NAME_CHARS = 60  # of an annotator
+YES_FROM = 0.5  # mean answer, or P(shown), from which it counts as a yes
 
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """What came of asking: requests and tokens sent, texts answered of those asked about, and why
-    others were not.
+    """What came of asking. requests, tokens: that were sent; answered: texts, of so many asked
+    about; notes: why others were not.
 
     server: who was asked. pictures: seconds of those that its questions held, by video.
     """
 
     requests: int
     answered: int
-    asked: int
+    texts: int
     notes: tuple[str, ...] = ()
     tokens: int = 0
     server: str = ""
     pictures: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
-def annotator_name(settings: WitnessSettings) -> str:
+def annotator_name(settings: VisionLanguageSettings) -> str:
     """Return the name under which a model's verdicts are kept."""
     model = settings.gguf.stem if settings.gguf is not None else settings.model
-    return ("model " + re.sub(r"[^\w .@-]", "-", model))[:60]
+    return ("model " + re.sub(r"[^\w .@-]", "-", model))[:MAX_NAME_CHARS]
 
 
-def read_video(path: Path, duration: float, settings: WitnessSettings) -> VideoPictures:
+def read_video(path: Path, duration: float, settings: VisionLanguageSettings) -> VideoPictures:
     """Return pictures of a file, or clips, as the settings say."""
     return VideoPictures(question_pictures(path, settings, duration=duration), duration)
 
@@ -68,7 +68,7 @@ def check_by_model(
     sample: AuditSample,
     pictures: Callable[[str], VideoPictures | None],
     verdicts: EntryStore[Verdict],
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     *,
     server: Server | None = None,
 ) -> ModelCheck:
@@ -76,45 +76,47 @@ def check_by_model(
     none.
 
     pictures: of a video by its id, None where its file is not there. `settings.requests` and
-    `tokens` hold for each video; a dry run tells what they would take. Raises WriterError where the
-    server is not there or refuses access.
+    `tokens` hold for each video; a dry run only counts what they would take. Raises WriterError
+    where the server is not there or refuses access.
     """
-    opened = server or open_server(settings)
-    sent, tokens, answered, asked, notes = 0, 0, 0, 0, []
-    shown: dict[str, tuple[float, ...]] = {}
+    server = server or open_server(settings)
+    annotator = annotator_name(settings)
+    notes = []
+    seconds: dict[str, tuple[float, ...]] = {}
+    requests = tokens = answered = count = 0
     try:
         for video in sample.titles:
-            found = pictures(video)
-            texts = [text for text in sample.texts if text.video == video]
-            if found is None:
+            source = pictures(video)
+            if source is None:
                 notes.append(f"{video}: not asked about, its file is not on this machine")
                 continue
-            asked += len(texts)
+            texts = [text for text in sample.texts if text.video == video]
+            count += len(texts)
             if settings.dry_run:
-                most = cost_at_most(texts, found.duration, settings)
-                sent, tokens = sent + most[0], tokens + most[1]
-                continue
-            limits = RequestLimits(settings.requests, settings.tokens)
-            until = time.monotonic() + settings.deadline
-            runner = QuestionRunner(opened, settings, open_cache(settings.cache), limits, until)
-            told, shown[video] = where_shown(runner, texts, found)
-            for row, said in told.items():
-                verdicts.add(
-                    Verdict(asked=texts[row].id, annotator=annotator_name(settings), said=said)
-                )
-            sent, tokens, answered = sent + limits.sent, tokens + limits.used, answered + len(told)
+                video_requests, video_tokens = cost_at_most(texts, source.duration, settings)
+            else:
+                runner = QuestionRunner.begin(server, settings)
+                answers, seconds[video] = where_shown(runner, texts, source)
+                for row, answer in answers.items():
+                    verdict = Verdict(asked=texts[row].id, annotator=annotator, said=answer)
+                    verdicts.add(verdict)
+                answered += len(answers)
+                video_requests, video_tokens = runner.limits.sent, runner.limits.used
+            requests += video_requests
+            tokens += video_tokens
     finally:
-        opened.close()
+        server.close()
     if settings.dry_run:
-        notes.append(
-            f"dry run: a vision-language model would be asked at most {sent} requests and {tokens} tokens"
-        )
-        return ModelCheck(0, 0, asked, tuple(notes))
-    if answered < asked:
-        notes.append(
-            f"the vision-language model has not answered on {asked - answered} of {asked} texts"
-        )
-    return ModelCheck(sent, answered, asked, tuple(notes), tokens, opened.name, shown)
+        cost = f"{requests} requests and {tokens} tokens"
+        notes.append(f"dry run: a vision-language model would be asked at most {cost}")
+        return ModelCheck(0, 0, count, tuple(notes))
+    if settings.machine is not None or settings.corrected is not None:
+        weights = "witness.machine and witness.corrected weigh answers about where steps are shown"
+        notes.append(f"{weights}; they decide nothing here")
+    if answered < count:
+        missing = f"{count - answered} of {count} texts"
+        notes.append(f"the vision-language model has not answered on {missing}")
+    return ModelCheck(requests, answered, count, tuple(notes), tokens, server.name, seconds)
 
 
 def model_agreements(
@@ -126,34 +128,36 @@ def model_agreements(
     After them how well the judge agrees with people. People answer by their mean, ties as yes. The
     judge answers what the dataset believes: P(shown) of a sentence.
     """
-    mean_person, told = _majority(sample, list(verdicts)), defaultdict(list)
+    people = _majority(sample, list(verdicts))
+    judge = []
+    for text in sample.of_kind("narration"):
+        if text.score is not None:
+            answer: Said = "aligned" if text.score >= YES_FROM else "not shown"
+            judge.append(Verdict(asked=text.id, annotator=JUDGE_NAME, said=answer))
+    models = defaultdict(list)
     for verdict in by_model:
-        told[verdict.annotator].append(verdict)
-    judged = [
-        Verdict(
-            asked=text.id, annotator=JUDGE, said="aligned" if text.score >= HALF else "not shown"
-        )
-        for text in sample.of_kind("narration")
-        if text.score is not None
-    ]
+        models[verdict.annotator].append(verdict)
+
+    def with_judge(others: Sequence[Verdict]) -> list[AnnotatorAgreement]:
+        rows = annotator_agreements(sample, [*others, *judge])
+        return [row for row in rows if row.question == "well aligned"]
+
     agreements = []
-    for own in told.values():
-        agreements += annotator_agreements(sample, [*mean_person, *own])
-        agreements += [
-            row
-            for row in annotator_agreements(sample, [*judged, *own])
-            if row.question == "well aligned"
-        ]
-    by_judge = annotator_agreements(sample, [*mean_person, *judged]) if told else []
-    return agreements + [row for row in by_judge if row.question == "well aligned"]
+    for model in models.values():
+        agreements += annotator_agreements(sample, [*people, *model])
+        agreements += with_judge(model)
+    return agreements + with_judge(people) if models else []
 
 
 def _majority(sample: AuditSample, verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return what people say together of each text."""
-    said: Counter[str] = Counter()
+    yes_count: Counter[str] = Counter()
     for question in QUESTIONS:
-        for kind, _ in KINDS:
-            answers = mean_answers(sample, verdicts, question, kind)
-            said.update({id: int(mean >= HALF) for id, mean in answers.items()})
-    words: tuple[Said, Said, Said] = ("not shown", "misplaced", "aligned")
-    return [Verdict(asked=id, annotator=PEOPLE, said=words[yes]) for id, yes in said.items()]
+        for kind in KIND_NAMES:
+            for id, mean in mean_answers(sample, verdicts, question, kind).items():
+                yes_count[id] += mean >= YES_FROM
+    answers: tuple[Said, Said, Said] = ("not shown", "misplaced", "aligned")
+    return [
+        Verdict(asked=id, annotator=PEOPLE_NAME, said=answers[count])
+        for id, count in yes_count.items()
+    ]

@@ -11,8 +11,8 @@ from stepline.records import FrozenModel, Probability, Record, Span
 
 TextKind: TypeAlias = Literal["narration", "step"]
 
-VIDEOS = 10  # as many as the paper checked
-TEXTS = 25  # of each kind in a video, at most
+AUDIT_VIDEOS = 10  # as many as the paper checked
+AUDIT_TEXTS = 25  # of each kind in a video, at most
 
 
 class AuditText(FrozenModel):
@@ -42,17 +42,20 @@ class AuditSample(FrozenModel):
 
 
 class AuditSampler:
-    """Draws videos at random from a stream whose length nobody knows; the order of the stream plays
-    no part."""
+    """Draws videos at random from a stream of unknown length; the order of the stream does not
+    matter."""
 
-    def __init__(self, *, videos: int = VIDEOS, texts: int = TEXTS, seed: int = 0) -> None:
-        self._texts, self._seed = texts, seed
+    def __init__(
+        self, *, videos: int = AUDIT_VIDEOS, texts: int = AUDIT_TEXTS, seed: int = 0
+    ) -> None:
+        self._texts = texts
+        self._seed = seed
         self._videos: ReservoirSample[Record] = ReservoirSample(videos, seed=seed)
 
     def add(self, record: Record) -> None:
         """Consider a record of the dataset; one without a sentence or a placed step is passed
         over."""
-        if narration_texts(record) or _steps(record):
+        if narration_texts(record) or _step_texts(record):
             self._videos.add(record.id, record)
 
     def sample(self) -> AuditSample:
@@ -60,63 +63,63 @@ class AuditSampler:
         records = self._videos.values()
         texts: list[AuditText] = []
         for record in records:
-            chosen: list[AuditText] = []
-            for own in (narration_texts(record), _steps(record)):
-                chosen += sorted(own, key=lambda text: random_key(self._seed, text.id))[
-                    : self._texts
-                ]
-            # Another seed mixes the kinds than chose the texts, else the order of asking would tell
+            drawn = _shuffled(narration_texts(record), self._seed)[: self._texts]
+            drawn += _shuffled(_step_texts(record), self._seed)[: self._texts]
+            # Another seed mixes the kinds than drew the texts, else the order of asking would show
             # the kind.
-            texts += sorted(chosen, key=lambda text: random_key(self._seed + 1, text.id))
+            texts += _shuffled(drawn, self._seed + 1)
         return _sample(records, texts, self._seed)
 
 
 def sample_sentences(
     record: Record, count: int, *, among: Collection[str] | None = None, seed: int = 0
 ) -> AuditSample:
-    """Return at most so many of a video's sentences, drawn at random. among: ids of those that may
+    """Return at most `count` of a video's sentences, drawn at random. among: ids of those that may
     be drawn."""
     texts = [text for text in narration_texts(record) if among is None or text.id in among]
-    return _sample(
-        [record], sorted(texts, key=lambda text: random_key(seed, text.id))[:count], seed
-    )
+    return _sample([record], _shuffled(texts, seed)[:count], seed)
+
+
+def _shuffled(texts: Sequence[AuditText], seed: int) -> list[AuditText]:
+    return sorted(texts, key=lambda text: random_key(seed, text.id))
 
 
 def _sample(records: Sequence[Record], texts: Sequence[AuditText], seed: int) -> AuditSample:
+    titles, paths, durations = {}, {}, {}
+    for record in records:
+        video = record.video
+        titles[record.id] = video.title or record.id
+        if video.path is not None:
+            paths[record.id] = video.path
+        if video.duration is not None:
+            durations[record.id] = video.duration
     return AuditSample(
-        seed=seed,
-        texts=tuple(texts),
-        titles={record.id: record.video.title or record.id for record in records},
-        paths={record.id: record.video.path for record in records if record.video.path is not None},
-        durations={
-            record.id: record.video.duration
-            for record in records
-            if record.video.duration is not None
-        },
+        seed=seed, texts=tuple(texts), titles=titles, paths=paths, durations=durations
     )
 
 
 def narration_texts(record: Record) -> list[AuditText]:
     """Return the sentences of a video, in their order."""
     return [
-        _audit_text(record, "narration", str(n), s.text, s.span, s.shown)
-        for n, s in enumerate(record.sentences)
+        _audit_text(record, "narration", str(number), sentence.text, sentence.span, sentence.shown)
+        for number, sentence in enumerate(record.sentences)
     ]
 
 
-def _steps(record: Record) -> list[AuditText]:
-    return [
-        _audit_text(record, "step", s.id, s.text, s.spans[0], s.score)
-        for s in record.steps
-        if s.spans
-    ]
+def _step_texts(record: Record) -> list[AuditText]:
+    texts = []
+    for step in record.steps:
+        if step.spans:
+            text = _audit_text(record, "step", step.id, step.text, step.spans[0], step.score)
+            texts.append(text)
+    return texts
 
 
 def _audit_text(
     record: Record, kind: TextKind, name: str, text: str, span: Span, score: float | None
 ) -> AuditText:
-    """Return a text under an id that changes with its wording and seconds: no verdict outlives what
-    it is on."""
+    """Return a text under an id that changes with its wording and seconds, so that no verdict
+    outlives its text."""
     digest = random_key(0, f"{text} {span.start:.3f} {span.end:.3f}") % 0xFFFFFF
     id = f"{record.id}/{kind} {name} {digest:06x}"
     return AuditText(id=id, video=record.id, kind=kind, text=text, span=span, score=score)

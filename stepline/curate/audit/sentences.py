@@ -17,16 +17,16 @@ from stepline.curate.audit.sample import AuditSample, narration_texts, sample_se
 from stepline.curate.audit.verdicts import AnnotatorAgreement, Said, Verdict, Verdicts
 from stepline.errors import DatasetError, StoreError
 from stepline.records import Record, Span
-from stepline.vision.settings import WitnessSettings
+from stepline.vision.settings import VisionLanguageSettings
 from stepline.wys2.judge import judged_span
 
 
 @dataclass(frozen=True)
 class SentenceCheck:
-    """What the model says of some sentences, by their number, how the asking went, and who agrees
-    how well."""
+    """What the model answers on some sentences, by their number, how the asking went, and how well
+    annotators agree."""
 
-    said: dict[int, Said]
+    answers: dict[int, Said]
     asking: ModelCheck
     agreements: tuple[AnnotatorAgreement, ...]
 
@@ -39,12 +39,12 @@ def check_sentences(
     record: Record,
     count: int,
     video: VideoPictures,
-    settings: WitnessSettings,
+    settings: VisionLanguageSettings,
     *,
     people: Sequence[Verdict] = (),
     server: Server | None = None,
 ) -> SentenceCheck:
-    """Ask a vision-language model about so many sentences at random, of those that people answered
+    """Ask a vision-language model about `count` sentences at random, of those that people answered
     on where any did.
 
     Raises WriterError where the server is not there or refuses access.
@@ -52,28 +52,26 @@ def check_sentences(
     among = {verdict.asked for verdict in people} or None
     sample = sample_sentences(record, count, among=among, seed=settings.seed)
     verdicts = _CollectedVerdicts()
-    asking = check_by_model(
-        _within(sample, video), lambda _: video, verdicts, settings, server=server
-    )
-    seconds = {
-        id: tuple(video.start + second for second in each) for id, each in asking.pictures.items()
-    }
+    clips = _within(sample, video)
+    asking = check_by_model(clips, lambda _: video, verdicts, settings, server=server)
+    seconds = {}
+    for id, offsets in asking.pictures.items():
+        seconds[id] = tuple(video.start + offset for offset in offsets)
     numbers = {text.id: number for number, text in enumerate(narration_texts(record))}
-    said = {numbers[verdict.asked]: verdict.said for verdict in verdicts}
-    return SentenceCheck(
-        said, replace(asking, pictures=seconds), tuple(model_agreements(sample, people, verdicts))
-    )
+    answers = {numbers[verdict.asked]: verdict.said for verdict in verdicts}
+    agreements = model_agreements(sample, people, verdicts)
+    return SentenceCheck(answers, replace(asking, pictures=seconds), tuple(agreements))
 
 
 def _within(sample: AuditSample, video: VideoPictures) -> AuditSample:
     """Return the sample with the clips in which its sentences are judged, on the clock of the part
     looked at."""
-    clips = [judged_span(text.span) for text in sample.texts]
-    spans = [Span(max(0.0, clip.start - video.start), clip.end - video.start) for clip in clips]
-    moved = zip(sample.texts, spans, strict=True)
-    return sample.model_copy(
-        update={"texts": tuple(text.model_copy(update={"span": span}) for text, span in moved)}
-    )
+    texts = []
+    for text in sample.texts:
+        clip = judged_span(text.span)
+        span = Span(max(0.0, clip.start - video.start), clip.end - video.start)
+        texts.append(text.model_copy(update={"span": span}))
+    return sample.model_copy(update={"texts": tuple(texts)})
 
 
 def read_people(file: Path, record: Record) -> list[Verdict]:
@@ -83,24 +81,22 @@ def read_people(file: Path, record: Record) -> list[Verdict]:
     """
     texts = narration_texts(record)
     if not file.is_file():
-        raise StoreError(
-            f"{file}: no such file; give answers.jsonl of `annotate vnd`, or verdicts.jsonl of an audit"
-        )
+        cure = "give answers.jsonl of `annotate vnd`, or verdicts.jsonl of an audit"
+        raise StoreError(f"{file}: no such file; {cure}")
+    verdicts = []
     try:
         answers = list(Answers(file))
-    except StoreError:
-        known = {text.id for text in texts}
-        given = [verdict for verdict in Verdicts(file) if verdict.asked in known]
+    except StoreError:  # no answers, so verdicts
+        ids = {text.id for text in texts}
+        verdicts = [verdict for verdict in Verdicts(file) if verdict.asked in ids]
     else:
-        ids = {f"{record.id}:{number}": text.id for number, text in enumerate(texts)}
-        said: tuple[Said, Said] = ("not shown", "aligned")
-        given = [
-            Verdict(asked=ids[answer.clip], annotator=answer.annotator, said=said[answer.shown])
-            for answer in answers
-            if answer.clip in ids
-        ]
-    if not given:
-        raise DatasetError(
-            f"{file}: nobody answered on a sentence of {record.id}; give answers on this video"
-        )
-    return given
+        clips = {f"{record.id}:{number}": text.id for number, text in enumerate(texts)}
+        for answer in answers:
+            if answer.clip in clips:
+                verdict: Said = "aligned" if answer.shown else "not shown"
+                id = clips[answer.clip]
+                verdicts.append(Verdict(asked=id, annotator=answer.annotator, said=verdict))
+    if not verdicts:
+        what = f"{file}: nobody answered on a sentence of {record.id}"
+        raise DatasetError(f"{what}; give answers on this video")
+    return verdicts

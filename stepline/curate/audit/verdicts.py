@@ -1,15 +1,14 @@
 """What auditors say of each text, and the paper's manual check from it (NaSVA, Table 5).
 
-Verdicts are kept as people give them, and imported from other machines. The table tells which
-proportion of texts is alignable and well aligned, and how far people agree.
-
-The report served on this machine, so that what auditors say is on disk when they say it.
+Verdicts are kept as people give them, and imported from other machines. The table has the
+proportion of texts that is alignable and well aligned, and how far people agree. The report is
+served on this machine, so that each verdict is on disk at once.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -26,11 +25,11 @@ from stepline.curate.sampling import Proportion, proportion
 from stepline.errors import DatasetError, StoreError
 from stepline.evaluate.bootstrap import DRAWS, Floats, interval
 from stepline.records import FrozenModel
-from stepline.web.local_server import LocalServer, local_application, post
+from stepline.web.local_server import LocalServer, post, serve_page
 
 Said: TypeAlias = Literal["aligned", "misplaced", "not shown", "unsure"]
 
-FILE = "verdicts.jsonl"
+VERDICTS_FILE = "verdicts.jsonl"
 
 
 class Verdict(FrozenModel):
@@ -51,40 +50,36 @@ class Verdicts(AppendLog[Verdict]):
         )
 
 
-def import_verdicts(file: Path, verdicts: Verdicts, known: frozenset[str]) -> int:
+def import_verdicts(file: Path, verdicts: Verdicts, ids: frozenset[str]) -> int:
     """Add the verdicts of a file that a page or another machine wrote, all or none; return how
     many.
 
-    known: ids of this sample. Raises DatasetError for a verdict on another text, StoreError for a
+    ids: of the texts of this sample. Raises DatasetError for a verdict on another text, StoreError for a
     file that is none.
     """
     try:
         lines = [line for line in file.read_text(encoding="utf-8").split("\n") if line]
     except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(
-            f"{file}: cannot be read ({error}); give the verdicts that the page saved"
-        ) from error
+        what = f"{file}: cannot be read ({error})"
+        raise StoreError(f"{what}; give the verdicts that the page saved") from error
     imported = []
     for number, line in enumerate(lines, start=1):
         try:
             verdict = Verdict.model_validate_json(line)
         except ValidationError as error:
-            raise StoreError(
-                f"{file}:{number}: not a verdict; give the file that the page saved"
-            ) from error
-        if verdict.asked not in known:
-            where = f"{file}:{number}: {verdict.asked!r}"
-            raise DatasetError(f"{where} is not in this run's sample; give verdicts on this one")
+            what = f"{file}:{number}: not a verdict"
+            raise StoreError(f"{what}; give the file that the page saved") from error
+        if verdict.asked not in ids:
+            what = f"{file}:{number}: {verdict.asked!r} is not in this run's sample"
+            raise DatasetError(f"{what}; give verdicts on this one")
         imported.append(verdict)
     for verdict in imported:
         verdicts.add(verdict)
     return len(imported)
 
 
-KINDS: tuple[tuple[TextKind, str], ...] = (
-    ("narration", "raw narration"),
-    ("step", "steps of the dataset"),
-)
+KIND_NAMES: dict[TextKind, str] = {"narration": "raw narration", "step": "steps of the dataset"}
+# which verdicts answer a question with yes
 QUESTIONS: dict[str, frozenset[Said]] = {
     "alignable": frozenset({"aligned", "misplaced"}),
     "well aligned": frozenset({"aligned"}),
@@ -95,7 +90,7 @@ Votes: TypeAlias = "np.ndarray[tuple[int, int], np.dtype[np.int64]]"  # (texts, 
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One kind of text: how many were checked, and what proportion is alignable and well
+    """One kind of text: how many were checked, and the proportions that are alignable and well
     aligned."""
 
     name: str
@@ -125,16 +120,14 @@ class AnnotatorAgreement:
 
     @property
     def coefficient(self) -> str:
-        """Whose kappa it is."""
+        """The name of kappa's author."""
         return "Cohen" if len(self.people) == 2 else "Fleiss"
 
     def __str__(self) -> str:
         """Return kappa as people read it: 0.61 [0.48, 0.72]."""
-        return (
-            "undefined"
-            if self.kappa is None
-            else f"{self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}]"
-        )
+        if self.kappa is None:
+            return "undefined"
+        return f"{self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
 def audit_table(sample: AuditSample, verdicts: Iterable[Verdict]) -> list[AuditRow]:
@@ -142,12 +135,12 @@ def audit_table(sample: AuditSample, verdicts: Iterable[Verdict]) -> list[AuditR
     answer."""
     verdicts = list(verdicts)
     rows = []
-    for kind, name in KINDS:
+    for kind, name in KIND_NAMES.items():
         ids = {text.id for text in sample.of_kind(kind)}
-        alignable, well_aligned = (
-            _proportion(sample, verdicts, question, kind) for question in QUESTIONS
-        )
-        unsure = sum(verdict.said == "unsure" for verdict in verdicts if verdict.asked in ids)
+        alignable = _proportion(sample, verdicts, "alignable", kind)
+        well_aligned = _proportion(sample, verdicts, "well aligned", kind)
+        answers = [verdict.said for verdict in verdicts if verdict.asked in ids]
+        unsure = answers.count("unsure")
         rows.append(AuditRow(name, alignable.texts, unsure, alignable, well_aligned))
     return rows
 
@@ -175,34 +168,34 @@ def mean_answers(
     for verdict in verdicts:
         if verdict.asked in ids and verdict.said != "unsure":
             answers[verdict.asked].append(verdict.said in QUESTIONS[question])
-    return {id: sum(given) / len(given) for id, given in answers.items()}
+    return {id: sum(votes) / len(votes) for id, votes in answers.items()}
 
 
 def annotator_agreements(
     sample: AuditSample, verdicts: Iterable[Verdict], *, seed: int = 0
 ) -> list[AnnotatorAgreement]:
-    """Return how well people agree on each question; nothing where fewer than two answered one text
-    both."""
+    """Return how well people agree on each question; nothing where no two answered the same
+    text."""
     answers: dict[str, dict[str, Said]] = defaultdict(dict)
+    annotators = set()
     for verdict in verdicts:
         if verdict.said != "unsure":
             answers[verdict.asked][verdict.annotator] = verdict.said
-    people = tuple(sorted({person for given in answers.values() for person in given}))
+            annotators.add(verdict.annotator)
+    people = tuple(sorted(annotators))
     shared = [text for text in sample.texts if len(answers[text.id]) == len(people)]
     if len(people) < 2 or not shared:
         return []
     rows: dict[str, list[int]] = defaultdict(list)
     for row, text in enumerate(shared):
         rows[text.video].append(row)
-    together = list(rows.values()) if len(rows) > 1 else [[row] for row in range(len(shared))]
+    groups = list(rows.values()) if len(rows) > 1 else [[row] for row in range(len(shared))]
     agreements = []
     for question, yes in QUESTIONS.items():
-        votes = np.array(
-            [[answers[text.id][person] in yes for person in people] for text in shared],
-            dtype=np.int64,
-        )
+        table = [[answers[text.id][person] in yes for person in people] for text in shared]
+        votes = np.array(table, dtype=np.int64)
         kappa, same = _kappa(votes)
-        low, high = _kappa_interval(votes, together, seed)
+        low, high = _kappa_interval(votes, groups, seed)
         agreements.append(AnnotatorAgreement(question, people, len(votes), kappa, low, high, same))
     return agreements
 
@@ -211,34 +204,36 @@ def _kappa(votes: Votes) -> tuple[float | None, float | None]:
     """Return Cohen's kappa of two people, Fleiss' of more, and the fraction of equal pairs of
     answers."""
     people = votes.shape[1]
-    kappa, same = fleiss_kappa(np.stack([votes.sum(axis=1), people - votes.sum(axis=1)], axis=1))
-    return (cohen_kappa(votes[:, 0], votes[:, 1]) if people == 2 else kappa), same
+    yes = votes.sum(axis=1)
+    kappa, same = fleiss_kappa(np.stack([yes, people - yes], axis=1))
+    if people == 2:
+        kappa = cohen_kappa(votes[:, 0], votes[:, 1])
+    return kappa, same
 
 
-def _kappa_interval(votes: Votes, videos: list[list[int]], seed: int) -> tuple[float, float]:
-    """Return the bootstrap interval of kappa; videos: the rows of each, which are drawn
-    together."""
+def _kappa_interval(votes: Votes, groups: list[list[int]], seed: int) -> tuple[float, float]:
+    """Return the bootstrap interval of kappa; groups: rows that are drawn together."""
     rng = np.random.default_rng(seed)
-    drawn: Floats = np.full(DRAWS, np.nan)
+    kappas: Floats = np.full(DRAWS, np.nan)
     for draw in range(DRAWS):
-        rows = [
-            row for video in rng.integers(len(videos), size=len(videos)) for row in videos[video]
-        ]
+        drawn = rng.integers(len(groups), size=len(groups))
+        rows = list(chain.from_iterable(groups[group] for group in drawn))
         kappa, _ = _kappa(votes[rows])
-        drawn[draw] = math.nan if kappa is None else kappa
-    return interval(drawn)
+        if kappa is not None:
+            kappas[draw] = kappa
+    return interval(kappas)
 
 
-POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page carries its own, stricter one
+CONTENT_POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page has its own, stricter one
 
 
 def serve(
     page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Verdict], port: int = 0
 ) -> LocalServer:
-    """Return a server on this machine; `page` is made anew for each visit, with the verdicts so
+    """Return a server on this machine; `page` is made again for each visit, with the verdicts so
     far."""
-    return LocalServer(
-        local_application(audit_routes(page, sample, verdicts), token="audit", policy=POLICY), port
+    return serve_page(
+        audit_routes(page, sample, verdicts), port, token="audit", policy=CONTENT_POLICY
     )
 
 
@@ -249,26 +244,18 @@ def audit_routes(
     ids = frozenset(text.id for text in sample.texts)
 
     def visit(_: Request) -> Response:
-        return HTMLResponse(page(), headers={"Content-Security-Policy": POLICY})
+        return HTMLResponse(page(), headers={"Content-Security-Policy": CONTENT_POLICY})
 
-    def said(request: Request) -> Response:
+    def answers(request: Request) -> Response:
         name = request.query_params.get("annotator", "")
         # raises ValidationError for no name
         annotator = Verdict(asked="-", annotator=name, said="unsure").annotator
-        return JSONResponse(
-            {
-                "said": {
-                    verdict.asked: verdict.said
-                    for verdict in verdicts
-                    if verdict.annotator == annotator
-                }
-            }
-        )
+        own = (verdict for verdict in verdicts if verdict.annotator == annotator)
+        return JSONResponse({"said": {verdict.asked: verdict.said for verdict in own}})
 
-    def take(body: bytes) -> None:
-        verdict = Verdict.model_validate_json(body)
+    def take(verdict: Verdict) -> None:
         if verdict.asked not in ids:
             raise DatasetError(f"{verdict.asked!r} is not in this sample; load the page again")
         verdicts.add(verdict)
 
-    return [Route(at, visit), Route(f"{at}verdicts", said), post(f"{at}verdict", take)]
+    return [Route(at, visit), Route(f"{at}verdicts", answers), post(f"{at}verdict", Verdict, take)]

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from stepline.curate.execution.local import scratch_folder
-from stepline.curate.execution.messages import LONGEST_REASON
+from stepline.curate.execution.messages import MAX_REASON_CHARS
 from stepline.curate.execution.scheduler import FinishedVideo, Phase, Scheduler
 from stepline.curate.execution.worker import die_with
 from stepline.curate.plan import Plan
@@ -28,9 +28,15 @@ from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.remote import RemotePath
 
-MOST_FAILED_STARTS = 5  # actors in a row that may end before they are ready
-MOST_LOSSES = 10  # actors that may be lost with the same video before the run ends
+MAX_FAILED_STARTS = 5  # actors in a row that may end before they are ready
+MAX_LOSSES = 10  # actors that may be lost with the same video before the run ends
 END_SECONDS = 10.0  # to wait for actors that end their workers and their log
+
+
+def last_line(error: Exception) -> str:
+    """Return the last line of what Ray says of an error: the cause, after the places."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:MAX_REASON_CHARS] if lines else ""
 
 
 class Actor:
@@ -45,7 +51,7 @@ class Actor:
         # the node's own process; one that Ray forgets would go on for a while
         die_with(os.getppid())
         self._until_end = contextlib.ExitStack()
-        out = RemotePath(url, plan.recipe.places)
+        out = RemotePath(url, plan.recipe.remote)
         scratch = self._until_end.enter_context(scratch_folder())
         run_log = self._until_end.enter_context(contextlib.closing(RunLog(out)))
         self._replies: dict[str, Future[FinishedVideo]] = {}
@@ -72,7 +78,7 @@ class Actor:
         return reply.result()
 
     def withdraw(self, identity: str, *, begun: bool) -> None:
-        """Give a video up that another actor does. begun: also where a task of it ran."""
+        """Give up a video that another actor does. begun: also where a task of it ran."""
         self._commands.put(partial(self._scheduler.withdraw, identity, begun=begun))
 
     def close(self) -> None:
@@ -93,11 +99,11 @@ class Actor:
                 while self._run_commands():
                     self._scheduler.step()
             self._end.set_result(None)
-        except BaseException as error:  # noqa: BLE001 (whatever it is, those who wait are told it)
+        except BaseException as error:  # noqa: BLE001 (whatever it is, those who wait get it)
             self._end.set_exception(error)
 
     def _run_commands(self) -> bool:
-        """Do what is asked, and wait for it while there is no video; tell whether to go on."""
+        """Run commands, and wait for one while there is no video; return whether to go on."""
         while not self._scheduler.is_busy or not self._commands.empty():
             command = self._commands.get()
             if command is None:
@@ -123,7 +129,7 @@ class HeldVideo:
     item: VideoItem
     actors: list[StartedActor] = field(default_factory=list)
     losses: int = 0
-    done: bool = False
+    finished: bool = False
 
 
 class ActorGroup:
@@ -170,21 +176,22 @@ class ActorGroup:
 
         more: whether further videos may come; where none do, idle actors take copies, or end.
         """
-        waiting = len(self._waiting)
-        for _ in range(waiting if most is None else min(most, waiting)):
-            free = (
-                actor for actor in self._actors if actor.ready and len(actor.videos) < self._ahead
-            )
-            actor = min(free, key=lambda actor: len(actor.videos), default=None)
-            if actor is None:
+        count = len(self._waiting)
+        for _ in range(count if most is None else min(most, count)):
+            ready = (actor for actor in self._actors if actor.ready)
+            actor = min(ready, key=lambda actor: len(actor.videos), default=None)
+            if actor is None or len(actor.videos) >= self._ahead:
                 break
             self._give(actor, self._waiting.popleft())
-        wanted = max(self._fewest if more else 0, len(self._open) if self._waiting else 0)
-        for _ in range(min(self._most, wanted) - len(self._actors)):
+        useful = len(self._open) if self._waiting else 0
+        if more:
+            useful = max(self._fewest, useful)
+        for _ in range(min(self._most, useful) - len(self._actors)):
             self._start_actor()
         if not more and not self._waiting:
-            for idle in [actor for actor in self._actors if not actor.videos]:
-                self._copy_or_end(idle)
+            for actor in list(self._actors):
+                if not actor.videos:
+                    self._copy_or_end(actor)
 
     def take(self, call: Any) -> FinishedVideo | None:
         """Take what a call came to; return the video that it finished, if it was the first to.
@@ -203,17 +210,20 @@ class ActorGroup:
             raise
         if video is None:
             actor.ready = reply is not None
-            self._failed_starts = 0 if actor.ready else self._failed_starts
+            if actor.ready:
+                self._failed_starts = 0
             return None
         actor.videos.remove(video)
         video.actors.remove(actor)
-        if isinstance(reply, FinishedVideo) and not (video.done or reply.withdrawn):
-            video.done = True
+        if video.finished:
+            return None
+        if isinstance(reply, FinishedVideo) and not reply.withdrawn:
+            video.finished = True
             del self._open[video.item.id]
             for other in video.actors:
                 other.handle.withdraw.remote(video.item.id, begun=True)
             return reply
-        if not (video.done or video.actors):
+        if not video.actors:
             self._waiting.appendleft(video)
         return None
 
@@ -241,40 +251,35 @@ class ActorGroup:
     def _copy_or_end(self, idle: StartedActor) -> None:
         """Give an actor a copy of what another one holds, the last one that was handed out first;
         else end it."""
-        video = next(
-            (video for video in reversed(self._open.values()) if len(video.actors) == 1), None
-        )
-        if video is None or not idle.ready:
-            self._end(idle)
-            return
-        video.actors[0].handle.withdraw.remote(video.item.id, begun=False)
-        self._give(idle, video)
+        for video in reversed(self._open.values()):
+            if idle.ready and len(video.actors) == 1:
+                video.actors[0].handle.withdraw.remote(video.item.id, begun=False)
+                self._give(idle, video)
+                return
+        self._end(idle)
 
     def _lose(self, actor: StartedActor, video: HeldVideo | None, error: Exception) -> None:
         """Forget an actor that is lost, or out of reach, which is then ended. Raises SteplineError
         if that goes on."""
-        said = next(
-            (line for line in reversed(str(error).splitlines()) if line.strip()), ""
-        ).strip()[:LONGEST_REASON]
+        reason = last_line(error)
         if actor in self._actors:
             self._actors.remove(actor)
             self.left_work = True
             self._ray.kill(actor.handle)
         if video is not None:
             video.losses += 1
-            if video.losses == MOST_LOSSES:
-                what = (
-                    f"{video.item.id}: {MOST_LOSSES} actors were lost with it, the last so: {said}"
-                )
+            if video.losses == MAX_LOSSES:
+                lost = f"{MAX_LOSSES} actors were lost with it"
+                what = f"{video.item.id}: {lost}, the last so: {reason}"
                 raise SteplineError(f"{what}; see to the memory of their nodes, or leave it out")
             return
         self._failed_starts += 1
-        if self._failed_starts == MOST_FAILED_STARTS:
-            raise SteplineError(
-                f"{MOST_FAILED_STARTS} actors in a row did not start, the last so: {said}; see Ray's log"
-            )
+        if self._failed_starts == MAX_FAILED_STARTS:
+            what = f"{MAX_FAILED_STARTS} actors in a row did not start"
+            raise SteplineError(f"{what}, the last so: {reason}; see Ray's log")
 
     def _end(self, actor: StartedActor) -> None:
         self._actors.remove(actor)
-        self.left_work = self.left_work or bool(actor.videos)
+        if actor.videos:
+            self.left_work = True
         self._ending.append((actor.handle, actor.handle.close.remote()))

@@ -5,6 +5,7 @@ Machines may share a cache: each removes only what its own dead processes left.
 """
 
 import contextlib
+import glob
 import math
 import os
 import shutil
@@ -26,8 +27,8 @@ from stepline.weights import cache_folder
 def run_locally(
     phase: Phase, items: Iterable[VideoItem], workers: int, scratch: Path, run_log: RunLog
 ) -> None:
-    """Take all items through a phase with so many worker processes, some of which may have a GPU or
-    a share of one.
+    """Take all items through a phase with some worker processes, some of which may have a GPU or a
+    share of one.
 
     Raises SteplineError where the run must end; what was finished is kept.
     """
@@ -37,30 +38,32 @@ def run_locally(
 
 
 def worker_devices(share: float) -> list[str]:
-    """Return a device for each worker that has a GPU, where each takes so many (engine.gpus); .25:
-    four share one.
+    """Return a device for each worker that has a GPU. share: GPUs that each takes (engine.gpus);
+    .25: four workers share one.
 
     The GPUs are all of this machine, or the one that `--device` names. Raises SettingsError where
-    they do not do.
+    there are not enough.
     """
     if not share:
         return []
-    named = wanted_device() not in ("auto", "cuda")
-    gpus = [current_device().name] if named else [f"cuda:{number}" for number in range(cuda_gpus())]
-    shared, apart = max(1, math.floor(1 / share + 1e-9)), max(1, math.ceil(share))
-    devices = [
-        gpus[number] for number in range(0, len(gpus) - apart + 1, apart) for _ in range(shared)
-    ]
-    if not devices or devices == ["cpu"] * len(devices):
-        there = sum(gpu != "cpu" for gpu in gpus)
-        raise SettingsError(
-            f"engine.gpus={share:g}: {there} GPUs are here; set engine.gpus=0, or --device cpu"
-        )
+    if wanted_device() in ("auto", "cuda"):
+        gpus = [f"cuda:{number}" for number in range(cuda_gpus())]
+    else:
+        gpus = [current_device().name]
+    workers = max(1, math.floor(1 / share + 1e-9))  # that share a GPU
+    step = max(1, math.ceil(share))  # GPUs of a worker
+    devices = []
+    for number in range(0, len(gpus) - step + 1, step):
+        devices += [gpus[number]] * workers
+    if set(devices) <= {"cpu"}:
+        count = len(gpus) - gpus.count("cpu")
+        what = f"engine.gpus={share:g}: {count} GPUs are here"
+        raise SettingsError(f"{what}; set engine.gpus=0, or --device cpu")
     return devices
 
 
-def gpus_a_worker(asked: float) -> float:
-    """Return how many GPUs a worker takes for the stages that use one. asked: of the recipe
+def gpus_a_worker(share: float) -> float:
+    """Return how many GPUs a worker takes for the stages that use one. share: of the recipe
     (engine.gpus).
 
     `--device cpu`: none; a GPU that is here, or that it names: a whole one, unless the recipe says
@@ -68,22 +71,21 @@ def gpus_a_worker(asked: float) -> float:
     """
     if wanted_device() == "cpu":
         return 0.0
-    return asked or float(current_device().kind != "cpu")
+    return share or float(current_device().kind != "cpu")
 
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Yield a new folder in the cache; remove it at the end, with those of runs that were
     killed."""
-    home, ours = cache_folder() / "curate", f"{socket.gethostname()}-"
+    home = cache_folder() / "curate"
+    ours = f"{socket.gethostname()}-"
     try:
         home.mkdir(parents=True, exist_ok=True)
-        for left in home.iterdir():
-            owner = (
-                left.name.removeprefix(ours).partition("-")[0] if left.name.startswith(ours) else ""
-            )
+        for old in home.glob(f"{glob.escape(ours)}*"):
+            owner = old.name.removeprefix(ours).partition("-")[0]
             if owner.isdigit() and not process_is_alive(int(owner)):
-                shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(old, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{ours}{os.getpid()}-", dir=home))
     except OSError as error:
         cure = "set STEPLINE_CACHE to a folder that can be"
@@ -95,8 +97,8 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def process_is_alive(pid: int) -> bool:
-    """Tell whether a process of this machine is there, and not only the notice of its end that
-    nobody took."""
+    """Tell whether a process of this machine runs, which one that only waits for its parent to take
+    note of its end does not."""
     try:
         return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:

@@ -19,7 +19,7 @@ ReplyKind: TypeAlias = Literal["done", "run"] | FailureKind
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker is told once. stages: of kind "video"; out: URL of OUT.
+    """What a worker gets once. stages: of kind "video"; out: URL of OUT.
 
     folders: local, of the dataset stages that are done, by stage. device: for the stages that use a
     GPU; others run on the CPU. versions: of libraries (major.minor) by which the driver has named
@@ -75,20 +75,21 @@ class TaskReply:
     notes: Mapping[str, float] = field(default_factory=dict)
 
 
-LONGEST_REASON = 400  # characters of a reason
+MAX_REASON_CHARS = 400
 # of two parts or more; a URL's are its own
-PATH = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")
-ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # where an object lay in memory
+PATH_PATTERN = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")
+ADDRESS_PATTERN = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # where an object lay in memory
 
 
 def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
-    """Return a reason as one line without paths or addresses of memory of this machine: it stands
-    in the dataset.
+    """Return a reason as one line without paths or memory addresses of this machine: it is part
+    of the dataset.
 
     files: what the reason may call the video's own files, which become its id; any other path
     becomes `(a path)`.
     """
     for name in sorted(files, key=len, reverse=True):
         reason = reason.replace(name, identity)
-    line = ADDRESS.sub("0x...", PATH.sub("(a path)", " ".join(reason.split())))
-    return line if len(line) <= LONGEST_REASON else line[:LONGEST_REASON] + "..."
+    line = PATH_PATTERN.sub("(a path)", " ".join(reason.split()))
+    line = ADDRESS_PATTERN.sub("0x...", line)
+    return line if len(line) <= MAX_REASON_CHARS else line[:MAX_REASON_CHARS] + "..."

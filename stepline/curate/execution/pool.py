@@ -6,8 +6,8 @@ fork: the driver may hold threads) with one thread for every library.
 
 A crash or too much memory counts only where a fresh process comes to the same end, so that no video
 is lost by what an earlier one left behind, and the outcome does not depend on which worker had it.
-A task whose worker somebody else killed (kill -9, the system short of memory) is done again, a few
-times at most.
+A task whose worker was killed from outside (kill -9, the system short of memory) is done again, a
+few times at most.
 """
 
 import contextlib
@@ -21,7 +21,6 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -32,28 +31,28 @@ from pydantic import JsonValue
 
 from stepline.curate.execution.messages import TaskReply, TaskRequest, WorkerReady, WorkerSetup
 from stepline.curate.plan import StageTask
-from stepline.curate.stage import StageFailure, no_gpu, no_libraries, no_settings
+from stepline.curate.stage import FailureKind, StageFailure, never, no_libraries, no_settings
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.remote.settings import MIB
 
 START_SECONDS = 180.0  # that a process may take to start
-MOST_KILLED_STARTS = 5  # times in a row that one may be killed while it starts
+MAX_KILLED_STARTS = 5  # times in a row that one may be killed while it starts
 END_SECONDS = 5.0  # to wait for a process that closed its pipe
 POLL_INTERVAL = 0.1  # seconds between looks at memory and deadlines
 FAMILY_INTERVAL = 0.5  # seconds between looks at the memory of what a worker has started
-# ends that nobody gives himself; the second, as a machine goes down
-FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+# exit codes that no process gives itself; the second, as a machine goes down
+OUTSIDE_CODES = (-signal.SIGKILL, -signal.SIGTERM)
 # times that a task's worker may be killed from outside before the task counts as failed
 OUTSIDE_KILLS = 5
-ONE_THREAD = (
+THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
-ENVIRONMENT = {
+WORKER_ENVIRONMENT = dict.fromkeys(THREAD_VARIABLES, "1") | {
     "OMP_WAIT_POLICY": "PASSIVE",
     "TOKENIZERS_PARALLELISM": "false",
     "PYTHONSAFEPATH": "1",
@@ -76,10 +75,13 @@ class WorkerProcess:
     """One worker process, at most one task at a time, or several of one stage together."""
 
     def __init__(self, setup: WorkerSetup, log: Path) -> None:
-        self._setup, self._log, self._limits = setup, log, setup.recipe.limits
+        self._setup = setup
+        self._log = log
+        self._limits = setup.recipe.limits
+        self._max_bytes = self._limits.memory * MIB
         self.has_gpu = setup.device != "cpu"
         self.requests: Sequence[TaskRequest] = ()  # that it works on
-        self.request_count = 0  # times that it was given some since its process started
+        self.request_count = 0  # times that it got some since its process started
         self.stages_run: set[str] = set()  # whose models it has loaded
         self._failed_starts = 0
         self._began = 0.0
@@ -115,13 +117,14 @@ class WorkerProcess:
     def receive(self) -> WorkerReady | list[TaskReply] | WorkerDeath:
         """Return what came from the process: that it has started, a reply to each request, or its
         death."""
-        try:
-            message = self.connection.recv()
-        except (EOFError, ConnectionResetError, pickle.UnpicklingError):
-            return self._end(None)
-        if isinstance(message, WorkerReady):
-            self._ready = True
-        return message if isinstance(message, (WorkerReady, list)) else self._end(None)
+        with contextlib.suppress(EOFError, ConnectionResetError, pickle.UnpicklingError):
+            message: object = self.connection.recv()
+            if isinstance(message, WorkerReady):
+                self._ready = True
+                return message
+            if isinstance(message, list):
+                return message
+        return self._end(None)
 
     def check_limits(self) -> WorkerDeath | None:
         """Kill a worker that is beyond its limits and return which; None where it is within
@@ -129,8 +132,8 @@ class WorkerProcess:
         if self.connection.poll():  # the reply is there
             return None
         if self.requests:
-            with contextlib.suppress(psutil.Error):  # it has ended, which `receive` tells
-                if self._memory() > self._limits.memory * MIB:
+            with contextlib.suppress(psutil.Error):  # it has ended, which `receive` returns
+                if self._memory() > self._max_bytes:
                     return self._end("memory")
         if time.monotonic() > self._deadline and not self.is_free:
             return self._end("time")
@@ -140,18 +143,16 @@ class WorkerProcess:
         """Return the bytes that the process holds; now and then with those of all that it has
         started."""
         own: int = self._usage.memory_info().rss
-        if time.monotonic() < self._family_at or own > self._limits.memory * MIB:
+        if time.monotonic() < self._family_at or own > self._max_bytes:
             return own
         self._family_at = time.monotonic() + FAMILY_INTERVAL
         family = [self.pid, *descendants(self.pid)]
-        held = sum(bytes_held(pid, "rss") for pid in family)
+        total = sum(bytes_held(pid, "rss") for pid in family)
         # What a fork shares with its parent is counted for both: then by shares, which takes the
-        # system longer to tell.
-        return (
-            held
-            if held <= self._limits.memory * MIB
-            else sum(bytes_held(pid, "pss") for pid in family)
-        )
+        # system longer to count.
+        if total > self._max_bytes:
+            total = sum(bytes_held(pid, "pss") for pid in family)
+        return total
 
     def restart(self) -> None:
         """Replace the process by a fresh one."""
@@ -165,7 +166,9 @@ class WorkerProcess:
 
     def _start(self) -> None:
         self.connection, theirs = Pipe()
-        self.requests, self.request_count, self._ready = (), 0, False
+        self.requests = ()
+        self.request_count = 0
+        self._ready = False
         self.stages_run = set()
         self._deadline = time.monotonic() + START_SECONDS
         with self._log.open("wb") as log:
@@ -175,10 +178,9 @@ class WorkerProcess:
         theirs.close()
         # Only the driver calls a stage's `settings` and `gpu`; such functions may have no name by
         # which to be sent.
-        stages = {
-            name: replace(stage, settings=no_settings, gpu=no_gpu, libraries=no_libraries)
-            for name, stage in self._setup.stages.items()
-        }
+        stages = {}
+        for name, stage in self._setup.stages.items():
+            stages[name] = replace(stage, settings=no_settings, gpu=never, libraries=no_libraries)
         # it is noticed at `receive`
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send_bytes(pickle.dumps(replace(self._setup, stages=stages)))
@@ -189,53 +191,57 @@ class WorkerProcess:
                 self._process.wait(END_SECONDS)
         code = self._process.poll()
         kill(self._process)
-        self._failed_starts = 0 if self._ready else self._failed_starts + 1
-        killed = code in FROM_OUTSIDE and self._failed_starts < MOST_KILLED_STARTS
-        if not self._ready and limit is not None:
-            late = f"did not start within {START_SECONDS:.0f} s"
-            raise SteplineError(f"a worker process {late}; is the machine overloaded?")
-        if not self._ready and not killed:
-            lines = self._log.read_text(errors="replace").split("\n") if self._log.is_file() else []
-            last_words = next((line for line in reversed(lines) if line.strip()), "it said nothing")
-            raise SteplineError(f"a worker process cannot start (code {code}): {last_words}")
+        if self._ready:
+            self._failed_starts = 0
+        else:
+            self._failed_starts += 1
+            if limit is not None:
+                late = f"did not start within {START_SECONDS:.0f} s"
+                raise SteplineError(f"a worker process {late}; is the machine overloaded?")
+            if code not in OUTSIDE_CODES or self._failed_starts >= MAX_KILLED_STARTS:
+                raise SteplineError(
+                    f"a worker process cannot start (code {code}): {self._last_words()}"
+                )
         return WorkerDeath(self._process.returncode if code is None else code, limit)
+
+    def _last_words(self) -> str:
+        """Return the last line that the process wrote."""
+        text = self._log.read_text(errors="replace") if self._log.is_file() else ""
+        lines = [line for line in text.split("\n") if line.strip()]
+        return lines[-1] if lines else "it said nothing"
 
 
 def _start_process(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    limited = dict.fromkeys(ONE_THREAD, "1") | {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path))
-    }
+    modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(
         [sys.executable, "-m", "stepline.curate.execution.worker", str(pipe), str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
         pass_fds=(pipe,),
-        env={**os.environ, **limited, **ENVIRONMENT},
+        env={**os.environ, **modules, **WORKER_ENVIRONMENT},
         start_new_session=True,  # so that what it starts can be killed with it
     )
 
 
 def descendants(pid: int) -> list[int]:
     """Return the processes that one has started, and those that they have."""
-    found: list[int] = []
     # a system that is asked about all its processes
     if not Path(f"/proc/{pid}/task/{pid}/children").exists():
         with contextlib.suppress(psutil.NoSuchProcess):
-            found = [child.pid for child in psutil.Process(pid).children(recursive=True)]
-        return found
-    waiting = [pid]
-    while waiting:
-        for children in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
+            return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+        return []
+    processes = [pid]
+    for process in processes:  # which grows
+        for children in Path(f"/proc/{process}/task").glob("*/children"):
             with contextlib.suppress(OSError):  # the thread has ended
-                waiting += (started := [int(child) for child in children.read_text().split()])
-                found += started
-    return found
+                processes += map(int, children.read_text().split())
+    return processes[1:]
 
 
 def bytes_held(pid: int, kind: Literal["rss", "pss"]) -> int:
     """Return the memory of a process; 0 where it has ended. pss: of shared pages its share, where
-    the system tells."""
+    the system knows it."""
     try:
         process = psutil.Process(pid)
         whole: int = process.memory_info().rss
@@ -258,11 +264,9 @@ def _failure(task: StageTask, reply: TaskReply) -> StageFailure | None:
     must end."""
     if reply.kind == "run":
         raise SteplineError(f"stage {task.stage}: {reply.reason}")
-    return (
-        None
-        if reply.kind == "done"
-        else StageFailure(task.item.id, task.stage, reply.kind, reply.reason)
-    )
+    if reply.kind == "done":
+        return None
+    return StageFailure(task.item.id, task.stage, reply.kind, reply.reason)
 
 
 @dataclass(frozen=True)
@@ -302,24 +306,30 @@ class WorkerPool:
         self._workers: list[WorkerProcess] = []
 
     def free_workers(self, useful: int) -> list[WorkerProcess]:
-        """Return the workers that can take a request; start more where so many would be useful."""
-        while (number := len(self._workers)) < min(len(self._setups), useful):
-            self._workers.append(
-                WorkerProcess(self._setups[number], self._scratch / f"worker-{number}.log")
-            )
+        """Return the workers that can take a request. useful: workers that would have something to
+        do; more are started where there are fewer."""
+        for number in range(len(self._workers), min(len(self._setups), useful)):
+            log = self._scratch / f"worker-{number}.log"
+            self._workers.append(WorkerProcess(self._setups[number], log))
+        # First of all what is to be done again.
         for worker in self._workers:
-            for waiting in (
-                (self._retries, self._singles) if worker.request_count == 0 else (self._singles,)
-            ):
-                again = next(filter(worker.can_do, waiting), None) if worker.is_free else None
-                if again is not None:
-                    waiting.remove(again)
-                    self.submit(worker, [again])
+            if worker.request_count == 0:
+                self._submit_again(worker, self._retries)
+            self._submit_again(worker, self._singles)
         return [worker for worker in self._workers if worker.is_free]
+
+    def _submit_again(self, worker: WorkerProcess, waiting: deque[TaskRequest]) -> None:
+        """Send the first of some requests that a worker can do, where it is free."""
+        for request in waiting:
+            if worker.is_free and worker.can_do(request):
+                waiting.remove(request)
+                self.submit(worker, [request])
+                return
 
     def submit(self, worker: WorkerProcess, requests: Sequence[TaskRequest]) -> None:
         """Send requests of one stage to a free worker."""
-        for task in (request.task for request in requests):
+        for request in requests:
+            task = request.task
             self._run_log.write(
                 "start", id=task.item.id, stage=task.stage, key=task.key, worker=worker.pid
             )
@@ -335,9 +345,12 @@ class WorkerPool:
             time.sleep(seconds)
         readable = wait([worker.connection for worker in self._workers], seconds)
         speaking = [worker for worker in self._workers if worker.connection in readable]
-        outcomes = [self._outcomes_of(worker, worker.receive()) for worker in speaking]
-        outcomes += [self._outcomes_of(worker, worker.check_limits()) for worker in self._workers]
-        return [*chain.from_iterable(outcomes)]
+        outcomes = []
+        for worker in speaking:
+            outcomes += self._outcomes_of(worker, worker.receive())
+        for worker in self._workers:
+            outcomes += self._outcomes_of(worker, worker.check_limits())
+        return outcomes
 
     def close(self) -> None:
         """End every process."""
@@ -347,74 +360,84 @@ class WorkerPool:
     def _outcomes_of(
         self, worker: WorkerProcess, message: WorkerReady | list[TaskReply] | WorkerDeath | None
     ) -> list[TaskOutcome]:
-        """Return what a message says of the worker's requests that are over; some may have to be
+        """Return what a message means for the worker's requests that are over; some may have to be
         done again."""
-        if isinstance(message, WorkerReady):
-            took = {"cpu": round(message.cpu, 4), "wall": round(message.wall, 4)}
-            self._run_log.write("worker", worker=worker.pid, **took)
-            return []
         if message is None:
+            return []
+        if isinstance(message, WorkerReady):
+            cpu, wall = round(message.cpu, 4), round(message.wall, 4)
+            self._run_log.write("worker", worker=worker.pid, cpu=cpu, wall=wall)
             return []
         requests, seconds = worker.requests, worker.seconds
         single = len(requests) == 1  # of several, nobody knows whose fault an end was
         fresh = single and worker.request_count == 1
-        replies: list[TaskReply | None]  # None: the request is to be done again
-        if isinstance(message, WorkerDeath):
-            worker.restart()
-            ended = [TaskReply("crash") for _ in requests]
-            replies = [
-                self._reply_for_death(message, each, fresh, seconds) if single else None
-                for each in requests
-            ]
-        else:
-            worker.requests, ended = (), message
+
+        # A reply to each request; None: it is to be done again.
+        replies: list[TaskReply | None]
+        if isinstance(message, list):
+            worker.requests = ()
+            ends = message
             replies = [reply if fresh or reply.kind != "memory" else None for reply in message]
             if None in replies:
                 worker.restart()
-        for request, reply, end in zip(requests, replies, ended, strict=True):
+        else:
+            worker.restart()
+            ends = [TaskReply("crash")] * len(requests)
+            replies = [None] * len(requests)
+            if single:
+                replies = [self._reply_for_death(message, requests[0], fresh, seconds)]
+
+        finished = []
+        for request, reply, end in zip(requests, replies, ends, strict=True):
             self._log_end(request, reply or end, again=reply is None)
-            if reply is None:
-                (self._retries if single else self._singles).append(request)
-        over = [
-            (request, reply)
-            for request, reply in zip(requests, replies, strict=True)
-            if reply is not None
-        ]
+            if reply is not None:
+                finished.append((request, reply))
+            elif single:
+                self._retries.append(request)
+            else:
+                self._singles.append(request)
         return [
-            TaskOutcome(request, _failure(request.task, reply), seconds) for request, reply in over
+            TaskOutcome(request, _failure(request.task, reply), seconds)
+            for request, reply in finished
         ]
 
     def _reply_for_death(
         self, death: WorkerDeath, request: TaskRequest, fresh: bool, seconds: float
     ) -> TaskReply | None:
-        """Return what a worker's death says of its request; None where it is to be done again."""
+        """Return what a worker's death means for its request; None where it is to be done again."""
+        kind: FailureKind
+        counts = fresh
         if death.limit == "time":
-            return TaskReply("hang", f"it took more than {self._limits.seconds:g} s", wall=seconds)
-        if death.limit == "memory":
-            reason = f"it took more than {self._limits.memory} MiB of memory"
-            return TaskReply("memory", reason, wall=seconds) if fresh else None
-        if death.code in FROM_OUTSIDE:
+            kind, reason = "hang", f"it took more than {self._limits.seconds:g} s"
+            counts = True
+        elif death.limit == "memory":
+            kind, reason = "memory", f"it took more than {self._limits.memory} MiB of memory"
+        elif death.code in OUTSIDE_CODES:
             self._kills[request.task.key] += 1
-            often = self._kills[request.task.key] >= OUTSIDE_KILLS
-            times = f"{OUTSIDE_KILLS} times from outside"
+            counts = self._kills[request.task.key] >= OUTSIDE_KILLS
+            kind, times = "memory", f"{OUTSIDE_KILLS} times from outside"
             reason = f"its process was killed {times}, as a system does that is short of memory"
-            return TaskReply("memory", reason, wall=seconds) if often else None
-        how = (
-            f"signal {signal.Signals(-death.code).name}"
-            if death.code < 0
-            else f"exit code {death.code}"
-        )
-        return TaskReply("crash", f"its process ended with {how}", wall=seconds) if fresh else None
+        elif death.code < 0:
+            name = signal.Signals(-death.code).name
+            kind, reason = "crash", f"its process ended with signal {name}"
+        else:
+            kind, reason = "crash", f"its process ended with exit code {death.code}"
+        return TaskReply(kind, reason, wall=seconds) if counts else None
 
     def _log_end(self, request: TaskRequest, reply: TaskReply, *, again: bool) -> None:
         task = request.task
-        known: dict[str, JsonValue] = dict(reply.notes)
-        known |= {
+        fields: dict[str, JsonValue] = {
+            **reply.notes,
             "id": task.item.id,
             "stage": task.stage,
             "key": task.key,
             "ok": reply.kind == "done",
+            "kind": reply.kind,
+            "again": again,
+            "first": reply.first,
+            "cpu": round(reply.cpu, 4),
+            "wall": round(reply.wall, 4),
+            "peak_rss": reply.peak_rss,
+            "bytes": reply.bytes,
         }
-        known |= {"kind": reply.kind, "again": again, "first": reply.first}
-        known |= {"cpu": round(reply.cpu, 4), "wall": round(reply.wall, 4)}
-        self._run_log.write("end", **known, peak_rss=reply.peak_rss, bytes=reply.bytes)
+        self._run_log.write("end", **fields)

@@ -6,18 +6,21 @@ must reach. What the engine is leaves no trace in a dataset.
 """
 
 import contextlib
-import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby, islice
 from typing import Any
 
-from stepline.curate.execution.actors import Actor, ActorGroup
-from stepline.curate.execution.messages import LONGEST_REASON
+from stepline.curate.execution.actors import Actor, ActorGroup, last_line
+from stepline.curate.execution.ray_internals import (
+    check_internals,
+    notices_in_log,
+    without_watchers,
+)
 from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase
 from stepline.curate.plan import Plan
 from stepline.curate.stage import Recipe, Stage, VideoItem
@@ -26,16 +29,16 @@ from stepline.device import core_count
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.remote.settings import MIB
 
-log = logging.getLogger(__name__)
-
-ENVIRONMENT = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Of every process of Ray: its servers log nothing on stderr, and an actor without a GPU sees what
+# CUDA_VISIBLE_DEVICES says.
+RAY_ENVIRONMENT = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Of a cluster that is started here: its servers, which run whatever they are sent, listen to this
 # machine alone. Read when Ray is imported; the name is that of the systems where it is Ray's own
 # choice. Actors get the processors as the local engine's workers do: Ray's own choice is 15, behind
 # its servers and everything else.
-ON_THIS_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
-OBJECT_STORE = 80 * MIB  # bytes, near the least that Ray takes: nothing lies in it
-MOST_LOOKED_AT = 256  # videos whose state is asked for between two looks at the replies
+LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
+OBJECT_STORE_BYTES = 80 * MIB  # near the least that Ray takes: nothing is stored in it
+MAX_LOOKED_AT = 256  # videos whose state is asked for between two looks at the replies
 REPLY_SECONDS = 1.0  # to wait for the first reply
 GATHER_SECONDS = 0.02  # to wait for more, so that a thousand actors are not asked for each
 
@@ -79,29 +82,40 @@ def _finished_videos(
     the groups'."""
     worked: set[str] = set()  # ids of what an earlier group has worked on
     following = dict(zip(groups, [*groups[1:], None], strict=True))
+    first = groups[0]
     more = True
     while more or any(group.is_busy for group in groups):
-        asked = min(MOST_LOOKED_AT, groups[0].room) if more else 0
-        if asked > 0:
-            looked_at = list(islice(items, asked))
-            more = len(looked_at) == asked
-            for item in looked_at:
+        # New videos, as many as there is room for.
+        room = min(MAX_LOOKED_AT, first.room) if more else 0
+        if room > 0:
+            block = list(islice(items, room))
+            more = len(block) == room
+            for item in block:
                 if item is not None:
-                    groups[0].add(item)
+                    first.add(item)
+
+        # To the actors, the groups in their order.
         comes = more
         for group, later in following.items():
-            group.hand_out(None if later is None else max(0, later.room), more=comes)
+            limit = None if later is None else max(0, later.room)
+            group.hand_out(limit, more=comes)
             comes = comes or group.is_busy
-        for group, call in _replied(
-            ray, groups, 0.0 if more and groups[0].room > 0 else REPLY_SECONDS
-        ):
-            video, later = group.take(call), following[group]
-            if video is not None and video.failure is None and later is not None:
+
+        # From the actors: on to the next group, or finished.
+        seconds = 0.0 if more and first.room > 0 else REPLY_SECONDS
+        for group, call in _replied(ray, groups, seconds):
+            video = group.take(call)
+            later = following[group]
+            if video is None:
+                continue
+            identity = video.item.id
+            if video.failure is None and later is not None:
                 later.add(video.item)
-                worked |= {video.item.id} if video.worked else set()
-            elif video is not None:
-                yield replace(video, worked=video.worked or video.item.id in worked)
-                worked.discard(video.item.id)
+                if video.worked:
+                    worked.add(identity)
+            else:
+                yield replace(video, worked=video.worked or identity in worked)
+                worked.discard(identity)
 
 
 def _replied(
@@ -113,21 +127,21 @@ def _replied(
         return []
     if seconds and ray.wait(list(calls), timeout=seconds)[0]:
         time.sleep(GATHER_SECONDS)
-    return [
-        (calls[call], call) for call in ray.wait(list(calls), num_returns=len(calls), timeout=0)[0]
-    ]
+    replied, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
+    return [(calls[call], call) for call in replied]
 
 
 def _finish(phase: Phase, video: FinishedVideo) -> None:
-    """Tell of a video that other machines have worked on. Raises SteplineError where too many
-    failed in a row."""
+    """Count a video that other machines have worked on. Raises SteplineError where too many failed
+    in a row."""
+    failure = video.failure
     for task in phase.plan.tasks(video.item):
         if task.stage not in phase.stages:
             continue
-        failed = video.failure is not None and video.failure.stage == task.stage
-        phase.count_in_a_row(task.stage, video.failure if failed else None)
-        if failed:
+        if failure is not None and failure.stage == task.stage:
+            phase.count_in_a_row(task.stage, failure)
             break
+        phase.count_in_a_row(task.stage, None)
         phase.results.mark_done(phase.plan.stages[task.stage], task.key)
     phase.on_finished(video)
 
@@ -138,27 +152,27 @@ def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
     try:
         yield
     except ray.exceptions.RayError as error:
-        said = next((line for line in reversed(str(error).splitlines()) if line.strip()), "")
-        what = f"Ray ended the work ({type(error).__name__}: {said.strip()[:LONGEST_REASON]})"
+        what = f"Ray ended the work ({type(error).__name__}: {last_line(error)})"
         raise SteplineError(f"{what}; what is done stays done, run again") from error
 
 
 def _actor_groups(ray: Any, phase: Phase) -> list[ActorGroup]:
     """Return the groups of actors that a phase's videos go through, one after another; the fewest
     are started."""
-    engine = phase.plan.recipe.engine
+    plan = phase.plan
+    engine = plan.recipe.engine
     most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
     groups = []
-    for stages, gpus in stages_by_actor(
-        [phase.plan.stages[name] for name in phase.stages], phase.plan.recipe
-    ):
-        # `do` takes a thread for each video, `withdraw` and `close` one.
-        threads = engine.ahead + 2
+    for stages, gpus in stages_by_actor([plan.stages[name] for name in phase.stages], plan.recipe):
         kind = ray.remote(Actor).options(
-            num_cpus=1, num_gpus=gpus or None, max_concurrency=threads, max_restarts=0
+            num_cpus=1,
+            num_gpus=gpus or None,
+            # `do` takes a thread for each video, `withdraw` and `close` one.
+            max_concurrency=engine.ahead + 2,
+            max_restarts=0,
         )
         device = "cuda" if gpus else None
-        start = partial(kind.remote, phase.plan, phase.results.out.url, stages, phase.retry, device)
+        start = partial(kind.remote, plan, phase.results.out.url, stages, phase.retry, device)
         groups.append(ActorGroup(ray, start, most=most, fewest=engine.fewest, ahead=engine.ahead))
     return groups
 
@@ -177,100 +191,71 @@ def cluster(plan: Plan) -> Iterator[Any]:
     here ends."""
     engine = plan.recipe.engine
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
-    wanted = ENVIRONMENT | (ON_THIS_MACHINE if address == "local" else {})
-    try:
-        os.environ.update({name: value for name, value in wanted.items() if name not in os.environ})
-        import ray
-    except ImportError as error:
-        raise ModelError(
-            "engine.name=ray needs Ray, which is not here; pip install 'stepline[ray]'"
-        ) from error
+    ray = _import_ray(RAY_ENVIRONMENT | (LOCAL_ENVIRONMENT if address == "local" else {}))
     ours = not ray.is_initialized()
-    if ours:
+    if ours and address == "local":
         # As many as groups at least: where one got no actor, those before it would wait for it.
-        groups = len(
-            stages_by_actor(
-                [stage for stage in plan.stages.values() if stage.kind == "video"], plan.recipe
-            )
+        groups = stages_by_actor(plan.video_stages, plan.recipe)
+        cpus = max(engine.workers or core_count(), len(groups))
+        _start(
+            ray,
+            address,
+            num_cpus=cpus,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
         )
-        cpus = max(engine.workers or core_count(), groups)
-        local = {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": OBJECT_STORE}
-        _start(ray, address, local if address == "local" else {})
-        there = ray.cluster_resources().get("GPU", 0.0)
-        if address == "local" and engine.gpus > there:  # it would wait for them for ever
+        gpus = ray.cluster_resources().get("GPU", 0.0)
+        if engine.gpus > gpus:  # it would wait for them for ever
             ray.shutdown()
-            what = f"Ray finds {there:g} GPUs on this machine"
-            raise SettingsError(
-                f"engine.gpus={engine.gpus:g}: {what}; set engine.gpus=0, or --device cpu"
-            )
+            what = f"engine.gpus={engine.gpus:g}: Ray finds {gpus:g} GPUs on this machine"
+            raise SettingsError(f"{what}; set engine.gpus=0, or --device cpu")
+    elif ours:
+        _start(ray, address)
     try:
-        with _notices_in_log():
+        with notices_in_log():
             yield ray
     finally:
         if ours:
             ray.shutdown()
 
 
-@contextlib.contextmanager
-def _notices_in_log() -> Iterator[None]:
-    """Have Ray's notices of lost processes go to the log; it prints them on stdout, among what is
-    data."""
-    from ray._private import worker
-
-    usual = worker.print_to_stdstream
-    worker.print_to_stdstream = lambda notice, **_: log.info("Ray: %s", " ".join(notice["lines"]))
+def _import_ray(environment: Mapping[str, str]) -> Any:
+    """Return `ray`, with an environment where the user has set nothing else. Raises ModelError."""
+    for name, value in environment.items():
+        os.environ.setdefault(name, value)
     try:
-        yield
-    finally:
-        worker.print_to_stdstream = usual
+        import ray
+    except ImportError as error:
+        what = "engine.name=ray needs Ray, which is not here"
+        raise ModelError(f"{what}; pip install 'stepline[ray]'") from error
+    check_internals(ray.__version__)
+    return ray
 
 
-def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
+def _start(ray: Any, address: str, **options: Any) -> None:
     """Connect to a cluster or start one here, which a busy machine may need a second try for."""
     for last in (False, True):
         try:
-            with _importable(), _without_watchers():
+            with _importable(), without_watchers():
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
         except Exception as error:
             ray.shutdown()
             if last or address != "local":
-                reason = first_line(error)
-                raise SteplineError(
-                    f"Ray at {address!r} cannot be reached ({reason}); see engine.address"
-                ) from error
+                what = f"Ray at {address!r} cannot be reached ({first_line(error)})"
+                raise SteplineError(f"{what}; see engine.address") from error
         else:
             return
 
 
 @contextlib.contextmanager
-def _without_watchers() -> Iterator[None]:
-    """Have Ray start no dashboard, log monitor and autoscaler, which cost seconds and do nothing on
-    one machine.
-
-    The dashboard asks the metadata servers of three clouds, also where it is to report nothing;
-    include_dashboard=False leaves out its pages alone. Ray goes on without them, as where they
-    cannot be started.
-    """
-    from ray._private import node, services
-
-    watchers: dict[tuple[Any, str], Any] = {(services, "start_api_server"): (None, None)}
-    watchers |= {(node.Node, name): None for name in ("start_log_monitor", "start_monitor")}
-    usual = {place: getattr(*place) for place in watchers}
-    for place, started in watchers.items():
-        setattr(*place, lambda *_, started=started, **__: started)
-    try:
-        yield
-    finally:
-        for place, start in usual.items():
-            setattr(*place, start)
-
-
-@contextlib.contextmanager
 def _importable() -> Iterator[None]:
-    """Have processes that are started meanwhile find modules where this one does."""
+    """Have processes that are started inside find modules where this one does."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     try:
         yield
     finally:
-        os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before

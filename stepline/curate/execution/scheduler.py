@@ -1,23 +1,22 @@
 """The scheduler: which task of which video runs next, on which worker.
 
 Each video's tasks run in order, several videos side by side, so that no worker is idle. Both
-engines come through here: the local one (local.py) with all videos and all workers, an actor of
-Ray's (actors.py) with a few and one worker.
+engines use it: the local one (local.py) with all videos and all workers, an actor of Ray's
+(actors.py) with a few and one worker.
 
-    Scheduler.add: opens a video, whose files are fetched (Fetcher). Scheduler.step: asks each for
-    its next task (OpenVideo), submits that to a free worker (pool.py), and records what came of it
-    in OUT (store/results.py).
+    Scheduler.add: opens a video, whose files are fetched (fetcher.py). Scheduler.step: asks each
+    for its next task (OpenVideo), submits that to a free worker (pool.py), and records what came of
+    it in OUT (store/results.py).
 """
 
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from stepline.curate.execution.fetcher import Fetcher, file_urls
 from stepline.curate.execution.messages import TaskRequest, WorkerSetup, portable_reason
 from stepline.curate.execution.pool import POLL_INTERVAL, WorkerPool, WorkerProcess
 from stepline.curate.execution.worker import disk_is_full
@@ -28,10 +27,9 @@ from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.remote import RemotePath
 from stepline.remote.retry import OutOfReachError
-from stepline.remote.settings import MIB, RemoteSettings
+from stepline.remote.settings import MIB
 
 FILE_POLL_INTERVAL = 0.02  # seconds to wait while a file is on its way and every worker is free
-PARALLEL_FETCHES = 2  # files fetched at the same time
 
 TaskState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
@@ -56,23 +54,23 @@ class OpenVideo:
         self.tasks = tuple(task for task in plan.tasks(item) if task.stage in stages)
         self._plan = plan
         self.failures: dict[str, StageFailure] = {}
-        self.states: dict[str, TaskState] = {
-            task.stage: self._stored(results, task, retry) for task in self.tasks
-        }
+        self.states: dict[str, TaskState] = {}
+        for task in self.tasks:
+            self.states[task.stage] = self._state_before(results, task, retry)
         self.worked = False  # a task of it ran
         self.withdrawn = False  # another one does it: no further task is begun
 
-    def _stored(self, results: ResultStore, task: StageTask, retry: bool) -> TaskState:
+    def _state_before(self, results: ResultStore, task: StageTask, retry: bool) -> TaskState:
         """Return the state of a task after earlier runs; one that the recipe itself left out is
         never retried."""
         stage = self._plan.stages[task.stage]
         if results.has(stage, task.key):
             return "done"
         failure = results.failure(stage, task.key)
-        attempts = self._plan.recipe.limits.attempts
-        if failure is None or (
-            retry and failure.kind != "left out" and failure.attempts < attempts
-        ):
+        if failure is None:
+            return "waiting"
+        may_retry = retry and failure.kind != "left out"
+        if may_retry and failure.attempts < self._plan.recipe.limits.attempts:
             return "waiting"
         self.failures[task.stage] = failure
         return "failed"
@@ -80,17 +78,22 @@ class OpenVideo:
     def next_task(self, *, ahead: bool = False) -> StageTask | None:
         """Return the task that may run now. ahead: also one whose turn has not come, but whose
         needs are done."""
-        for task in () if self.withdrawn else self.tasks:
+        if self.withdrawn:
+            return None
+        for task in self.tasks:
             state = self.states[task.stage]
-            if state == "failed" or (state == "running" and not ahead):
+            if state == "done":
+                continue
+            if state == "failed":
                 return None
-            if state == "waiting" and all(
-                self.states.get(need, "done") == "done" for need in task.needs
-            ):
+            if state == "waiting" and self._needs_done(task):
                 return task
-            if state == "waiting" and not ahead:
+            if not ahead:
                 return None
         return None
+
+    def _needs_done(self, task: StageTask) -> bool:
+        return all(self.states.get(need, "done") == "done" for need in task.needs)
 
     def start(self, task: StageTask) -> None:
         """Note that a task runs."""
@@ -105,7 +108,7 @@ class OpenVideo:
 
     @property
     def failure(self) -> StageFailure | None:
-        """The first failure in the recipe's order, once all that stands before it is done."""
+        """The first failure in the recipe's order, once all before it is done."""
         for task in self.tasks:
             if self.states[task.stage] != "done":
                 return self.failures.get(task.stage)
@@ -114,120 +117,22 @@ class OpenVideo:
     @property
     def finished(self) -> bool:
         """Tell whether there is nothing left to do."""
-        if "running" in self.states.values():
+        states = set(self.states.values())
+        if "running" in states:
             return False
-        return (
-            self.withdrawn
-            or self.failure is not None
-            or all(state == "done" for state in self.states.values())
-        )
+        return self.withdrawn or self.failure is not None or states <= {"done"}
 
     def files(self) -> frozenset[str]:
         """Return what must be at hand for the tasks that may still run."""
-        left = (task for task in self.tasks if self.states[task.stage] in ("waiting", "running"))
-        return frozenset(name for task in left for name in self.files_of(task))
+        files: set[str] = set()
+        for task in self.tasks:
+            if self.states[task.stage] in ("waiting", "running"):
+                files |= self.files_of(task)
+        return frozenset(files)
 
     def files_of(self, task: StageTask) -> frozenset[str]:
         """Return which files a task reads."""
         return files_read(self._plan.stages[task.stage], self.item)
-
-
-@dataclass
-class VideoFiles:
-    """The files of one open video on this machine: those that are here, those on their way."""
-
-    folder: Path
-    here: dict[str, Path] = field(default_factory=dict)
-    pending: "dict[str, Future[Path]]" = field(default_factory=dict)
-    size: int = 0  # bytes of what was fetched
-
-
-class Fetcher:
-    """Fetches files of videos while others are worked on, within a bound; what is on this machine
-    is used where it is.
-
-    bound: bytes that fetched files may take before the next one waits; one is always fetched,
-    however large.
-    """
-
-    def __init__(self, scratch: Path, bound: int, settings: RemoteSettings) -> None:
-        self._scratch, self._bound, self._settings = scratch, bound, settings
-        self._videos: dict[str, VideoFiles] = {}
-        self._folder_count = 0
-        self._threads = ThreadPoolExecutor(PARALLEL_FETCHES, thread_name_prefix="fetch")
-
-    def prefetch(self, item: VideoItem, names: Iterable[str]) -> None:
-        """Have files of an item fetched, as far as the bound allows; asking again costs nothing."""
-        files = self._files_of(item)
-        for name in names:
-            if name in files.here or name in files.pending:
-                continue
-            source = RemotePath(file_urls(item)[name], self._settings)
-            if source.local is not None:
-                files.here[name] = source.local
-            elif self._has_room(files):
-                # Its own name's ending tells readers what it is; the rest may be anything.
-                target = files.folder / f"{name}{Path(source.name).suffix[:16]}"
-                files.pending[name] = self._threads.submit(_fetch, source, target)
-
-    def local_files(self, item: VideoItem, names: Iterable[str]) -> dict[str, Path] | None:
-        """Return where files of an item are; None while one is on its way. Raises SteplineError
-        where one failed."""
-        files = self._files_of(item)
-        wanted = list(names)
-        for name in wanted:
-            fetch = files.pending.get(name)
-            if fetch is not None and fetch.done():
-                files.here[name] = fetch.result()
-                del files.pending[name]
-                files.size += files.here[name].stat().st_size
-        return (
-            {name: files.here[name] for name in wanted}
-            if all(name in files.here for name in wanted)
-            else None
-        )
-
-    def release(self, item: VideoItem) -> None:
-        """Remove what was fetched for an item."""
-        files = self._videos.pop(item.id, None)
-        if files is not None:
-            for fetch in files.pending.values():
-                if not fetch.cancel():
-                    # waits for one that is under way, which would write into the folder
-                    fetch.exception()
-            shutil.rmtree(files.folder, ignore_errors=True)
-
-    def close(self) -> None:
-        """Stop fetching and remove everything."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
-        for files in self._videos.values():
-            shutil.rmtree(files.folder, ignore_errors=True)
-
-    def _files_of(self, item: VideoItem) -> VideoFiles:
-        if item.id not in self._videos:
-            self._folder_count += 1
-            self._videos[item.id] = VideoFiles(self._scratch / f"video-{self._folder_count}")
-        return self._videos[item.id]
-
-    def _has_room(self, files: VideoFiles) -> bool:
-        """Tell whether one more file may be fetched; a video that has begun gets all it needs, or
-        it would wait."""
-        pending = sum(len(other.pending) for other in self._videos.values())
-        taken = sum(other.size for other in self._videos.values())
-        return bool(files.size or files.pending) or (
-            taken < self._bound and pending < 2 * PARALLEL_FETCHES
-        )
-
-
-def _fetch(source: RemotePath, target: Path) -> Path:
-    source.fetch(target)
-    return target
-
-
-def file_urls(item: VideoItem) -> Mapping[str, str]:
-    """Return where the files of an item are."""
-    named = {"media": item.video, "captions": item.captions, "features": item.features}
-    return {name: url for name, url in named.items() if url is not None}
 
 
 @dataclass(frozen=True)
@@ -265,28 +170,30 @@ class Phase:
             self.failures_in_a_row[stage] = 0
             return
         self.failures_in_a_row[stage] += 1
-        if (count := self.failures_in_a_row[stage]) >= self.plan.recipe.limits.in_a_row:
-            what = (
-                f"stage {stage} failed for {count} videos in a row, the last with: {failure.reason}"
-            )
-            raise SteplineError(
-                f"{what}; cure it and give --retry-failed, or raise limits.in_a_row"
-            )
+        count = self.failures_in_a_row[stage]
+        if count >= self.plan.recipe.limits.in_a_row:
+            what = f"stage {stage} failed for {count} videos in a row"
+            cure = "cure it and give --retry-failed, or raise limits.in_a_row"
+            raise SteplineError(f"{what}, the last with: {failure.reason}; {cure}")
 
 
 def worker_setup(phase: Phase) -> WorkerSetup:
-    """Return what workers are told, with the folders of dataset stages that their tasks need on
-    this machine."""
-    plan, results = phase.plan, phase.results
-    stages = {name: stage for name, stage in plan.stages.items() if stage.kind == "video"}
-    needs = sorted({need for name in phase.stages for need in stages[name].needs})
-    folders = StageFolders(results.out).local_folders(plan.dataset_keys, needs)
-    used = {library for name in phase.stages for library in stages[name].libraries(plan.recipe)}
-    # by the plan, which another machine may have made
-    versions = {library: KEYED_VERSIONS.get(library, "") for library in sorted(used)}
-    for named in plan.libraries.values():
-        versions.update({library: version for library, version in named.items() if library in used})
-    return WorkerSetup(plan.recipe, stages, results.out.url, folders, versions=versions)
+    """Return what workers get, with the folders of dataset stages that their tasks need on this
+    machine."""
+    plan = phase.plan
+    out = phase.results.out
+    stages = {stage.name: stage for stage in plan.video_stages}
+    needs: set[str] = set()
+    versions: dict[str, str] = {}
+    for name in phase.stages:
+        needs.update(stages[name].needs)
+        # by the plan, which another machine may have made
+        for library in stages[name].libraries(plan.recipe):
+            usual = KEYED_VERSIONS.get(library, "")
+            versions[library] = plan.libraries.get(name, {}).get(library, usual)
+    folders = StageFolders(out).local_folders(plan.dataset_keys, sorted(needs))
+    in_order = dict(sorted(versions.items()))
+    return WorkerSetup(plan.recipe, stages, out.url, folders, versions=in_order)
 
 
 class Scheduler:
@@ -302,14 +209,15 @@ class Scheduler:
         devices: Sequence[str] = (),
     ) -> None:
         """devices: of workers that have a GPU; none: every stage runs on the CPU."""
-        recipe, stages = phase.plan.recipe, phase.plan.stages
+        recipe = phase.plan.recipe
         engine = recipe.engine
-        self._on_gpu = {name for name in phase.stages if devices and stages[name].gpu(recipe)}
+        stages = [phase.plan.stages[name] for name in phase.stages]
+        self._on_gpu = {stage.name for stage in stages if devices and stage.gpu(recipe)}
         self._phase = phase
         self._most_open = engine.ahead * workers  # videos open at once
         self._open: dict[str, OpenVideo] = {}
         self._awaits_file = False
-        self._fetcher = Fetcher(scratch, engine.cache * MIB, phase.plan.recipe.places)
+        self._fetcher = Fetcher(scratch, engine.cache * MIB, recipe.remote)
         self._pool = WorkerPool(worker_setup(phase), workers, run_log, scratch, devices)
 
     def run(self, items: Iterable[VideoItem]) -> None:
@@ -317,12 +225,11 @@ class Scheduler:
 
         Raises SteplineError where the run must end; what was finished is kept.
         """
-        left = iter(items)
-        while True:
-            while len(self._open) < self._most_open and (item := next(left, None)) is not None:
-                self.add(item)
-            if not self._open:
-                return
+        for item in items:
+            self.add(item)
+            while len(self._open) >= self._most_open:
+                self.step()
+        while self._open:
             self.step()
 
     @property
@@ -340,7 +247,7 @@ class Scheduler:
             self._open[item.id] = video
 
     def withdraw(self, identity: str, *, begun: bool) -> None:
-        """Give a video up that another actor does, after its present task. begun: also where a task
+        """Give up a video that another actor does, after its present task. begun: also where a task
         of it ran."""
         video = self._open.get(identity)
         if video is not None and (begun or not video.worked):
@@ -380,28 +287,32 @@ class Scheduler:
         at once; others none of them.
         """
         preferred = self._on_gpu if worker.has_gpu else worker.stages_run
-        possible, seen = self._possible_requests(worker, ahead=ahead), []
+        possible = self._possible_requests(worker, ahead=ahead)
+        passed: list[TaskRequest] = []
         for request in possible:
-            seen.append(request)
+            passed.append(request)
             if request.task.stage in preferred:
                 break
-        if not seen:
-            return []
-        chosen = seen[-1] if seen[-1].task.stage in preferred else seen[0]
+        else:
+            if not passed:
+                return []
+            request = passed[0]  # the oldest video's
         plan = self._phase.plan
-        several = chosen.gpu and plan.stages[chosen.task.stage].run_many is not None
-        alike = (
-            request for request in chain(seen, possible) if request.task.stage == chosen.task.stage
-        )
-        return list(islice(alike, plan.recipe.engine.batch if several else 1))
+        name = request.task.stage
+        if not request.gpu or plan.stages[name].run_many is None:
+            return [request]
+        alike = (other for other in chain(passed, possible) if other.task.stage == name)
+        return list(islice(alike, plan.recipe.engine.batch))
 
     def _possible_requests(self, worker: WorkerProcess, *, ahead: bool) -> Iterator[TaskRequest]:
         """Yield the tasks that may run on a worker and whose files are here, the oldest video's
         first."""
         for video in list(self._open.values()):
             task = video.next_task(ahead=ahead)
-            files = self._files(video, task) if task else None
-            if task is None or files is None:
+            if task is None:
+                continue
+            files = self._files(video, task)
+            if files is None:
                 continue
             request = TaskRequest(task, files, task.stage in self._on_gpu)
             if worker.can_do(request):
@@ -413,16 +324,19 @@ class Scheduler:
         try:
             files = self._fetcher.local_files(video.item, video.files_of(task))
         except SteplineError as error:
-            addresses = [RemotePath(url).display_url for url in file_urls(video.item).values()]
-            # each may have a host of its own
+            item = video.item
+            addresses = [RemotePath(url).display_url for url in file_urls(item).values()]
+            # A store that is out of reach is no fault of the video; on the web each may have a host
+            # of its own.
             on_the_web = any(address.startswith("http") for address in addresses)
-            # no fault of the video
-            if disk_is_full(error) or (isinstance(error, OutOfReachError) and not on_the_web):
+            out_of_reach = isinstance(error, OutOfReachError) and not on_the_web
+            if out_of_reach or disk_is_full(error):
                 raise
-            reason = portable_reason(str(error), addresses, video.item.id)
-            self._record(task, StageFailure(video.item.id, task.stage, "error", reason))
+            reason = portable_reason(str(error), addresses, item.id)
+            self._record(task, StageFailure(item.id, task.stage, "error", reason))
             return None
-        self._awaits_file = self._awaits_file or files is None
+        if files is None:
+            self._awaits_file = True
         return files
 
     def _record(self, task: StageTask, failure: StageFailure | None) -> None:
@@ -440,13 +354,12 @@ class Scheduler:
             self._fetcher.release(video.item)
 
     def _close_if_finished(self, video: OpenVideo) -> None:
-        """Tell of a video where nothing is left to do, and let its files go."""
-        if video.finished:
-            del self._open[video.item.id]
-            self._fetcher.release(video.item)
-            withdrawn = (
-                video.withdrawn and video.failure is None and "waiting" in video.states.values()
-            )
-            self._phase.on_finished(
-                FinishedVideo(video.item, video.failure, video.worked, withdrawn)
-            )
+        """Pass on a video where nothing is left to do, and let its files go."""
+        if not video.finished:
+            return
+        item, failure = video.item, video.failure
+        del self._open[item.id]
+        self._fetcher.release(item)
+        unfinished = failure is None and "waiting" in video.states.values()
+        withdrawn = video.withdrawn and unfinished
+        self._phase.on_finished(FinishedVideo(item, failure, video.worked, withdrawn))

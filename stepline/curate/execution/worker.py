@@ -2,7 +2,7 @@
 the pool.
 
 It reads what a task needs, runs the stage and stores the result. It holds models between tasks,
-dies with its parent, and may itself hang, crash or be killed: nobody waits for it.
+dies with its parent, and may itself hang, crash or be killed: nobody waits for it for ever.
 """
 
 import ctypes
@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import cast
@@ -41,7 +42,7 @@ from stepline.version import minor_version
 
 log = logging.getLogger(__name__)
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
 PARENT_POLL_INTERVAL = 1.0  # seconds between looks at who the parent is
 
@@ -67,7 +68,7 @@ class TaskRunner:
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
-        self._results = ResultStore(RemotePath(setup.out, setup.recipe.places))
+        self._results = ResultStore(RemotePath(setup.out, setup.recipe.remote))
         self._loaded: set[str] = set()
         self._usage = GpuUsage(setup.device) if setup.device.startswith("cuda") else None
 
@@ -77,62 +78,60 @@ class TaskRunner:
 
         Each has an equal share of the time that they took together.
         """
-        stage, number = self._setup.stages[requests[0].task.stage], len(requests)
+        stage = self._setup.stages[requests[0].task.stage]
         first = stage.name not in self._loaded
         self._loaded.add(stage.name)
         reset_peak_memory()
         notes: list[dict[str, float]] = [{} for _ in requests]
-        cpu, wall = time.process_time(), time.monotonic()
-        made = self._run_many(stage, requests, notes)
-        ends = [
-            self._store_result(stage, *each) for each in zip(requests, notes, made, strict=True)
-        ]
-        cpu, wall = (time.process_time() - cpu) / number, (time.monotonic() - wall) / number
+        cpu = time.process_time()
+        wall = time.monotonic()
+        results = self._run_many(stage, requests, notes)
+        work = zip(requests, notes, results, strict=True)
+        replies = [self._store_result(stage, *each) for each in work]
+        cpu = (time.process_time() - cpu) / len(requests)
+        wall = (time.monotonic() - wall) / len(requests)
         if requests[0].gpu and self._usage is not None:
             notes[0] |= self._usage.take()
         memory = peak_memory()
         return [
-            TaskReply(kind, reason, cpu, wall, memory, bytes=size, first=first, notes=note)
-            for (kind, reason, size), note in zip(ends, notes, strict=True)
+            replace(reply, cpu=cpu, wall=wall, peak_rss=memory, first=first, notes=note)
+            for reply, note in zip(replies, notes, strict=True)
         ]
 
     def _run_many(
         self, stage: Stage, requests: Sequence[TaskRequest], notes: Sequence[dict[str, float]]
     ) -> Sequence[bytes | None]:
-        """Return what a stage makes of several videos at once; None for each that is to be done by
+        """Return what a stage makes of several videos together; None for each that is to be done by
         itself.
 
-        That is all of them where one fails, so that each says what is wrong with it alone.
+        That is all of them where one fails, so that each fails or succeeds alone.
         """
         if len(requests) > 1 and stage.run_many is not None:
             try:
                 contexts = [self._context(*each) for each in zip(requests, notes, strict=True)]
                 return stage.run_many(contexts)
-            except Exception as error:  # noqa: BLE001 (whatever it is, the video that has it tells it once more)
+            except Exception as error:  # noqa: BLE001 (whatever it is, the video that has it raises it again)
                 log.warning("%s: each by itself (%s)", stage.name, first_line(error))
             for note in notes:
                 note.clear()
         return [None] * len(requests)
 
     def _store_result(
-        self, stage: Stage, request: TaskRequest, notes: dict[str, float], made: bytes | None
-    ) -> tuple[ReplyKind, str, int]:
-        """Return what became of a task, why, and the bytes of its result. made: the result, where
-        it is there."""
-        kind, reason, data = (
-            self._run(stage, request, notes) if made is None else ("done", "", made)
-        )
-        if kind == "run":  # for the owner of the run, with all paths
-            reason = " ".join(reason.split())
-        else:
-            reason = portable_reason(reason, map(str, request.files.values()), request.task.item.id)
+        self, stage: Stage, request: TaskRequest, notes: dict[str, float], data: bytes | None
+    ) -> TaskReply:
+        """Return what became of a task. data: the result, where it is there."""
         if data is None:
-            return kind, reason, 0
-        try:
-            self._results.write(stage, request.task.key, data)
-        except SteplineError as error:
-            return "run", str(error), 0
-        return "done", "", len(data)
+            kind, reason, data = self._run(stage, request, notes)
+        if data is not None:
+            try:
+                self._results.write(stage, request.task.key, data)
+            except SteplineError as error:
+                return TaskReply("run", str(error))
+            return TaskReply("done", bytes=len(data))
+        if kind == "run":  # for the owner of the run, with all paths
+            return TaskReply(kind, " ".join(reason.split()))
+        files = map(str, request.files.values())
+        return TaskReply(kind, portable_reason(reason, files, request.task.item.id))
 
     def _run(
         self, stage: Stage, request: TaskRequest, notes: dict[str, float]
@@ -148,9 +147,11 @@ class TaskRunner:
     def _check_versions(self) -> None:
         """Raise SettingsError where this machine would compute something else than the driver has
         named."""
-        for library, named in self._setup.versions.items():
-            if (found := minor_version(library)) != named:
-                what = f"{socket.gethostname()} has {library} {found or 'not at all'}, the driver {named or 'none'}"
+        for library, version in self._setup.versions.items():
+            installed = minor_version(library)
+            if installed != version:
+                here = f"{socket.gethostname()} has {library} {installed or 'not at all'}"
+                what = f"{here}, the driver {version or 'none'}"
                 raise SettingsError(f"{what}; install the same version on every machine")
 
     def _context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
@@ -158,17 +159,18 @@ class TaskRunner:
         SteplineError."""
         self._check_versions()
         set_device(self._setup.device if request.gpu else "cpu")
-        stages, folders, needs = self._setup.stages, self._setup.folders, request.task.needs
+        results, folders = {}, {}
+        for need, key in request.task.needs.items():
+            if need in self._setup.stages:
+                results[need] = self._results.read(self._setup.stages[need], key)
+            if need in self._setup.folders:
+                folders[need] = self._setup.folders[need]
         return VideoContext(
             request.task.item,
             self._setup.recipe,
             **request.files,
-            results={
-                need: self._results.read(stages[need], key)
-                for need, key in needs.items()
-                if need in stages
-            },
-            folders={need: folders[need] for need in needs if need in folders},
+            results=results,
+            folders=folders,
             notes=notes,
         )
 
@@ -189,30 +191,25 @@ def try_stage(
     except Exception as error:  # noqa: BLE001 (a video may break anything; its reason is kept and the run goes on)
         if disk_is_full(error):
             return "run", f"{error}; free some space", None
-        named = (
-            str(error) if isinstance(error, SteplineError) else f"{type(error).__name__}: {error}"
-        )
-        return "error", named, None
+        if isinstance(error, SteplineError):
+            return "error", str(error), None
+        return "error", f"{type(error).__name__}: {error}", None
     if not isinstance(data, bytes):
-        return (
-            "run",
-            f"{run.__qualname__} gave {type(data).__name__}; a stage of kind video gives bytes",
-            None,
-        )
+        what = f"{run.__qualname__} gave {type(data).__name__}"
+        return "run", f"{what}; a stage of kind video gives bytes", None
     return "done", "", data
 
 
 def run_or_fall_back(run: Callable[[VideoContext], bytes], context: VideoContext) -> bytes:
     """Return what a stage makes of a video: on the CPU where its GPU is short of memory or lost,
-    which a note tells."""
+    which a note records."""
     try:
         return run(context)
     except Exception as error:
         if current_device().kind == "cpu" or not any(map(gpu_gave_out, causes(error))):
             raise
-        log.warning(
-            "%s: done on the CPU, as the GPU gave out (%s)", context.item.id, first_line(error)
-        )
+        what = "%s: done on the CPU, as the GPU gave out (%s)"
+        log.warning(what, context.item.id, first_line(error))
     # Not while the error is held, whose frames hold what lies on the GPU.
     set_device("cpu")
     context.notes["gpu_fallbacks"] = 1.0
@@ -221,11 +218,13 @@ def run_or_fall_back(run: Callable[[VideoContext], bytes], context: VideoContext
 
 def disk_is_full(error: BaseException) -> bool:
     """Tell whether a full disk is behind an error."""
-    return any(isinstance(cause, OSError) and cause.errno in FULL for cause in causes(error))
+    return any(
+        isinstance(cause, OSError) and cause.errno in DISK_FULL_ERRORS for cause in causes(error)
+    )
 
 
 def reset_peak_memory() -> None:
-    """Start to measure the peak of memory anew, where the system can (Linux)."""
+    """Start again to measure the peak of memory, where the system can (Linux)."""
     if sys.platform == "linux":
         try:
             Path("/proc/self/clear_refs").write_text("5")
@@ -235,14 +234,13 @@ def reset_peak_memory() -> None:
 
 def peak_memory() -> int:
     """Return the most bytes of main memory held since `reset_peak_memory`, which psutil does not
-    tell."""
+    know."""
     if sys.platform == "linux":
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def die_with(parent: int) -> None:

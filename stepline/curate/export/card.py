@@ -8,15 +8,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib.resources import files
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
 from stepline.curate.export.shards import COLUMNS, ExportedFile
-from stepline.curate.report.collect import DatasetCounts
+from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.report.sections import biases
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
@@ -27,10 +28,15 @@ from stepline.weights import known_weights
 if TYPE_CHECKING:
     from jinja2 import Template
 
-# the hubs' words
-SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-LANGUAGE = re.compile(r"[a-z]{2,3}")  # codes of ISO 639, the only ones that hubs take
-PAPERS = {  # stage -> whose method it is
+# the hubs' words for numbers of videos
+SIZE_NAMES = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+)
+LANGUAGE_PATTERN = re.compile(r"[a-z]{2,3}")  # codes of ISO 639, the only ones that hubs take
+PAPERS_BY_STAGE = {  # stage -> whose method it is
     "coarse": "Li et al., Multi-Sentence Grounding for Long-term Instructional Video (NaSVA, HowToStep), ECCV 2024",
     "sieve-swap": "Batra et al., Efficient Pre-training for Localized Instruction Generation of Procedural Videos "
     "(Sieve & Swap, ProcX), ECCV 2024",
@@ -42,32 +48,38 @@ def dataset_card(
     dataset: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequence[str]
 ) -> str:
     """Return the card of a dataset. dataset: its `dataset.json`; stages: of its recipe."""
-    languages = dataset["languages"]
-    codes = (
-        sorted({code.split("-")[0] for code in languages}) if isinstance(languages, dict) else []
-    )
-    count = videos if isinstance(videos := dataset["videos"], int) else 0
+    codes = {code.split("-")[0] for code in _mapping(dataset["languages"])}
+    videos = dataset["videos"]
+    count = videos if isinstance(videos, int) else 0
+    papers = [paper for stage, paper in PAPERS_BY_STAGE.items() if stage in stages]
     return _template().render(
         name=_plain(settings.name),
         licence=settings.licence,
-        codes=[code for code in codes if LANGUAGE.fullmatch(code)],
-        size=next((word for limit, word in SIZES if count < limit), "1M<n<10M"),
+        codes=sorted(code for code in codes if LANGUAGE_PATTERN.fullmatch(code)),
+        size=next((name for limit, name in SIZE_NAMES if count < limit), "1M<n<10M"),
         tars=settings.webdataset,
         media=settings.webdataset and settings.media,
         dataset=dataset,
         columns=COLUMNS,
-        settings=_settings(dataset["settings"], stages),
-        papers=[paper for stage, paper in PAPERS.items() if stage in stages]
-        or list(PAPERS.values())[:1],
+        settings=_settings_lines(_mapping(dataset["settings"]), stages),
+        papers=papers or list(PAPERS_BY_STAGE.values())[:1],
     )
 
 
-def _settings(settings: JsonValue, stages: Sequence[str]) -> dict[str, str]:
+def _mapping(value: JsonValue) -> dict[str, JsonValue]:
+    return value if isinstance(value, dict) else {}
+
+
+def _settings_lines(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
     """Return the settings of each stage as one line of code, in the recipe's order."""
-    known = settings if isinstance(settings, dict) else {}
-    names = [*(name for name in stages if name in known), *sorted(set(known) - set(stages))]
-    lines = {name: json.dumps(known[name], ensure_ascii=False, sort_keys=True) for name in names}
-    return {name: line.replace("`", "'") for name, line in lines.items() if line != "null"}
+    names = [name for name in stages if name in settings]
+    names += sorted(settings.keys() - set(stages))
+    lines = {}
+    for name in names:
+        line = json.dumps(settings[name], ensure_ascii=False, sort_keys=True)
+        if line != "null":
+            lines[name] = line.replace("`", "'")
+    return lines
 
 
 @lru_cache(maxsize=1)
@@ -85,9 +97,11 @@ def _template() -> "Template":
 def pairs(counted: Mapping[str, int], most: int = 6) -> str:
     """Return counts as text for a cell of a table: "en 12, de 3, 4 others"; reasons may come from
     anywhere."""
-    shown = [f"{_plain(name)} {count:,}" for name, count in list(counted.items())[:most]]
-    rest = sum(list(counted.values())[most:])
-    return ", ".join([*shown, *([f"{rest:,} others"] if rest else [])]) or "none"
+    texts = [f"{_plain(name)} {count:,}" for name, count in counted.items()]
+    others = sum(list(counted.values())[most:])
+    if others:
+        texts[most:] = [f"{others:,} others"]
+    return ", ".join(texts) or "none"
 
 
 def _plain(text: Any) -> str:
@@ -95,13 +109,13 @@ def _plain(text: Any) -> str:
     return re.sub(r"([|`<>\[\]*_\\])", r"\\\1", " ".join(str(text).split()))[:300]
 
 
-MAKERS = ("asr", "writer", "vision", "judge")  # of a record's `models`, what the card names
-NAMED = 50  # distinct makers of one kind that are counted; more would be no names
-STARTS = {"conse": ("efficientnet-lite0", "minilm")}  # weights behind a name
-SOURCE = "source"
-NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")  # but no part of a word, as in mp4
+MAKER_KINDS = ("asr", "writer", "vision", "judge")  # of a record's `models`, what the card names
+MAX_MAKERS = 50  # distinct ones of a kind that are counted; more would be no names
+WEIGHTS_BEHIND = {"conse": ("efficientnet-lite0", "minilm")}  # names of weights by maker
+SOURCE_STAGE = "source"  # the name in losses of what comes before the first stage
+NUMBER_PATTERN = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")  # but no part of a word, as in mp4
 # with or without a word before it, as in clip:/weights/clip
-PATH = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")
+PATH_PATTERN = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")
 
 
 @dataclass(frozen=True)
@@ -114,26 +128,28 @@ class StageLosses:
     dropped: Mapping[str, int]
 
     @property
-    def kept(self) -> int:
-        """Videos that left it."""
+    def passed(self) -> int:
+        """Videos that passed it."""
         return self.entered - sum(self.dropped.values())
 
 
 def stage_losses(
-    left_out: Iterable[StageFailure], kept: int, stages: Sequence[str]
+    left_out: Iterable[StageFailure], videos: int, stages: Sequence[str]
 ) -> list[StageLosses]:
     """Return what each stage left out, in the recipe's order; reasons that differ in numbers alone
-    are one."""
+    are one. videos: of the dataset."""
     lost: dict[str, Counter[str]] = {}
     for failure in left_out:
         # As the reason reads for every video: without the video's id, with # for each number.
-        reason = NUMBER.sub("#", failure.reason.removeprefix(f"{failure.id}: "))
+        reason = NUMBER_PATTERN.sub("#", failure.reason.removeprefix(f"{failure.id}: "))
         lost.setdefault(failure.stage, Counter())[reason] += 1
-    entered = kept + sum(reasons.total() for reasons in lost.values())
+    entered = videos + sum(reasons.total() for reasons in lost.values())
     losses = []
-    for stage in (SOURCE, *stages, *sorted(set(lost) - {SOURCE, *stages})):
-        losses.append(StageLosses(stage, entered, _sorted(lost.get(stage, Counter()))))
-        entered = losses[-1].kept
+    names = [SOURCE_STAGE, *stages]
+    for stage in [*names, *sorted(lost.keys() - set(names))]:
+        loss = StageLosses(stage, entered, _sorted(lost.get(stage, Counter())))
+        losses.append(loss)
+        entered = loss.passed
     return losses
 
 
@@ -142,24 +158,27 @@ class DatasetFacts:
     """Counts of the records, and of those who made what is in them."""
 
     counts: DatasetCounts = field(default_factory=DatasetCounts)
+    # by their kind
     makers: dict[str, Counter[str]] = field(
-        default_factory=lambda: {name: Counter() for name in MAKERS}
+        default_factory=lambda: {kind: Counter() for kind in MAKER_KINDS}
     )
     featured: int = 0  # videos with features
 
     def add(self, record: Record) -> None:
         """Count a record that is in the dataset."""
         self.counts.add(record)
-        for name, counter in self.makers.items():
-            value = record.models.get(name)
-            if isinstance(value, str) and (value in counter or len(counter) < NAMED):
-                counter[value] += 1
+        for kind, counter in self.makers.items():
+            maker = record.models.get(kind)
+            if isinstance(maker, str) and (maker in counter or len(counter) < MAX_MAKERS):
+                counter[maker] += 1
 
     def weights(self) -> list[str]:
         """Return the names of the known weights behind the dataset, sorted."""
-        values = [value for counter in self.makers.values() for value in counter]
-        used = {name for name in known_weights() if any(name in value for value in values)}
-        return sorted(used.union(*(STARTS.get(value, ()) for value in values)))
+        makers = list(chain.from_iterable(self.makers.values()))
+        weights = {name for name in known_weights() if any(name in maker for maker in makers)}
+        for maker in makers:
+            weights.update(WEIGHTS_BEHIND.get(maker, ()))
+        return sorted(weights)
 
 
 def describe_dataset(
@@ -172,22 +191,23 @@ def describe_dataset(
     """Return `dataset.json`: all that machines may ask. stage_settings: of each stage, what decides
     it."""
     counts = facts.counts
-    stages: list[JsonValue] = [
-        {
-            "stage": loss.stage,
-            "entered": loss.entered,
-            "kept": loss.kept,
-            "dropped": dict(loss.dropped),
-        }
-        for loss in losses
-    ]
+    stages: list[JsonValue] = []
+    for loss in losses:
+        stages.append(
+            {
+                "stage": loss.stage,
+                "entered": loss.entered,
+                "kept": loss.passed,
+                "dropped": dict(loss.dropped),
+            }
+        )
     return {
         "name": settings.name,
         "licence": settings.licence,
         "stepline": __version__,
         "record_version": VERSION,
-        "videos": counts.kept,
-        "left_out": losses[0].entered - counts.kept,
+        "videos": counts.kept_videos,
+        "left_out": losses[0].entered - counts.kept_videos,
         "hours": round(counts.hours, 4),
         "steps": counts.steps,
         "steps_placed": counts.placed,
@@ -204,9 +224,7 @@ def describe_dataset(
         "weights": {name: known_weights()[name].licence for name in facts.weights()},
         "settings": stage_settings,
         "biases": list(biases(counts)),
-        "files": [
-            {"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in files
-        ],
+        "files": [asdict(file) for file in files],
     }
 
 
@@ -217,12 +235,10 @@ def without_folders(value: JsonValue) -> JsonValue:
         return {key: without_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [without_folders(inner) for inner in value]
-    if isinstance(value, str) and PATH.fullmatch(value):
-        return (
-            f"{value.partition(':')[0]}:{value.rpartition('/')[2]}"
-            if ":" in value
-            else value.rpartition("/")[2]
-        )
+    if isinstance(value, str) and PATH_PATTERN.fullmatch(value):
+        kind, colon, _ = value.rpartition("/")[0].partition(":")
+        name = value.rpartition("/")[2]
+        return f"{kind}:{name}" if colon else name
     return value
 
 

@@ -8,25 +8,25 @@ from pydantic import JsonValue
 
 from stepline.curate.export.shards import (
     COLUMNS,
+    INTEGER_KIND,
     LEFT_OUT,
-    NUMBER,
-    NUMBERS,
-    TEXTS,
+    NUMBER_KIND,
+    NUMBERS_KIND,
+    TEXTS_KIND,
     TRAIN,
-    WHOLE,
     ExportedFile,
 )
 from stepline.curate.settings import ExportSettings
 
-CONFORMS = "http://mlcommons.org/croissant/1.0"
-FORMATS = {
+CROISSANT_VERSION = "http://mlcommons.org/croissant/1.0"
+FORMATS_BY_SUFFIX = {
     ".md": "text/markdown",
     ".parquet": "application/x-parquet",
     ".safetensors": "application/octet-stream",
     ".tar": "application/x-tar",
 }
-KINDS = {NUMBER: "sc:Float", NUMBERS: "sc:Float", WHOLE: "sc:Integer"}
-WORDS = {  # of Croissant 1.0's context, those that are used here
+DATA_TYPES = {NUMBER_KIND: "sc:Float", NUMBERS_KIND: "sc:Float", INTEGER_KIND: "sc:Integer"}
+CONTEXT_TERMS = {  # of Croissant 1.0's context, those that are used here
     "citeAs": "cr:citeAs",
     "column": "cr:column",
     "conformsTo": "dct:conformsTo",
@@ -51,18 +51,20 @@ def croissant(
     """Return a dataset's metadata as JSON-LD. It has no date: the same content would have another
     file tomorrow."""
     biases = dataset["biases"]
-    splits = [
-        s for s in (TRAIN, LEFT_OUT) if any(file.path.startswith(f"data/{s}-") for file in exported)
-    ]
+    paths = [file.path for file in exported]
+    splits = []
+    for split in (TRAIN, LEFT_OUT):
+        if any(path.startswith(f"data/{split}-") for path in paths):
+            splits.append(split)
     tree: dict[str, object] = {
         "@context": {
             "@language": "en",
             "@vocab": "https://schema.org/",
-            **WORDS,
+            **CONTEXT_TERMS,
             "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
         },
         "@type": "sc:Dataset",
-        "conformsTo": CONFORMS,
+        "conformsTo": CROISSANT_VERSION,
         "name": settings.name,
         "description": f"Time-aligned steps of {dataset['videos']} narrated how-to videos: {dataset['steps']} steps, "
         f"{dataset['sentences']} spoken sentences, {dataset['left_out']} videos left out with their reasons.",
@@ -86,7 +88,7 @@ def _file(file: ExportedFile) -> dict[str, object]:
         "name": file.path,
         "contentUrl": file.path,
         "contentSize": f"{file.bytes} B",
-        "encodingFormat": FORMATS[ending],
+        "encodingFormat": FORMATS_BY_SUFFIX[ending],
         "sha256": file.sha256,
     }
 
@@ -96,7 +98,7 @@ def _set(split: str) -> dict[str, object]:
         "@type": "cr:FileSet",
         "@id": f"{split}-shards",
         "name": f"{split}-shards",
-        "encodingFormat": FORMATS[".parquet"],
+        "encodingFormat": FORMATS_BY_SUFFIX[".parquet"],
         "includes": f"data/{split}-*.parquet",
     }
 
@@ -108,15 +110,15 @@ def _records(split: str) -> dict[str, object]:
             "@id": f"{split}/{column.name}",
             "name": f"{split}/{column.name}",
             "description": column.meaning,
-            "dataType": KINDS.get(column.kind, "sc:Text"),
-            **({"repeated": True} if column.kind in (TEXTS, NUMBERS) else {}),
+            "dataType": DATA_TYPES.get(column.kind, "sc:Text"),
+            **({"repeated": True} if column.kind in (TEXTS_KIND, NUMBERS_KIND) else {}),
             "source": {"fileSet": {"@id": f"{split}-shards"}, "extract": {"column": column.name}},
         }
         for column in COLUMNS
     ]
-    meaning = (
-        "a video a record" if split == TRAIN else "the videos that are left out, with the reasons"
-    )
+    meaning = "the videos that are left out, with the reasons"
+    if split == TRAIN:
+        meaning = "a video a record"
     return {
         "@type": "cr:RecordSet",
         "@id": split,

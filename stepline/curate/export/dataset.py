@@ -29,15 +29,17 @@ from stepline.curate.export.shards import (
 )
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
+from stepline.curate.store.manifests import files_in
 from stepline.records import Record, Rejected, Video
 from stepline.remote import RemotePath
+from stepline.remote.settings import MIB
 
 if TYPE_CHECKING:
     from stepline.features import FeatureStore
 
-MIB = 2**20
-README, METADATA = "README.md", "croissant.json"
-LAST = "dataset.json"  # written last: it lists every other file with its sha256
+CARD_NAME = "README.md"
+METADATA_NAME = "croissant.json"
+INDEX_NAME = "dataset.json"  # written last: it lists every other file with its sha256
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class DatasetContents:
     """What goes into a dataset.
 
     records: yields the records sorted by id, as often as it is called. left_out: id -> why. items:
-    id -> where its video lies and what its source tells of it. stages: of the recipe, in its order;
+    id -> where its video is and what its source knows of it. stages: of the recipe, in its order;
     settings: what decides each.
     media: the videos, by id, where they go along.
     """
@@ -56,7 +58,7 @@ class DatasetContents:
     stages: tuple[str, ...] = ()
     settings: JsonValue = None
     features: "FeatureStore | None" = None
-    media: Mapping[str, RemotePath] | None = None
+    media: Mapping[str, RemotePath] = field(default_factory=dict)
 
 
 def export_dataset(
@@ -68,40 +70,43 @@ def export_dataset(
     take it.
     """
     facts = DatasetFacts()
-    files = write_shards(_counted(contents, facts), TRAIN, folder, settings.rows)
+    shard_bytes = settings.shard * MIB
+    files = write_shards(_counted_rows(contents, facts), TRAIN, folder, settings.rows)
     if contents.left_out:
-        files += write_shards(_left_out(contents), LEFT_OUT, folder, settings.rows)
-    if (store := contents.features) is not None and settings.features:
+        files += write_shards(_left_out_rows(contents), LEFT_OUT, folder, settings.rows)
+    store = contents.features
+    if store is not None and settings.features:
         ids = [record.id for record in contents.records() if record.id in store]
         facts.featured = len(ids)
-        files += copy_features(ids, store, folder, settings.shard * MIB) if ids else []
+        if ids:
+            files += copy_features(ids, store, folder, shard_bytes)
     if settings.webdataset:
-        media = contents.media if settings.media else None
-        files += write_tars(_published(contents), folder, settings.shard * MIB, media)
-    losses = stage_losses(contents.left_out.values(), facts.counts.kept, contents.stages)
+        media = contents.media if settings.media else {}
+        files += write_tars(_published(contents), folder, shard_bytes, media)
+    losses = stage_losses(contents.left_out.values(), facts.counts.kept_videos, contents.stages)
     tree = describe_dataset(facts, losses, files, settings, without_folders(contents.settings))
-    write_atomic(folder / README, dataset_card(tree, settings, contents.stages))
-    write_atomic(folder / METADATA, croissant(tree, files, settings))
-    write_atomic(folder / LAST, json.dumps(tree, indent=1, ensure_ascii=False) + "\n")
+    write_atomic(folder / CARD_NAME, dataset_card(tree, settings, contents.stages))
+    write_atomic(folder / METADATA_NAME, croissant(tree, files, settings))
+    write_atomic(folder / INDEX_NAME, json.dumps(tree, indent=1, ensure_ascii=False) + "\n")
     return tree
 
 
 def _published(contents: DatasetContents) -> Iterator[Record]:
     """Yield the records as others may see them: their videos by the address in the source."""
     for record in contents.records():
-        item = contents.items.get(record.id)
-        video = record.video.model_copy(update={"path": item.path if item is not None else None})
+        item = contents.items.get(record.id, VideoItem(record.id))
+        video = record.video.model_copy(update={"path": item.path})
         yield record.model_copy(update={"video": video})
 
 
-def _counted(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
+def _counted_rows(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
     for record in _published(contents):
         facts.add(record)
         yield DatasetRow(record)
 
 
-def _left_out(contents: DatasetContents) -> Iterator[DatasetRow]:
-    for id in sorted(contents.left_out):
+def _left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
+    for id, failure in sorted(contents.left_out.items()):
         item = contents.items.get(id, VideoItem(id))
         video = Video(
             id=id or "none",
@@ -110,13 +115,18 @@ def _left_out(contents: DatasetContents) -> Iterator[DatasetRow]:
             title=item.title,
             task=item.task,
         )
-        failure = contents.left_out[id]
-        dropped = Rejected("video", f"{failure.stage}: {failure.reason}", text=failure.stage)
+        reason = f"{failure.stage}: {failure.reason}"
+        dropped = Rejected("video", reason, text=failure.stage)
         yield DatasetRow(Record(id=id, video=video, dropped=(dropped,)), failure)
 
 
-LARGE = (".parquet", ".safetensors", ".tar")  # may share their bytes with the stage's folder
-OURS = (
+LARGE_SUFFIXES = (
+    ".parquet",
+    ".safetensors",
+    ".tar",
+)  # may share their bytes with the stage's folder
+# what names of a dataset's own files begin with, beside its three texts
+OWN_PREFIXES = (
     "data/train-",
     "data/left_out-",
     "features/shard-",
@@ -132,41 +142,34 @@ def publish(folder: Path, target: RemotePath) -> None:
     What belongs to no dataset stays. Doing it again, or after it was stopped, is harmless:
     `dataset.json`, which lists every file, comes last.
     """
-    names = sorted(
-        file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
-    )
-    sizes = (
-        {entry.name: entry.size for entry in target.list()}
-        if target.local is None or target.exists()
-        else {}
-    )
-    same = LAST in sizes and (target / LAST).read() == (folder / LAST).read_bytes()
-    for name in (*(name for name in names if name != LAST), LAST):
-        if not (same and sizes.get(name) == (folder / name).stat().st_size):
+    files = (path for path in folder.rglob("*") if path.is_file())
+    names = {path.relative_to(folder).as_posix() for path in files} - {INDEX_NAME}
+    sizes = {entry.name: entry.size for entry in files_in(target)}
+    index = (folder / INDEX_NAME).read_bytes()
+    same = INDEX_NAME in sizes and (target / INDEX_NAME).read() == index
+    for name in [*sorted(names), INDEX_NAME]:
+        if not same or sizes.get(name) != (folder / name).stat().st_size:
             _copy(folder / name, target / name)
-    for name in sorted(set(sizes) - set(names)):
-        if name.startswith(OURS):
+    for name in sorted(sizes.keys() - names):
+        if name.startswith(OWN_PREFIXES):
             (target / name).remove()
 
 
 def publish_features(folder: Path, target: RemotePath) -> None:
     """Copy a feature store to a target, of each shard first the rows; shards of an earlier store
     that it lacks go."""
-    names = sorted(
-        (file.name for file in folder.glob("shard-*")),
-        key=lambda name: (name.endswith(".parquet"), name),
-    )
-    for entry in target.list() if target.local is None or target.exists() else ():
+    names = sorted(file.name for file in folder.glob("shard-*"))
+    for entry in files_in(target):
         if entry.name.startswith("shard-") and entry.name not in names:
             (target / entry.name).remove()
-    for name in names:
+    for name in sorted(names, key=lambda name: name.endswith(".parquet")):
         _copy(folder / name, target / name)
 
 
 def _copy(source: Path, target: RemotePath) -> None:
     """Copy a file; on the same disk large ones share their bytes."""
     path = target.local
-    if path is not None and source.name.endswith(LARGE):
+    if path is not None and source.name.endswith(LARGE_SUFFIXES):
         path.parent.mkdir(parents=True, exist_ok=True)
         # Another disk, or one without links, is copied to below.
         with contextlib.suppress(OSError):

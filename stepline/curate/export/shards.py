@@ -25,8 +25,12 @@ from stepline.remote import RemotePath
 from stepline.storage import to_json
 from stepline.weights import sha256
 
-STRING, WHOLE, NUMBER = "string", "int32", "double"
-TEXTS, NUMBERS = "list<string>", "list<double>"
+# kinds of columns, as Arrow names them
+TEXT_KIND = "string"
+INTEGER_KIND = "int32"
+NUMBER_KIND = "double"
+TEXTS_KIND = "list<string>"
+NUMBERS_KIND = "list<double>"
 
 
 @dataclass(frozen=True)
@@ -39,37 +43,47 @@ class Column:
 
 
 COLUMNS = (
-    Column("id", STRING, "the item's id; rows are sorted by it"),
-    Column("video", STRING, "the video's id in its source"),
-    Column("path", STRING, "where the video lies in its source, or its public address"),
-    Column("title", STRING, "the video's title, where the source tells it"),
-    Column("task", STRING, "what is done in it, where the source tells it"),
-    Column("duration", NUMBER, "seconds"),
-    Column("language", STRING, "of the speech; empty where nobody tells it"),
-    Column("steps", WHOLE, "how many steps there are"),
-    Column("step_texts", TEXTS, "the steps, in the order in which they are written"),
+    Column("id", TEXT_KIND, "the item's id; rows are sorted by it"),
+    Column("video", TEXT_KIND, "the video's id in its source"),
+    Column("path", TEXT_KIND, "where the video lies in its source, or its public address"),
+    Column("title", TEXT_KIND, "the video's title, where the source tells it"),
+    Column("task", TEXT_KIND, "what is done in it, where the source tells it"),
+    Column("duration", NUMBER_KIND, "seconds"),
+    Column("language", TEXT_KIND, "of the speech; empty where nobody tells it"),
+    Column("steps", INTEGER_KIND, "how many steps there are"),
+    Column("step_texts", TEXTS_KIND, "the steps, in the order in which they are written"),
     Column(
-        "step_starts", NUMBERS, "second from which each step is shown; none where it was not found"
+        "step_starts",
+        NUMBERS_KIND,
+        "second from which each step is shown; none where it was not found",
     ),
-    Column("step_ends", NUMBERS, "second at which each step's span ends"),
-    Column("step_scores", NUMBERS, "P(the step is shown at all); none where nothing judged it"),
-    Column("step_statuses", TEXTS, "shown, unclear, said or not found"),
+    Column("step_ends", NUMBERS_KIND, "second at which each step's span ends"),
     Column(
-        "step_licences", TEXTS, "licence of a text that people wrote; none where it was made here"
+        "step_scores", NUMBERS_KIND, "P(the step is shown at all); none where nothing judged it"
     ),
-    Column("sentence_texts", TEXTS, "what is said"),
-    Column("sentence_starts", NUMBERS, "second at which each sentence begins"),
-    Column("sentence_ends", NUMBERS, "second at which it ends"),
+    Column("step_statuses", TEXTS_KIND, "shown, unclear, said or not found"),
+    Column(
+        "step_licences",
+        TEXTS_KIND,
+        "licence of a text that people wrote; none where it was made here",
+    ),
+    Column("sentence_texts", TEXTS_KIND, "what is said"),
+    Column("sentence_starts", NUMBERS_KIND, "second at which each sentence begins"),
+    Column("sentence_ends", NUMBERS_KIND, "second at which it ends"),
     Column(
         "sentence_shown",
-        NUMBERS,
+        NUMBERS_KIND,
         "P(the picture shows it while it is said); none where nothing judged it",
     ),
-    Column("stage", STRING, "of a video that is left out: the stage that left it out"),
-    Column("kind", STRING, "of a video that is left out: left out, error, hang, crash or memory"),
-    Column("reason", STRING, "of a video that is left out: why"),
+    Column("stage", TEXT_KIND, "of a video that is left out: the stage that left it out"),
     Column(
-        "record", STRING, "all that is known of it, as JSON; `stepline.storage.from_json` reads it"
+        "kind", TEXT_KIND, "of a video that is left out: left out, error, hang, crash or memory"
+    ),
+    Column("reason", TEXT_KIND, "of a video that is left out: why"),
+    Column(
+        "record",
+        TEXT_KIND,
+        "all that is known of it, as JSON; `stepline.storage.from_json` reads it",
     ),
 )
 
@@ -83,13 +97,9 @@ class DatasetRow:
 
     def cells(self) -> dict[str, object]:
         """Return the value of each column."""
-        record, failure, steps, video = (
-            self.record,
-            self.failure,
-            self.record.steps,
-            self.record.video,
-        )
-        sentences = record.sentences
+        record, failure = self.record, self.failure
+        steps, video, sentences = record.steps, record.video, record.sentences
+        spans = [step.spans[0] if step.spans else None for step in steps]
         return {
             "id": record.id,
             "video": video.id,
@@ -100,8 +110,8 @@ class DatasetRow:
             "language": record.transcript.language if record.transcript else None,
             "steps": len(steps),
             "step_texts": [step.text for step in steps],
-            "step_starts": [step.spans[0].start if step.spans else None for step in steps],
-            "step_ends": [step.spans[0].end if step.spans else None for step in steps],
+            "step_starts": [span.start if span else None for span in spans],
+            "step_ends": [span.end if span else None for span in spans],
             "step_scores": [step.score for step in steps],
             "step_statuses": [step.status for step in steps],
             "step_licences": [step.licence for step in steps],
@@ -116,11 +126,13 @@ class DatasetRow:
         }
 
 
-DATA = "data"
-TRAIN, LEFT_OUT = "train", "left_out"
-MOST = 128 * 2**20  # characters of JSON a shard, which bounds the memory of writing one
-CUT = 16  # hex digits of a sha256 in a name
-GROUP = 100  # rows that a reader must take at once
+DATA_FOLDER = "data"
+# splits
+TRAIN = "train"
+LEFT_OUT = "left_out"
+MAX_SHARD_CHARS = 128 * 2**20  # of JSON, which bounds the memory of writing a shard
+NAME_DIGITS = 16  # of a sha256 in a file's name, in hex
+ROW_GROUP = 100  # rows that a reader must take together
 
 
 @dataclass(frozen=True)
@@ -135,39 +147,42 @@ class ExportedFile:
 def write_shards(
     rows: Iterable[DatasetRow], split: str, folder: Path, limit: int
 ) -> list[ExportedFile]:
-    """Write rows, sorted by id already, as shards of at most `limit` rows; one of no rows where
-    there are none.
+    """Write rows, sorted by id already, as shards of at most `limit` rows; a shard without rows
+    where there are none.
 
     split: "train" or "left_out". Shards end where only their content decides, so that equal rows
     give equal files.
     """
-    (folder / DATA).mkdir(parents=True, exist_ok=True)
+    data = folder / DATA_FOLDER
+    data.mkdir(parents=True, exist_ok=True)
     parts = []
     for number, block in enumerate(_blocks(rows, limit)):
-        part = folder / DATA / f".{split}-{number:05d}.parquet"
+        part = data / f".{split}-{number:05d}.parquet"
         _write(block, part)
-        parts.append((part, sha256(part)))
+        parts.append(part)
     exported = []
-    for number, (part, digest) in enumerate(parts):
-        name = f"{DATA}/{split}-{number:05d}-of-{len(parts):05d}-{digest[:CUT]}.parquet"
-        part.rename(folder / name)
-        exported.append(ExportedFile(name, (folder / name).stat().st_size, digest))
+    for number, part in enumerate(parts):
+        digest = sha256(part)
+        place = f"{number:05d}-of-{len(parts):05d}"
+        path = part.rename(data / f"{split}-{place}-{digest[:NAME_DIGITS]}.parquet")
+        exported.append(ExportedFile(f"{DATA_FOLDER}/{path.name}", path.stat().st_size, digest))
     return exported
 
 
 def _blocks(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, object]]]:
+    """Yield the cells of rows that go into one shard; an empty block where there are no rows."""
     block: list[dict[str, object]] = []
-    size, none = 0, True
+    size = 0
     for row in rows:
         cells = row.cells()
         length = len(str(cells["record"]))
-        if block and (len(block) == limit or size + length > MOST):
+        if block and (len(block) == limit or size + length > MAX_SHARD_CHARS):
             yield block
-            block, size, none = [], 0, False
+            block = []
+            size = 0
         block.append(cells)
         size += length
-    if block or none:
-        yield block
+    yield block
 
 
 def _write(block: list[dict[str, object]], path: Path) -> None:
@@ -175,74 +190,65 @@ def _write(block: list[dict[str, object]], path: Path) -> None:
     import pyarrow.parquet as parquet
 
     kinds = {
-        STRING: arrow.string(),
-        WHOLE: arrow.int32(),
-        NUMBER: arrow.float64(),
-        TEXTS: arrow.list_(arrow.string()),
-        NUMBERS: arrow.list_(arrow.float64()),
+        TEXT_KIND: arrow.string(),
+        INTEGER_KIND: arrow.int32(),
+        NUMBER_KIND: arrow.float64(),
+        TEXTS_KIND: arrow.list_(arrow.string()),
+        NUMBERS_KIND: arrow.list_(arrow.float64()),
     }
     fields = [(column.name, kinds[column.kind]) for column in COLUMNS]
     schema = arrow.schema(fields, metadata={"stepline_version": str(VERSION)})
     table = arrow.Table.from_pylist(block, schema=schema)
     with atomic_path(path) as partial:
-        parquet.write_table(table, partial, compression="zstd", row_group_size=GROUP)
-
-
-FEATURES = "features"
+        parquet.write_table(table, partial, compression="zstd", row_group_size=ROW_GROUP)
 
 
 def copy_features(
     ids: Iterable[str], store: FeatureStore, folder: Path, shard_bytes: int
 ) -> list[ExportedFile]:
     """Copy the features of ids of a store, sorted already, into FOLDER/features."""
-    with FeatureWriter(folder / FEATURES, shard_bytes=shard_bytes) as writer:
+    features = folder / "features"
+    with FeatureWriter(features, shard_bytes=shard_bytes) as writer:
         for id in ids:
-            stored = store[id]
-            writer.add(
-                id,
-                store.matrix(id),
-                rate=stored.rate,
-                backbone=stored.backbone,
-                texts=store.texts(id),
-            )
-    files = sorted((folder / FEATURES).glob("shard-*"))
-    return [_exported(file) for file in files]
+            rate, backbone = store[id].rate, store[id].backbone
+            writer.add(id, store.matrix(id), rate=rate, backbone=backbone, texts=store.texts(id))
+    return list(map(_exported, sorted(features.glob("shard-*"))))
 
 
-TARS = "webdataset"
-BLOCK = 512  # bytes to which a tar rounds what it holds
+TARS_FOLDER = "webdataset"
+TAR_BLOCK_BYTES = 512  # to which a tar rounds what it holds
 
 
 def write_tars(
-    records: Iterable[Record],
-    folder: Path,
-    shard_bytes: int,
-    media: Mapping[str, RemotePath] | None = None,
+    records: Iterable[Record], folder: Path, shard_bytes: int, media: Mapping[str, RemotePath]
 ) -> list[ExportedFile]:
     """Write records, sorted by id already, into tars of about `shard_bytes`. media: videos by id,
     to go along.
 
     A key may hold no dot, which ends it for readers: one in an id becomes %2E, and % becomes %25.
     """
-    (folder / TARS).mkdir(parents=True, exist_ok=True)
+    tars = folder / TARS_FOLDER
+    tars.mkdir(parents=True, exist_ok=True)
     exported: list[ExportedFile] = []
     types = {"__key__": "string", "__url__": "string", "json": "json", "vtt": "binary"}
     stream = iter(records)
     record = next(stream, None)
     while record is not None:
-        path = folder / TARS / f"train-{len(exported):05d}.tar"
+        path = tars / f"train-{len(exported):05d}.tar"
         with (
             atomic_path(path) as partial,
             tarfile.open(partial, "w", format=tarfile.PAX_FORMAT) as archive,
         ):
             size = 0
             while record is not None and (not size or size < shard_bytes):
-                video = (media or {}).get(record.id)
+                video = media.get(record.id)
                 size += _add_record(archive, record, video)
-                types |= {_ending(video)[1:]: "video"} if video is not None else {}
+                if video is not None:
+                    types[_suffix(video)[1:]] = "video"
                 record = next(stream, None)
         exported.append(_exported(path))
-    write_atomic(card := folder / TARS / "README.md", _tars_card(types))
+    card = tars / "README.md"
+    write_atomic(card, _tars_card(types))
     return [*exported, _exported(card)]
 
 
@@ -251,17 +257,17 @@ def _exported(path: Path) -> ExportedFile:
 
 
 def _tars_card(types: Mapping[str, str]) -> str:
-    """Return what tells `datasets` the type of each file of a key."""
-    features = "".join(
-        f"  - name: {name}\n    dtype: {kind}\n" for name, kind in sorted(types.items())
-    )
+    """Return a card from which `datasets` takes the type of each file of a key."""
+    features = ""
+    for name, kind in sorted(types.items()):
+        features += f"  - name: {name}\n    dtype: {kind}\n"
     return (
         '---\nconfigs:\n- config_name: default\n  data_files: "train-*.tar"\ndataset_info:\n'
         f"  features:\n{features}---\n\nThe records of the folder above as WebDataset tars; see its README.md.\n"
     )
 
 
-def _ending(video: RemotePath) -> str:
+def _suffix(video: RemotePath) -> str:
     return Path(video.name).suffix.lower() or ".mp4"
 
 
@@ -273,7 +279,7 @@ def _add_record(archive: tarfile.TarFile, record: Record, video: RemotePath | No
         size += _add(archive, key + ending, len(data), io.BytesIO(data))
     if video is not None:
         with video.open() as file:
-            size += _add(archive, key + _ending(video), video.size(), file)
+            size += _add(archive, key + _suffix(video), video.size(), file)
     return size
 
 
@@ -282,4 +288,4 @@ def _add(archive: tarfile.TarFile, name: str, size: int, file: "BinaryIO | io.By
     header = tarfile.TarInfo(name)
     header.size = size
     archive.addfile(header, file)
-    return size + BLOCK
+    return size + TAR_BLOCK_BYTES

@@ -1,17 +1,18 @@
-"""A sample of a run's videos worked on for real, beside the run's own OUT; the forecast that
-follows, and its texts."""
+"""A sample of a run's videos that is worked on, in a folder of OUT; the forecast that follows, and its
+texts."""
 
 import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from stepline.curate.driver import RunRequest, collect_items, run_recipe
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.forecast.model import (
     Forecast,
     Interval,
+    ItemSizes,
     draw_stratified,
     forecast,
     half_width,
@@ -19,86 +20,106 @@ from stepline.curate.forecast.model import (
     next_sample,
 )
 from stepline.curate.settings import ForecastSettings
-from stepline.curate.stage import VideoItem, resolve_stages
+from stepline.curate.stage import Collection, SourceEntry, VideoItem, resolve_stages
+from stepline.curate.store.manifests import files_in
 from stepline.curate.store.results import CELLS, FAILURES
 from stepline.curate.store.run_log import read_timings
 from stepline.device import core_count, current_device
 from stepline.errors import DatasetError, StoreError
-from stepline.records import Rejected
 from stepline.remote import RemotePath
 
-FORECAST = "forecast"  # below OUT
+FORECAST_FOLDER = "forecast"  # below OUT
+NAME_DIGITS = 12  # of a sha256 that names a forecast's folder, in hex
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The videos of a forecast. rows: of all items, in the order in which they are sampled."""
+
+    collection: Collection
+    settings: ForecastSettings
+    sizes: ItemSizes
+    rows: list[int]
+
+    def items(self, count: int) -> list[VideoItem]:
+        """Return the first `count` videos of the sample."""
+        return [self.collection.items[row] for row in self.rows[:count]]
+
+    def forecast(self, request: RunRequest, out: RemotePath, count: int) -> Forecast:
+        """Return what the request will take, by what the first `count` videos took in OUT."""
+        recipe = request.recipe
+        costs = read_costs(read_timings(out), [item.id for item in self.items(count)])
+        # a stage over all videos runs where the driver does
+        driver_gpus = float(current_device().kind != "cpu")
+        gpus = {}
+        for stage in resolve_stages(recipe, request.stages):
+            if stage.gpu(recipe):
+                gpus[stage.name] = recipe.engine.gpus if stage.kind == "video" else driver_gpus
+        return forecast(
+            costs,
+            self.sizes.values[self.rows[:count]],
+            self.sizes.values,
+            self.settings,
+            size=self.sizes.kind,
+            workers=recipe.engine.workers or core_count(),
+            gpus=gpus,
+        )
 
 
 def dry_run(
-    request: RunRequest, source: Sequence[VideoItem | Rejected], settings: ForecastSettings
+    request: RunRequest, source: Sequence[SourceEntry], settings: ForecastSettings
 ) -> Forecast:
     """Return what the request will take. What the sample made is left in OUT, where the run finds
-    it done.
+    it.
 
     A third of the sample goes through the whole recipe, then all of it, then another third: stages
     over the dataset are so seen at two sizes, with what only a first run pays apart. While the
     interval is too wide, as many videos again are taken in, and all go through the recipe, which
-    finds the earlier ones done; so too where a stage over the dataset ends for want of videos.
+    finds the earlier results; so too where a stage over the dataset ends for want of videos.
     """
     recipe = request.recipe
     collection = collect_items(source, request.limit)
     sizes = known_sizes(collection.items)
-    drawn = draw_stratified(sizes.values, max(settings.sample, settings.most), settings.seed)
-    items = [collection.items[row] for row in drawn]  # of which the first so many are the sample
-    count = min(settings.sample, len(items))
+    most = max(settings.sample, settings.most)
+    rows = draw_stratified(sizes.values, most, settings.seed)
+    sample = _Sample(collection, settings, sizes, rows)
+    count = min(settings.sample, len(sample.rows))
+
     # A folder that only this recipe's forecast from these videos has, so that no other's times are
     # read.
-    known = recipe.model_dump_json() + "".join(item.id + item.stamp for item in items[:count])
-    folder = (
-        f"{request.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
-    )
-    sampled = replace(request, out=folder, limit=None)
-    out = RemotePath(sampled.out, recipe.places)
-    stages = list(resolve_stages(recipe, request.stages))
-    workers = recipe.engine.workers or core_count()
-    # a stage over all videos runs where the driver does
-    driver_gpus = float(current_device().kind != "cpu")
-    gpus = {
-        stage.name: recipe.engine.gpus if stage.kind == "video" else driver_gpus
-        for stage in stages
-        if stage.gpu(recipe)
-    }
+    content = recipe.model_dump_json()
+    content += "".join(item.id + item.stamp for item in sample.items(count))
+    name = hashlib.sha256(content.encode()).hexdigest()[:NAME_DIGITS]
+    url = f"{request.out.rstrip('/')}/{FORECAST_FOLDER}/{name}"
+    sampled = replace(request, out=url, limit=None)
+    out = RemotePath(url, recipe.remote)
 
-    parts = _parts(items[:count])
+    parts = _parts(sample.items(count))
     while True:
         try:
             for part in parts:
                 run_recipe(sampled, [*part, *collection.refused])
         # perhaps of too few videos: nothing was left of them to train on
         except (DatasetError, StoreError) as error:
-            if count == len(items):
+            if count == len(sample.rows):
                 raise
-            count = min(2 * count, len(items))
-            parts = _parts(items[:count])
+            count = min(2 * count, len(sample.rows))
+            parts = _parts(sample.items(count))
             request.say(f"the sample did not go through ({error}): {count} videos are worked on")
             continue
-        costs = read_costs(read_timings(out), [item.id for item in items[:count]])
-        chosen = sizes.values[drawn[:count]]
-        told = forecast(
-            costs, chosen, sizes.values, settings, size=sizes.kind, workers=workers, gpus=gpus
-        )
-        if (more := next_sample(told, settings)) == count:
+        result = sample.forecast(request, out, count)
+        larger = next_sample(result, settings)
+        if larger == count:
             break
-        known_to = f"CPU {_hours(told.cpu_hours)} from {count} videos is known to {half_width(told.cpu_hours):.0%}"
-        request.say(
-            f"{known_to}, forecast.within={settings.within:g}: {more - count} more are worked on"
-        )
-        count, parts = more, [items[:more]]
+        cpu = f"CPU {_hours(result.cpu_hours)} from {count} videos"
+        width = f"{half_width(result.cpu_hours):.0%}, forecast.within={settings.within:g}"
+        request.say(f"{cpu} is known to {width}: {larger - count} more are worked on")
+        count = larger
+        parts = [sample.items(count)]
 
-    # Video stages whose results do not hang on which other videos there are.
-    alone: list[str] = []
-    for stage in stages:
-        if stage.kind == "video" and all(need in alone for need in stage.needs):
-            alone.append(stage.name)
-    kept = copy_results(out, RemotePath(request.out, recipe.places), alone)
-    request.say(f"{kept} results of the sample are kept for the run")
-    return told
+    copied = copy_results(out, RemotePath(request.out, recipe.remote), _stages_alone(request))
+    request.say(f"{copied} results of the sample are kept for the run")
+    return result
 
 
 def _parts(items: Sequence[VideoItem]) -> list[Sequence[VideoItem]]:
@@ -108,28 +129,36 @@ def _parts(items: Sequence[VideoItem]) -> list[Sequence[VideoItem]]:
     return [part for part in (items[:third], items, items[third : 2 * third]) if part]
 
 
+def _stages_alone(request: RunRequest) -> list[str]:
+    """Return the video stages whose results do not depend on which other videos there are."""
+    alone: list[str] = []
+    for stage in resolve_stages(request.recipe, request.stages):
+        if stage.kind == "video" and all(need in alone for need in stage.needs):
+            alone.append(stage.name)
+    return alone
+
+
 def copy_results(source: RemotePath, target: RemotePath, stages: Sequence[str]) -> int:
     """Copy the results of some stages from one OUT to another that lacks them; return how many."""
     count = 0
     for folder in (f"{kind}/{stage}" for kind in (CELLS, FAILURES) for stage in stages):
-        results = source / folder
-        if results.local is not None and not results.exists():
-            continue
-        for entry in results.list():
-            made, copy = results / entry.name, target / f"{folder}/{entry.name}"
+        for entry in files_in(source / folder):
+            result = source / f"{folder}/{entry.name}"
+            copy = target / f"{folder}/{entry.name}"
             if copy.exists():
                 continue
-            if made.local is not None and copy.local is not None:
+            if result.local is not None and copy.local is not None:
                 copy.local.parent.mkdir(parents=True, exist_ok=True)
-                os.link(made.local, copy.local)  # there whole or not at all
+                os.link(result.local, copy.local)  # there whole or not at all
             else:
-                copy.write(made.read())
+                copy.write(result.read())
             count += 1
     return count
 
 
-HOUR, MINUTE = 3600.0, 60.0
-BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
+SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_MINUTE = 60.0
+BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def forecast_json(forecast: Forecast) -> str:
@@ -141,34 +170,24 @@ def format_forecast(forecast: Forecast) -> str:
     """Return a table of the stages, then what the whole will take."""
     rows = [("stage", "CPU", "95 % interval", "disk", "failed")]
     for stage in forecast.stages:
-        failed = f"{100 * stage.failed:.0f} %" if stage.kind == "video" else "once over all"
+        cpu = format_seconds(stage.cpu.value)
         interval = f"{format_seconds(stage.cpu.low)} to {format_seconds(stage.cpu.high)}"
-        rows.append(
-            (
-                stage.name,
-                format_seconds(stage.cpu.value),
-                interval,
-                format_bytes(stage.bytes.value),
-                failed,
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    by = {
+        failed = f"{100 * stage.failed:.0f} %" if stage.kind == "video" else "once over all"
+        rows.append((stage.name, cpu, interval, format_bytes(stage.bytes.value), failed))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = map(str.ljust, row, widths)
+        lines.append("  ".join(cells).rstrip())
+    size_names = {
         "duration": "the videos' seconds",
         "bytes": "the files' sizes",
         "alike": "nothing: the sizes are not known",
     }
-    lines += [
-        "",
-        f"{forecast.videos:,} videos, from {forecast.sampled} of them; by {by[forecast.size]}",
-    ]
-    lines.append(
-        f"CPU: {_hours(forecast.cpu_hours)}, of which {_hours(forecast.cpu_left)} are left"
-    )
+    sample = f"{forecast.videos:,} videos, from {forecast.sampled} of them"
+    lines += ["", f"{sample}; by {size_names[forecast.size]}"]
+    cpu = f"{_hours(forecast.cpu_hours)}, of which {_hours(forecast.cpu_left)} are left"
+    lines.append(f"CPU: {cpu}")
     if forecast.gpu_hours.value:
         lines.append(f"GPU: {_hours(forecast.gpu_hours)}")
     for workers, hours in forecast.hours.items():
@@ -184,7 +203,7 @@ def format_forecast(forecast: Forecast) -> str:
 
 
 def _hours(hours: Interval) -> str:
-    return _span(Interval(hours.value * HOUR, hours.low * HOUR, hours.high * HOUR), format_seconds)
+    return _span(hours, lambda value: format_seconds(value * SECONDS_PER_HOUR))
 
 
 def _span(interval: Interval, form: Callable[[float], str]) -> str:
@@ -193,14 +212,17 @@ def _span(interval: Interval, form: Callable[[float], str]) -> str:
 
 def format_seconds(seconds: float) -> str:
     """Return seconds in the largest unit that leaves a number above one."""
-    if seconds < 2 * MINUTE:
+    if seconds < 2 * SECONDS_PER_MINUTE:
         return f"{seconds:.1f} s"
-    return f"{seconds / MINUTE:.1f} min" if seconds < 2 * HOUR else f"{seconds / HOUR:,.1f} h"
+    if seconds < 2 * SECONDS_PER_HOUR:
+        return f"{seconds / SECONDS_PER_MINUTE:.1f} min"
+    return f"{seconds / SECONDS_PER_HOUR:,.1f} h"
 
 
 def format_bytes(count: float) -> str:
     """Return bytes in the largest unit that leaves a number above one."""
-    power = 0
-    while count >= 1000 and power < len(BYTES) - 1:
-        count, power = count / 1000, power + 1
-    return f"{count:.1f} {BYTES[power]}"
+    for unit in BYTE_UNITS[:-1]:
+        if count < 1000:
+            return f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} {BYTE_UNITS[-1]}"

@@ -3,21 +3,21 @@
 n sampled items, N items, B draws of the sample, the first being the sample itself.
 
 What the sampled videos took is known, so only the N - n others are estimated and uncertain. A video
-stage's totals go by the videos' sizes where sizes tell anything, else by the mean. What does not
+stage's totals go by the videos' sizes where sizes predict anything, else by the mean. What does not
 grow with the videos is apart: models that each worker loads, the start of the driver, and the fixed
 part of stages that run once over the whole dataset. The sample holds small and large videos in
-their true proportions, and is taken twice as large while the interval is wide.
+their true proportions, and is doubled while the interval is wide.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.forecast.costs import QUANTITIES, REQUESTS, SampleCosts, StageCosts
+from stepline.curate.forecast.costs import QUANTITIES, REQUESTS, DatasetRun, SampleCosts, StageCosts
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import VideoItem
 from stepline.evaluate.bootstrap import LEVEL, Floats
@@ -48,17 +48,16 @@ def resample(sampled: int, videos: int, draws: int, rng: np.random.Generator) ->
     others = rng.multinomial(videos - sampled, share, size=draws) - (videos - sampled) * share
     degrees = max(1, sampled - 1)
     spread = np.sqrt(sampled / rng.chisquare(degrees, size=draws))
-    rows[0], others[0] = np.arange(sampled), 0.0
+    rows[0] = np.arange(sampled)
+    others[0] = 0.0
     return Resamples(rows, others, spread)
 
 
-def extrapolate_totals(
-    spent: Floats, chosen: Floats, everything: Floats, draws: Resamples
-) -> Floats:
+def extrapolate_totals(spent: Floats, sizes: Floats, all_sizes: Floats, draws: Resamples) -> Floats:
     """Return (B,) totals over N items: what the n took, and the others by a line through size, else
     by the mean.
 
-    spent, chosen: (n,) what each sampled item took, and its size; everything: (N,) sizes. The line
+    spent, sizes: (n,) what each sampled item took, and its size; all_sizes: (N,). The line
     is taken where it predicts better than the mean. Sizes beyond the sample's count as its largest,
     since nothing is known there; what the line leaves over in the sample is added for the others,
     so that a wrong line does no harm on the whole.
@@ -67,15 +66,17 @@ def extrapolate_totals(
     - n) s^2 from which the others are: together N^2 (1 - n / N) s^2 / n, a sample mean's with the
     finite-population correction (Cochran, Sampling Techniques, section 2.6).
     """
-    others = len(everything) - len(chosen)
-    sizes = np.clip(everything, chosen.min(), chosen.max()).sum() - chosen.sum()
-    x, y = chosen[draws.rows], spent[draws.rows]  # (B, n)
-    if size_predicts(chosen, spent):
+    others = len(all_sizes) - len(sizes)
+    other_sizes = np.clip(all_sizes, sizes.min(), sizes.max()).sum() - sizes.sum()
+    x = sizes[draws.rows]  # (B, n)
+    y = spent[draws.rows]  # (B, n)
+    if size_predicts(sizes, spent):
         fixed, slope = fit_line(x, y)
     else:
-        fixed, slope = y.mean(axis=1), np.zeros(len(y))
-    rest = y - fixed[:, None] - slope[:, None] * x
-    estimates = (fixed + rest.mean(axis=1)) * others + slope * sizes + draws.others @ rest[0]
+        fixed = y.mean(axis=1)
+        slope = np.zeros(len(y))
+    rest = y - fixed[:, None] - slope[:, None] * x  # (B, n)
+    estimates = (fixed + rest.mean(axis=1)) * others + slope * other_sizes + draws.others @ rest[0]
     estimates = estimates[0] + draws.spread * (estimates - estimates[0])
     return np.asarray(spent.sum() + np.maximum(0.0, estimates))
 
@@ -103,7 +104,8 @@ def size_predicts(x: Floats, y: Floats) -> bool:
     return bool((by_line**2).sum() < (by_mean**2).sum())
 
 
-NOISE = 0.05  # standard deviation of the log of a dataset stage's time, the same work done again
+RUN_NOISE = 0.05  # standard deviation of the log of a dataset stage's time, the same work again
+SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,8 @@ class Forecast:
 
 def forecast(
     costs: SampleCosts,
-    chosen: Floats,
-    everything: Floats,
+    sizes: Floats,
+    all_sizes: Floats,
     settings: ForecastSettings,
     *,
     size: str = "duration",
@@ -165,94 +167,114 @@ def forecast(
 ) -> Forecast:
     """Return the forecast for N videos.
 
-    chosen: (n,) sizes of the sampled items, in the order of the costs; everything: (N,) of all.
-    workers: of this machine or cluster, each of which loads every model once. gpus: that a stage
-    holds while it works, by stage; none of another.
+    sizes: (n,) of the sampled items, in the order of the costs; all_sizes: (N,). workers: of this
+    machine or cluster, each of which loads every model once. gpus: of a stage while it works.
     """
     rng = np.random.default_rng(settings.seed)
-    drawn = resample(len(chosen), len(everything), settings.draws, rng)
-    video: dict[str, Totals] = {
-        name: {q: extrapolate_totals(stage.spent[q], chosen, everything, drawn) for q in QUANTITIES}
-        for name, stage in costs.stages.items()
-    }
-    kept = _kept(costs, drawn, len(everything))
-    once = {name: _dataset(runs, kept, rng) for name, runs in costs.dataset.items()}
-    asked = (stage.spent[REQUESTS] for stage in costs.stages.values())
-    requests = np.sum(
-        [extrapolate_totals(each, chosen, everything, drawn) for each in asked], axis=0
-    )
-    stages = [_stage(name, "video", took, costs.stages[name]) for name, took in video.items()]
-    stages += [_stage(name, "dataset", took, None) for name, took in once.items()]
-    total = {
-        q: np.sum([t[q] for t in (*video.values(), *once.values())], axis=0) for q in QUANTITIES
-    }
-    load = costs.start + sum(stage.load["cpu"] for stage in costs.stages.values())
-    cpu = total["cpu"] + load * workers
-    done = sum(float(stage.spent["cpu"].sum()) for stage in costs.stages.values())
-    if len(chosen) == len(everything):  # no worker has anything left to load models for
-        done += load * workers
-    cores = sorted({workers, *settings.cores})
-    wall = {count: _wall(costs, video, once, count, len(everything)) for count in cores}
-    on_gpu = np.zeros(settings.draws)  # GPU seconds
-    for name, held in (gpus or {}).items():
-        took = video.get(name) or once.get(name)
-        on_gpu = on_gpu + held * took["wall"] if took else on_gpu
-    money = (
-        cpu / 3600 * settings.core_hour
-        + on_gpu / 3600 * settings.gpu_hour
-        + total["tokens"] / 1e6 * settings.million_tokens
-        + total["bytes"] / 1e9 * settings.gigabyte_month
-    )
+    draws = resample(len(sizes), len(all_sizes), settings.draws, rng)
+
+    def total(stage: StageCosts, quantity: str) -> Floats:
+        return extrapolate_totals(stage.spent[quantity], sizes, all_sizes, draws)
+
+    # The stages of each video, and those over all of them.
+    video: dict[str, Totals] = {}
+    for name, stage in costs.stages.items():
+        video[name] = {quantity: total(stage, quantity) for quantity in QUANTITIES}
+    kept_videos = _kept_videos(costs, draws, len(all_sizes))
+    dataset: dict[str, Totals] = {}
+    for name, runs in costs.dataset.items():
+        dataset[name] = _dataset_totals(runs, kept_videos, rng)
+
+    # All stages together, with the models that each worker loads.
+    every = {**video, **dataset}
+    load = workers * (costs.start + _load(costs, "cpu"))
+    cpu = _sum(every, "cpu") + load
+    spent = sum(float(stage.spent["cpu"].sum()) for stage in costs.stages.values())
+    if len(sizes) == len(all_sizes):  # no worker has models left to load
+        spent += load
+    gpu = np.zeros(settings.draws) + _gpu_seconds(gpus or {}, every)
+    tokens, disk = _sum(every, "tokens"), _sum(every, "bytes")
+
+    gaps = costs.gap * (_units(costs) * len(all_sizes) / len(sizes))
+    shared = _sum(video, "wall") + gaps
+    fixed = costs.lead + _load(costs, "wall")
+    once = _sum(dataset, "wall")
+    counts = sorted({workers, *settings.cores})
+    requests = np.sum([total(stage, REQUESTS) for stage in costs.stages.values()], axis=0)
     return Forecast(
-        videos=len(everything),
-        sampled=len(chosen),
+        videos=len(all_sizes),
+        sampled=len(sizes),
         size=size,
-        stages=tuple(stages),
-        cpu_hours=_interval(cpu / 3600),
-        cpu_left=_interval(np.maximum(0.0, cpu - done) / 3600),
-        hours={count: _interval(seconds / 3600) for count, seconds in wall.items()},
-        disk=_interval(total["bytes"]),
-        tokens=_interval(total["tokens"]),
-        money=_interval(money),
-        gpu_hours=_interval(on_gpu / 3600),
+        stages=_stages(costs, video, dataset),
+        cpu_hours=_hours(cpu),
+        cpu_left=_hours(np.maximum(0.0, cpu - spent)),
+        hours={count: _hours(fixed + shared / count + once) for count in counts},
+        disk=_interval(disk),
+        tokens=_interval(tokens),
+        money=_interval(_money(settings, cpu, gpu, tokens, disk)),
+        gpu_hours=_hours(gpu),
         requests=_interval(requests),
     )
 
 
-Totals = Mapping[str, Floats]  # quantity -> (B,), the first being the sample's own
+Totals: TypeAlias = Mapping[str, Floats]  # quantity -> (B,), the first being the sample's own
 
 
-def _kept(costs: SampleCosts, drawn: Resamples, videos: int) -> Floats:
-    """Return (B,) of how many videos a stage over the dataset is: N where a draw keeps as many as
-    the sample does."""
-    sampled = drawn.rows.shape[1]
-    last = (
-        list(costs.stages.values())[-1].spent["wall"] > 0
-        if costs.stages
-        else np.ones(sampled, dtype=bool)
+def _sum(stages: Mapping[str, Totals], quantity: str) -> Floats:
+    return np.asarray(np.sum([totals[quantity] for totals in stages.values()], axis=0))
+
+
+def _gpu_seconds(gpus: Mapping[str, float], stages: Mapping[str, Totals]) -> Floats:
+    parts = [share * stages[name]["wall"] for name, share in gpus.items() if name in stages]
+    return np.asarray(np.sum(parts, axis=0))
+
+
+def _units(costs: SampleCosts) -> int:
+    return sum(int((stage.spent["cpu"] > 0).sum()) for stage in costs.stages.values())
+
+
+def _money(
+    settings: ForecastSettings, cpu: Floats, gpu: Floats, tokens: Floats, disk: Floats
+) -> Floats:
+    """Return (B,) prices of CPU and GPU seconds, tokens and bytes."""
+    return (
+        cpu / SECONDS_PER_HOUR * settings.core_hour
+        + gpu / SECONDS_PER_HOUR * settings.gpu_hour
+        + tokens / 1e6 * settings.million_tokens
+        + disk / 1e9 * settings.gigabyte_month
     )
-    kept = extrapolate_totals(last.astype(np.float64), np.ones(sampled), np.ones(videos), drawn)
-    return np.asarray(kept / max(1e-9, kept[0]) * videos)
 
 
-def _dataset(
-    runs: list[tuple[int, float, float, float]], videos: Floats, rng: np.random.Generator
-) -> Totals:
+def _load(costs: SampleCosts, quantity: str) -> float:
+    return sum(stage.load[quantity] for stage in costs.stages.values())
+
+
+def _kept_videos(costs: SampleCosts, draws: Resamples, videos: int) -> Floats:
+    """Return (B,) the videos of a stage over the dataset: N where a draw keeps as many as the
+    sample does."""
+    sampled = draws.rows.shape[1]
+    reached = np.ones(sampled)
+    if costs.stages:
+        last = list(costs.stages.values())[-1]
+        reached = (last.spent["wall"] > 0).astype(np.float64)
+    count = extrapolate_totals(reached, np.ones(sampled), np.ones(videos), draws)
+    return np.asarray(count / max(1e-9, count[0]) * videos)
+
+
+def _dataset_totals(runs: Sequence[DatasetRun], videos: Floats, rng: np.random.Generator) -> Totals:
     """Return a dataset stage's totals for (B,) videos: a line through the numbers of videos of the
     sample's runs.
 
     The first run also paid for imports and models; what it took beyond the last run of its size is
     added once.
     """
-    count = np.array([run[0] for run in runs], dtype=np.float64)
+    table = np.array(runs, dtype=np.float64)  # (R, 4)
     totals = {"tokens": np.zeros(len(videos))}
-    for column, quantity in ((1, "cpu"), (2, "wall"), (3, "bytes")):
-        values = np.array([run[column] for run in runs])
-        noise = np.exp(
-            rng.normal(0.0, NOISE if quantity != "bytes" else 0.0, size=(len(videos), len(runs)))
-        )
+    for column, quantity in enumerate(QUANTITIES[:3], start=1):
+        deviation = 0.0 if quantity == "bytes" else RUN_NOISE
+        noise = np.exp(rng.normal(0.0, deviation, size=(len(videos), len(runs))))
         noise[0] = 1.0
-        totals[quantity] = extrapolate_runs(count, values * noise, videos)
+        totals[quantity] = extrapolate_runs(table[:, 0], table[:, column] * noise, videos)
     return totals
 
 
@@ -264,49 +286,44 @@ def extrapolate_runs(count: Floats, values: Floats, videos: Floats) -> Floats:
     """
     if len(count) == 1:
         return np.asarray(values[:, 0] / count[0] * videos)
-    later = slice(1, None) if len(count) > 2 else slice(None)
-    fixed, slope = fit_line(np.broadcast_to(count[later], values[:, later].shape), values[:, later])
-    same = np.flatnonzero(count[1:] == count[0])
-    once = (
-        np.maximum(0.0, values[:, 0] - values[:, 1 + same[-1]])
-        if len(same)
-        else np.zeros(len(values))
-    )
+    # What the first run took beyond the last one of its size.
+    extra = np.zeros(len(values))
+    again = np.flatnonzero(count[1:] == count[0])
+    if len(again):
+        extra = np.maximum(0.0, values[:, 0] - values[:, 1 + again[-1]])
     whole = np.flatnonzero(count[1:] == videos[0])
-    return np.asarray(once + (values[:, 1 + whole[-1]] if len(whole) else fixed + slope * videos))
+    if len(whole):
+        return np.asarray(extra + values[:, 1 + whole[-1]])
+    later = slice(1, None) if len(count) > 2 else slice(None)
+    x = np.broadcast_to(count[later], values[:, later].shape)
+    fixed, slope = fit_line(x, values[:, later])
+    return np.asarray(extra + (fixed + slope * videos))
 
 
-def _wall(
-    costs: SampleCosts,
-    video: Mapping[str, Totals],
-    once: Mapping[str, Totals],
-    cores: int,
-    videos: int,
-) -> Floats:
-    """Return (B,) seconds of a run with so many workers: shared work, what each loads, gaps, what
-    runs once."""
-    shared = np.sum([took["wall"] for took in video.values()], axis=0) if video else np.zeros(1)
-    load = sum(stage.load["wall"] for stage in costs.stages.values())
-    sampled = max(1, max((len(stage.spent["cpu"]) for stage in costs.stages.values()), default=1))
-    units = (
-        sum(int((stage.spent["cpu"] > 0).sum()) for stage in costs.stages.values())
-        * videos
-        / sampled
-    )
-    serial = np.sum([took["wall"] for took in once.values()], axis=0) if once else np.zeros(1)
-    return np.asarray(costs.lead + load + (shared + costs.gap * units) / cores + serial)
+def _stages(
+    costs: SampleCosts, video: Mapping[str, Totals], dataset: Mapping[str, Totals]
+) -> tuple[StageForecast, ...]:
+    stages = []
+    for name, totals in video.items():
+        own = costs.stages[name]
+        stage = _stage(name, "video", totals)
+        failed = own.failed / own.units
+        stages.append(replace(stage, load=own.load["cpu"], failed=failed))
+    return (*stages, *(_stage(name, "dataset", totals) for name, totals in dataset.items()))
 
 
-def _stage(name: str, kind: str, took: Totals, costs: StageCosts | None) -> StageForecast:
-    intervals = {quantity: _interval(took[quantity]) for quantity in QUANTITIES}
-    load = costs.load["cpu"] if costs else 0.0
-    return StageForecast(
-        name, kind, **intervals, load=load, failed=costs.failed / costs.units if costs else 0.0
-    )
+def _stage(name: str, kind: str, totals: Totals) -> StageForecast:
+    cpu, wall, size, tokens = (_interval(totals[quantity]) for quantity in QUANTITIES)
+    return StageForecast(name, kind, cpu, wall, size, tokens)
+
+
+def _hours(seconds: Floats) -> Interval:
+    return _interval(seconds / SECONDS_PER_HOUR)
 
 
 def _interval(values: Floats) -> Interval:
-    low, high = np.percentile(values, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
+    bounds = [(100 - LEVEL) / 2, (100 + LEVEL) / 2]
+    low, high = np.percentile(values, bounds)
     return Interval(float(values[0]), float(low), float(high))
 
 
@@ -321,12 +338,13 @@ class ItemSizes:
 
 def known_sizes(items: Sequence[VideoItem]) -> ItemSizes:
     """Return what is known of every item's size without opening it."""
-    if all(item.duration is not None for item in items):
-        return ItemSizes("duration", np.array([item.duration for item in items], dtype=np.float64))
+    durations = [item.duration for item in items]
+    if None not in durations:
+        return ItemSizes("duration", np.array(durations, dtype=np.float64))
     # a stamp begins with the bytes: "4711-..."
     sizes = [item.stamp.partition("-")[0] for item in items]
     if all(size.isdigit() for size in sizes):
-        return ItemSizes("bytes", np.array([int(size) for size in sizes], dtype=np.float64))
+        return ItemSizes("bytes", np.array(sizes, dtype=np.float64))
     return ItemSizes("alike", np.ones(len(items)))
 
 
@@ -349,15 +367,15 @@ def _alternate(order: Rows, rng: np.random.Generator) -> Iterator[int]:
     among the first.
     """
     if len(order) % 2:
-        odd, place = rng.integers(len(order), size=2)
+        odd, position = rng.integers(len(order), size=2)
         others = _alternate(np.delete(order, odd), rng)
-        yield from islice(others, place)
+        yield from islice(others, position)
         yield int(order[odd])
         yield from others
     elif len(order):
-        halves = np.split(order, 2)[:: rng.choice((-1, 1))]
-        for pair in zip(*(_alternate(half, rng) for half in halves), strict=True):
-            yield from pair
+        first, second = np.split(order, 2)[:: rng.choice((-1, 1))]
+        pairs = zip(_alternate(first, rng), _alternate(second, rng), strict=True)
+        yield from chain.from_iterable(pairs)
 
 
 def half_width(interval: Interval) -> float:
@@ -365,9 +383,10 @@ def half_width(interval: Interval) -> float:
     return (interval.high - interval.low) / 2 / interval.value if interval.value else 0.0
 
 
-def next_sample(told: Forecast, settings: ForecastSettings) -> int:
+def next_sample(forecast: Forecast, settings: ForecastSettings) -> int:
     """Return how many videos to sample: twice as many as were, while the interval is too wide; else
     no more."""
-    if half_width(told.cpu_hours) <= settings.within:
-        return told.sampled
-    return max(told.sampled, min(2 * told.sampled, settings.most, told.videos))
+    sampled = forecast.sampled
+    if half_width(forecast.cpu_hours) <= settings.within:
+        return sampled
+    return max(sampled, min(2 * sampled, settings.most, forecast.videos))

@@ -28,10 +28,10 @@ from stepline.plots import plot_style, ranked_bars, scatter, waterfall, word_clo
 if TYPE_CHECKING:
     from stepline.media.frames import Image
 
-AROUND = 3.0  # s before and after a span that are shown too
-OVERVIEW = 8  # frames of the whole video
-GRID = 0.5  # s; times are rounded to it, so that texts share their frames
-QUALITY = 55  # of a JPEG
+MARGIN_SECONDS = 3.0  # before and after a span, where frames are shown too
+OVERVIEW_FRAMES = 8  # of the whole video
+GRID_SECONDS = 0.5  # times are rounded to it, so that texts share their frames
+JPEG_QUALITY = 55
 
 Frames = dict[str, dict[float, bytes]]  # video -> second -> JPEG
 
@@ -47,7 +47,8 @@ def key_frames(
     notes = []
     for video in sample.titles:
         try:
-            if (path := media(video)) is None:
+            path = media(video)
+            if path is None:
                 notes.append(f"{video}: no frames, its file is not on this machine")
             else:
                 frames[video] = _frames(path, sample, video, width)
@@ -60,30 +61,32 @@ def frame_times(text: AuditText, duration: float | None) -> list[float]:
     """Return the times shown for a text: one before its span, three in it, one after it, inside the
     video."""
     span = text.span
-    times = [
-        span.start - AROUND,
-        *(span.start + part * span.duration for part in (0.1, 0.5, 0.9)),
-        span.end + AROUND,
-    ]
-    last = max(0.0, (duration or span.end + AROUND) - GRID)
-    return sorted({round(min(last, max(0.0, time)) / GRID) * GRID for time in times})
+    inside = [span.start + part * span.duration for part in (0.1, 0.5, 0.9)]
+    times = [span.start - MARGIN_SECONDS, *inside, span.end + MARGIN_SECONDS]
+    last = max(0.0, (duration or times[-1]) - GRID_SECONDS)
+    return sorted({_on_grid(min(last, max(0.0, time))) for time in times})
 
 
 def overview_times(duration: float | None) -> list[float]:
     """Return times spread over a whole video, none where its length is not known."""
     if duration is None:
         return []
-    return [round(duration * (part + 0.5) / OVERVIEW / GRID) * GRID for part in range(OVERVIEW)]
+    count = OVERVIEW_FRAMES
+    return [_on_grid(duration * (part + 0.5) / count) for part in range(count)]
+
+
+def _on_grid(time: float) -> float:
+    return round(time / GRID_SECONDS) * GRID_SECONDS
 
 
 def _frames(path: Path, sample: AuditSample, video: str, width: int) -> dict[float, bytes]:
     from stepline.media.reader import read_frames_at
 
     duration = sample.durations.get(video)
-    times = {
-        time for text in sample.texts if text.video == video for time in frame_times(text, duration)
-    }
-    times.update(overview_times(duration))
+    times = set(overview_times(duration))
+    for text in sample.texts:
+        if text.video == video:
+            times.update(frame_times(text, duration))
     return {still.time: _jpeg(still.image) for still in read_frames_at(path, sorted(times), width)}
 
 
@@ -91,22 +94,31 @@ def _jpeg(image: "Image") -> bytes:
     from PIL import Image as Pillow
 
     buffer = io.BytesIO()
-    Pillow.fromarray(image).save(buffer, "JPEG", quality=QUALITY, optimize=True)
+    Pillow.fromarray(image).save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
     return buffer.getvalue()
 
 
-LINES = 12  # repeated steps, groups of videos and languages that are listed
+MAX_ROWS = 12  # of each list: repeated steps, groups of videos, languages ...
 
 
 def render_page(
     findings: ReportFindings, verdicts: Sequence[Verdict] = (), frames: Frames | None = None
 ) -> str:
     """Return the page. verdicts: what auditors have said so far. frames: of the audited videos."""
-    style, script = plot_style() + _file("style.css"), _file("script.js")
-    counts, plane = findings.counts, findings.task_map
-    task_rows = [
-        (task.task, (float(task.in_documents), float(task.aligned))) for task in findings.tasks
-    ]
+    style = plot_style() + _file("style.css")
+    script = _file("script.js")
+    counts, task_map, repeated = findings.counts, findings.task_map, findings.repeated_steps
+    scatter_plot = cloud = task_bars = None
+    if task_map is not None:
+        label = "place of a step in its video"
+        scatter_plot = _safe(scatter(task_map.points, task_map.order, task_map.texts, label))
+    if any(findings.keywords.values()):
+        cloud = _safe(word_cloud(findings.keywords))
+    if findings.tasks:
+        bars = [
+            (task.task, (float(task.in_documents), float(task.aligned))) for task in findings.tasks
+        ]
+        task_bars = _safe(ranked_bars(bars, ("{:,.0f}", "{:,.0f}")))
     return template(_file("report.html")).render(
         findings=findings,
         counts=counts,
@@ -117,17 +129,16 @@ def render_page(
         audit=audit_table(findings.sample, verdicts),
         agreements=annotator_agreements(findings.sample, verdicts),
         histograms=[(title, _safe(svg), note) for title, svg, note in histograms(counts)],
-        cloud=_safe(word_cloud(findings.keywords)) if any(findings.keywords.values()) else None,
-        task=plane.task if plane else None,
-        task_map=plane
-        and _safe(scatter(plane.points, plane.order, plane.texts, "place of a step in its video")),
-        tasks=_safe(ranked_bars(task_rows, ("{:,.0f}", "{:,.0f}"))) if task_rows else None,
-        repeated=findings.repeated_steps.texts[:LINES],
-        groups=findings.repeated_steps.groups[:LINES],
-        languages=counts.languages.most_common(LINES),
-        recognisers=counts.recognisers.most_common(LINES),
-        licences=counts.licences.most_common(LINES),
-        warnings=counts.warnings.most_common(LINES),
+        cloud=cloud,
+        task=task_map.task if task_map else None,
+        task_map=scatter_plot,
+        tasks=task_bars,
+        repeated=repeated.texts[:MAX_ROWS],
+        groups=repeated.groups[:MAX_ROWS],
+        languages=counts.languages.most_common(MAX_ROWS),
+        recognisers=counts.recognisers.most_common(MAX_ROWS),
+        licences=counts.licences.most_common(MAX_ROWS),
+        warnings=counts.warnings.most_common(MAX_ROWS),
         biases=biases(counts),
         audit_texts=_safe(_audit_json(findings.sample, verdicts, frames or {})),
         policy=policy(style, script, answers=True),
@@ -149,11 +160,12 @@ def _safe(markup: str) -> str:
 
 def _facts(findings: ReportFindings) -> list[str]:
     counts = findings.counts
-    facts = [f"{counts.kept:,} of {counts.videos:,} videos", f"{counts.steps:,} steps"]
+    videos = counts.kept_videos
+    facts = [f"{videos:,} of {counts.videos:,} videos", f"{counts.steps:,} steps"]
     if counts.hours:
         facts.append(f"{counts.hours:,.1f} h of video")
-    if counts.kept:
-        facts.append(f"{counts.steps / counts.kept:.1f} steps a video")
+    if videos:
+        facts.append(f"{counts.steps / videos:.1f} steps a video")
     if counts.steps:
         facts.append(f"{counts.step_words / counts.steps:.1f} words a step")
     if counts.placed:
@@ -162,30 +174,28 @@ def _facts(findings: ReportFindings) -> list[str]:
 
 
 def _audit_json(sample: AuditSample, verdicts: Sequence[Verdict], frames: Frames) -> str:
-    """Return what the script asks about, as JSON that can end no element; scores and other people's
-    words stay out."""
-    texts = [
-        {
-            "id": text.id,
-            "video": text.video,
-            "text": text.text,
-            "start": text.span.start,
-            "end": text.span.end,
-            "times": frame_times(text, sample.durations.get(text.video)),
-        }
-        for text in sample.texts
-    ]
-    videos = {
-        video: {
-            "title": title,
-            "overview": overview_times(sample.durations.get(video)),
-            # Seconds as JavaScript writes numbers: 4 or 4.5.
-            "frames": {
-                f"{s:.12g}": picture_link(jpeg) for s, jpeg in sorted(frames.get(video, {}).items())
-            },
-        }
-        for video, title in sample.titles.items()
-    }
+    """Return what the script asks about, as JSON that can end no element, without scores and other
+    people's verdicts."""
+    texts = []
+    for text in sample.texts:
+        times = frame_times(text, sample.durations.get(text.video))
+        texts.append(
+            {
+                "id": text.id,
+                "video": text.video,
+                "text": text.text,
+                "start": text.span.start,
+                "end": text.span.end,
+                "times": times,
+            }
+        )
+    videos = {}
+    for video, title in sample.titles.items():
+        # Seconds as JavaScript writes numbers: 4 or 4.5.
+        stills = sorted(frames.get(video, {}).items())
+        links = {f"{second:.12g}": picture_link(jpeg) for second, jpeg in stills}
+        overview = overview_times(sample.durations.get(video))
+        videos[video] = {"title": title, "overview": overview, "frames": links}
     people = sorted({verdict.annotator for verdict in verdicts})
     tree = {"asked": texts, "videos": videos, "people": people}
     return json.dumps(tree, ensure_ascii=False).replace("<", "\\u003c").replace("&", "\\u0026")

@@ -12,69 +12,69 @@ from dataclasses import dataclass
 
 from stepline.curate.audit.sample import TextKind
 from stepline.curate.audit.verdicts import Verdict, audit_table, mean_answers
-from stepline.curate.report.collect import (
-    FAST,
-    HALF,
-    LONG,
-    PACE,
+from stepline.curate.report.collect import ReportFindings, without_numbers
+from stepline.curate.report.counts import (
+    DURATION_BAR,
+    MAX_BAR,
+    MAX_WORDS_PER_MINUTE,
+    SPEECH_RATE_BAR,
     DatasetCounts,
-    ReportFindings,
-    without_numbers,
 )
-from stepline.curate.sampling import UNKNOWN, Proportion, audited_mean, proportion
+from stepline.curate.sampling import NOT_KNOWN, Proportion, audited_mean, proportion
 from stepline.plots import WaterfallLevel, histogram
 
-LEADING = 0.5  # fraction of the videos from which one language is said to lead
-TOP = 10  # tasks that are looked at together
-JUDGES = "P(shown) comes from models that judge words and pictures; where they err, the dataset errs with them."
-HEARD = "Steps are what is said: what is shown in silence has no step, unless a recipe describes pictures."
+LEADING_SHARE = 0.5  # of the videos, from which one language is said to lead
+TOP_TASKS = 10  # that are counted together
+# biases of every dataset
+JUDGE_BIAS = "P(shown) comes from models that judge words and pictures; where they err, the dataset errs with them."
+SPEECH_BIAS = "Steps are what is said: what is shown in silence has no step, unless a recipe describes pictures."
 
 
 def biases(counts: DatasetCounts) -> list[str]:
     """Return one sentence a bias. Those that always hold come last."""
     sentences = []
+    videos = counts.kept_videos
     for language, count in counts.languages.most_common(1):
-        if count >= LEADING * counts.kept:
-            sentences.append(
-                f"{100 * count / counts.kept:.0f} % of the videos have one language: {language}."
-            )
-    if known := counts.tasks.total():
-        top = sum(count for _, count in counts.tasks.most_common(TOP))
-        tasks = f"The {min(TOP, len(counts.tasks))} commonest of {len(counts.tasks)} tasks"
-        sentences.append(f"{tasks} have {100 * top / known:.0f} % of the videos.")
-    elif counts.kept:
+        if count >= LEADING_SHARE * videos:
+            percent = 100 * count / videos
+            sentences.append(f"{percent:.0f} % of the videos have one language: {language}.")
+    if counts.tasks:
+        tasks = f"The {min(TOP_TASKS, len(counts.tasks))} commonest of {len(counts.tasks)} tasks"
+        count = sum(count for _, count in counts.tasks.most_common(TOP_TASKS))
+        percent = 100 * count / counts.tasks.total()
+        sentences.append(f"{tasks} have {percent:.0f} % of the videos.")
+    elif videos:
         sentences.append("No video names its task, so how the tasks are spread is not known.")
-    if out := counts.videos - counts.kept:
+    if counts.left_out:
+        percent = 100 * (counts.videos - videos) / counts.videos
         reason, count = counts.left_out.most_common(1)[0]
-        percent = 100 * out / counts.videos
-        sentences.append(
-            f"{percent:.0f} % of the videos are left out; the commonest reason ({count:,} videos) is: {reason}."
-        )
+        share = f"{percent:.0f} % of the videos are left out"
+        sentences.append(f"{share}; the commonest reason ({count:,} videos) is: {reason}.")
     if counts.neighbours:
         percent = 100 * counts.out_of_order / counts.neighbours
-        sentences.append(
-            f"{percent:.0f} % of neighbouring steps are shown in another order than they are written."
-        )
-    if unjudged := counts.steps - sum(counts.steps_shown.texts):
+        share = f"{percent:.0f} % of neighbouring steps"
+        sentences.append(f"{share} are shown in another order than they are written.")
+    unjudged = counts.steps - sum(counts.steps_shown.texts)
+    if unjudged:
         sentences.append(f"{unjudged:,} of {counts.steps:,} steps have no P(shown).")
-    return [*sentences, HEARD, JUDGES]
+    return [*sentences, SPEECH_BIAS, JUDGE_BIAS]
 
 
-REASONS = 6  # named at a level; the rest stand together
+MAX_REASONS = 6  # named at a level; the rest are one
 
 
 def video_levels(findings: ReportFindings) -> list[WaterfallLevel]:
     """Return a level for each stage that lost videos, then what is in the dataset."""
     counts = findings.counts
-    left = counts.videos
+    remaining = counts.videos
     levels = []
     reasons: dict[str, Counter[str]] = {}
     for row in findings.reasons:
         reasons.setdefault(row.stage, Counter())[row.reason] += row.count
     for stage, lost in reasons.items():
-        levels.append(WaterfallLevel(f"videos before {stage}", left, commonest(lost)))
-        left -= sum(lost.values())
-    return [*levels, WaterfallLevel("videos in the dataset", counts.kept)]
+        levels.append(WaterfallLevel(f"videos before {stage}", remaining, commonest(lost)))
+        remaining -= lost.total()
+    return [*levels, WaterfallLevel("videos in the dataset", counts.kept_videos)]
 
 
 def text_levels(counts: DatasetCounts) -> list[WaterfallLevel]:
@@ -82,7 +82,7 @@ def text_levels(counts: DatasetCounts) -> list[WaterfallLevel]:
     dropped: Counter[str] = Counter()
     for reason, count in counts.dropped_steps.items():
         dropped[without_numbers(reason)] += count
-    written = counts.steps + sum(dropped.values())
+    written = counts.steps + dropped.total()
     timeless = Counter({"without a time": counts.steps - counts.placed})
     silent = Counter({"no step rests on it": counts.sentences - counts.cited})
     return [
@@ -96,12 +96,12 @@ def text_levels(counts: DatasetCounts) -> list[WaterfallLevel]:
 
 def commonest(reasons: Counter[str]) -> tuple[tuple[str, int], ...]:
     """Return the reasons with their counts, the commonest first, all after the first few as one."""
-    ordered = sorted(
-        ((r, c) for r, c in reasons.items() if c), key=lambda pair: (-pair[1], pair[0])
-    )
-    rest = sum(count for _, count in ordered[REASONS:])
-    named = ordered[:REASONS]
-    return (*named, (f"{len(ordered) - REASONS} other reasons", rest)) if rest else tuple(named)
+    ordered = sorted((+reasons).items(), key=lambda pair: (-pair[1], pair[0]))
+    if len(ordered) > MAX_REASONS:
+        others = ordered[MAX_REASONS:]
+        count = sum(count for _, count in others)
+        ordered[MAX_REASONS:] = [(f"{len(others)} other reasons", count)]
+    return tuple(ordered)
 
 
 @dataclass(frozen=True)
@@ -126,27 +126,28 @@ def quality_estimates(
     known from an audit alone.
     """
     narration, steps = audit_table(findings.sample, verdicts)
-    by_model = (findings.counts.narration_shown, findings.counts.steps_shown)
-    judged, shown = (proportion(scores.sums, scores.texts) for scores in by_model)
+    judge, aligner = findings.counts.narration_shown, findings.counts.steps_shown
+    by_judge = proportion(judge.sums, judge.texts)
+    by_aligner = proportion(aligner.sums, aligner.texts)
     return [
-        QualityEstimate(narration.name, "alignable", UNKNOWN, narration.alignable, UNKNOWN, ""),
+        QualityEstimate(narration.name, "alignable", NOT_KNOWN, narration.alignable, NOT_KNOWN, ""),
         QualityEstimate(
             narration.name,
             "well aligned",
-            judged,
+            by_judge,
             narration.well_aligned,
-            _corrected(findings, verdicts, "well aligned", "narration", judged),
+            _corrected(findings, verdicts, "well aligned", "narration", by_judge),
             "the judge's P(shown)",
         ),
         QualityEstimate(
             steps.name,
             "alignable",
-            shown,
+            by_aligner,
             steps.alignable,
-            _corrected(findings, verdicts, "alignable", "step", shown),
+            _corrected(findings, verdicts, "alignable", "step", by_aligner),
             "the aligner's P(shown)",
         ),
-        QualityEstimate(steps.name, "well aligned", UNKNOWN, steps.well_aligned, UNKNOWN, ""),
+        QualityEstimate(steps.name, "well aligned", NOT_KNOWN, steps.well_aligned, NOT_KNOWN, ""),
     ]
 
 
@@ -160,9 +161,8 @@ def _corrected(
     texts = findings.sample.of_kind(kind)
     scores = {text.id: text.score for text in texts if text.score is not None}
     videos = {text.id: text.video for text in texts}
-    return audited_mean(
-        scores, mean_answers(findings.sample, verdicts, question, kind), videos, scored.value
-    )
+    answers = mean_answers(findings.sample, verdicts, question, kind)
+    return audited_mean(scores, answers, videos, scored.value)
 
 
 def histograms(counts: DatasetCounts) -> list[tuple[str, str, str]]:
@@ -170,32 +170,30 @@ def histograms(counts: DatasetCounts) -> list[tuple[str, str, str]]:
 
     note: the mean, and the paper's where it states one (NaSVA, appendix on HowToStep).
     """
-    steps = _mean(counts.steps, counts.kept, "steps")
+    steps = _mean(counts.steps, counts.kept_videos, "steps")
     words = _mean(counts.step_words, counts.steps, "words")
     seconds = _mean(counts.step_seconds, counts.placed, "s")
-    pace = histogram(counts.words_a_minute, "words a minute", bar=PACE, last=FAST // PACE)
+    last_rate = MAX_WORDS_PER_MINUTE // SPEECH_RATE_BAR
+    rates = histogram(counts.words_a_minute, "words a minute", bar=SPEECH_RATE_BAR, last=last_rate)
+    durations = histogram(counts.durations, f"seconds, bars of {DURATION_BAR}", bar=DURATION_BAR)
     return [
         (
             "Steps a video",
-            histogram(counts.steps_a_video, "steps", last=LONG),
+            histogram(counts.steps_a_video, "steps", last=MAX_BAR),
             f"{steps}; HowToStep has 10.6",
         ),
         (
             "Words a step",
-            histogram(counts.words_a_step, "words", last=LONG),
+            histogram(counts.words_a_step, "words", last=MAX_BAR),
             f"{words}; HowToStep has 8.0",
         ),
         (
             "Seconds a step",
-            histogram(counts.seconds_a_step, "seconds", last=LONG),
+            histogram(counts.seconds_a_step, "seconds", last=MAX_BAR),
             f"{seconds}, where placed",
         ),
-        ("Rate of speech", pace, ""),
-        (
-            "Length of the videos",
-            histogram(counts.durations, f"seconds, bars of {HALF}", bar=HALF),
-            "",
-        ),
+        ("Rate of speech", rates, ""),
+        ("Length of the videos", durations, ""),
     ]
 
 

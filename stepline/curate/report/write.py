@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepline.curate.audit.sample import AuditSample
-from stepline.curate.audit.verdicts import FILE, Verdict, Verdicts
+from stepline.curate.audit.verdicts import VERDICTS_FILE, Verdict, Verdicts
 from stepline.curate.report.collect import ReportFindings, collect
 from stepline.curate.report.page import Frames, key_frames, render_page
 from stepline.curate.settings import ReportSettings
-from stepline.curate.stage import DATASET, Recipe, StageFailure
+from stepline.curate.stage import DATASET_FOLDER, Recipe, StageFailure
+from stepline.curate.store.manifests import files_in
 from stepline.curate.store.results import FAILURES
 from stepline.curate.store.run_log import ITEMS, RUN, read_items, read_recipe
 from stepline.errors import StoreError
@@ -25,37 +26,30 @@ from stepline.text_base.base import open_base
 def read_dataset(out: RemotePath) -> Iterator[Record]:
     """Yield the records of the dataset below OUT, kept and left out. Raises StoreError where there
     is no dataset."""
-    folder = out / DATASET / "data"
-    names = sorted(entry.name for entry in folder.list()) if folder.exists() else []
-    shards = [name for name in names if name.endswith(".parquet")]
+    folder = out / DATASET_FOLDER / "data"
+    names = sorted(entry.name for entry in files_in(folder))
+    shards = [folder / name for name in names if name.endswith(".parquet")]
     if not shards:
-        raise StoreError(
-            f"{folder.display_url}: no dataset yet; `stepline curate` writes it when all stages are done"
-        )
-    for name in shards:
-        path = (folder / name).local
-        if path is not None:
-            yield from read_parquet(path)
-        else:
-            with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
-                copy = Path(scratch) / "shard.parquet"
-                (folder / name).fetch(copy)
-                yield from read_parquet(copy)
+        what = f"{folder.display_url}: no dataset yet"
+        raise StoreError(f"{what}; `stepline curate` writes it when all stages are done")
+    for shard in shards:
+        if shard.local is not None:
+            yield from read_parquet(shard.local)
+            continue
+        with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
+            copy = Path(scratch) / "shard.parquet"
+            shard.fetch(copy)
+            yield from read_parquet(copy)
 
 
 def read_failures(out: RemotePath) -> list[StageFailure]:
     """Return every failure that the run noted, sorted by stage and id."""
     folder = out / FAILURES
-    if out.local is not None and not folder.exists():
-        return []
     failures = []
-    for path in (folder / entry.name for entry in folder.list() if entry.name.endswith(".json")):
-        try:
-            failures.append(StageFailure(**parse_json(path.read())))
-        except (ValueError, TypeError) as error:
-            raise StoreError(
-                f"{path.display_url}: not a failure that Stepline wrote ({error}); remove it"
-            ) from error
+    for entry in files_in(folder):
+        if entry.name.endswith(".json"):
+            file = folder / entry.name
+            failures.append(StageFailure.from_json(file.read(), file.display_url))
     return sorted(failures, key=lambda failure: (failure.stage, failure.id))
 
 
@@ -65,7 +59,9 @@ def report_recipe(out: RemotePath) -> Recipe:
     return read_recipe(out) if (out / RUN).exists() else Recipe()
 
 
-REPORT, AUDIT = "report.html", "audit"
+# below OUT
+REPORT_NAME = "report.html"
+AUDIT_FOLDER = "audit"
 
 
 @dataclass(frozen=True)
@@ -83,13 +79,11 @@ class Report:
 def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     """Return the report of the dataset below OUT. Raises StoreError where there is none."""
     documents = open_base(settings.text_base).documents() if settings.text_base is not None else ()
-    # What the dataset and the run say of themselves, as JSON.
-    paths = {"dataset.json": out / DATASET / "dataset.json", "run.json": out / "run.json"}
-    provenance = {
-        name: path.read().decode("utf-8", "replace")
-        for name, path in paths.items()
-        if path.exists()
-    }
+    # What the dataset and the run record of themselves, as JSON.
+    provenance = {}
+    for path in (out / DATASET_FOLDER / "dataset.json", out / RUN):
+        if path.exists():
+            provenance[path.name] = path.read().decode("utf-8", "replace")
     run = parse_json(provenance.get("run.json", "{}"))
     findings = collect(
         read_dataset(out),
@@ -110,22 +104,22 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
 
 def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
     """Write OUT/report.html, with the verdicts that are there, and return what it shows. report:
-    where it is made."""
-    made = report or make_report(out, settings)
-    (out / REPORT).write(made.html([] if out.local is None else list(local_verdicts(out))))
-    return made
+    where it was made before."""
+    report = report or make_report(out, settings)
+    verdicts = [] if out.local is None else list(local_verdicts(out))
+    (out / REPORT_NAME).write(report.html(verdicts))
+    return report
 
 
-def local_verdicts(out: RemotePath, file: str = FILE) -> Verdicts:
-    """Return what auditors have said, to be added to; file: that of people, or of models.
+def local_verdicts(out: RemotePath, file: str = VERDICTS_FILE) -> Verdicts:
+    """Return the verdicts of auditors, to be added to; file: that of people, or of models.
 
     Raises StoreError where OUT is not on this machine.
     """
     if out.local is None:
-        raise StoreError(
-            f"{out.display_url}: an audit keeps its verdicts on this machine; copy OUT/dataset here first"
-        )
-    return Verdicts(out.local / AUDIT / file)
+        what = f"{out.display_url}: an audit keeps its verdicts on this machine"
+        raise StoreError(f"{what}; copy OUT/dataset here first")
+    return Verdicts(out.local / AUDIT_FOLDER / file)
 
 
 def sample_media(

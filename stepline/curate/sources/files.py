@@ -1,18 +1,18 @@
-"""The files behind a run's videos: found by id, known by a stamp that tells a change, named without
-this machine.
+"""The files behind a run's videos: found by id, with a stamp that shows a change, named without this
+machine.
 
 names       which id a file's name gives, and what kind of file it is
 FileIndex   the files of a folder by id, in arrays and not in objects: a million take some 100 MiB
 FileStamps  stamps of files that a list names one by one, some looked at alone, many of one folder by its listing
 addresses   whole ones from relative ones, and back; a dataset names no folder of a machine
-CaptionIndex, SideFolders    what stands beside the videos, by id, in files and folders that the settings name
+CaptionIndex, SideFolders    what belongs to the videos, by id, in files and folders that the settings name
 """
 
 import hashlib
 import io
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -25,28 +25,28 @@ from stepline.curate.settings import SourceSettings
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
-from stepline.pipeline.sources import SUFFIXES
+from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.remote import FileEntry, RemotePath
 from stepline.remote.filesystems import allow_host, host_of, may_lead
 from stepline.remote.settings import MIB, RemoteSettings
 from stepline.text_base.json_stream import JsonDamage, JsonObjectReader
 
-CAPTIONS = (".vtt", ".srt", ".json3", ".json", ".csv")  # the first that is there is taken
-LISTS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
-ABOUT = ".info.json"  # what downloaders note of a video; no captions
-LONGEST_LANGUAGE = 8  # letters, as of zh-Hant
-# fields of a VideoItem
-STAMPS = {"video": "stamp", "captions": "captions_stamp", "features": "features_stamp"}
+CAPTIONS_SUFFIXES = (".vtt", ".srt", ".json3", ".json", ".csv")  # the first that is there is used
+LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
+ABOUT_SUFFIX = ".info.json"  # what downloaders note of a video; no captions
+MAX_LANGUAGE_CHARS = 8  # as of zh-Hant
+# field of a VideoItem -> the field of its stamp
+STAMP_FIELDS = {"video": "stamp", "captions": "captions_stamp", "features": "features_stamp"}
 
-# The id that a file's name gives, with the rank of its ending (the least is taken); None where it
+# The id that a file's name gives, with the rank of its ending (the least is used); None where it
 # is no such file.
 FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 
 
 def video_id(name: str) -> tuple[str, int] | None:
     """Return the stem of a video's file name; None for any other file."""
-    stem, ending = _split(name)
-    return (stem, 0) if stem and ending in SUFFIXES else None
+    stem, suffix = _split(name)
+    return (stem, 0) if stem and suffix in VIDEO_SUFFIXES else None
 
 
 def captions_id(name: str) -> tuple[str, int] | None:
@@ -56,14 +56,13 @@ def captions_id(name: str) -> tuple[str, int] | None:
     The rank puts .vtt before .srt before .json before .csv, and a file without a language before
     those with one.
     """
-    stem, ending = _split(name)
-    if not stem or ending not in CAPTIONS or name.lower().endswith(ABOUT):
+    stem, suffix = _split(name)
+    if not stem or suffix not in CAPTIONS_SUFFIXES or name.lower().endswith(ABOUT_SUFFIX):
         return None
-    rank = CAPTIONS.index(ending)
-    base, dot, language = stem.rpartition(".")
-    if dot and base and len(language) <= LONGEST_LANGUAGE and language.replace("-", "").isalpha():
-        return base, rank + len(CAPTIONS)
-    return stem, rank
+    rank = CAPTIONS_SUFFIXES.index(suffix)
+    base, _, language = stem.rpartition(".")
+    is_language = len(language) <= MAX_LANGUAGE_CHARS and language.replace("-", "").isalpha()
+    return (base, rank + len(CAPTIONS_SUFFIXES)) if base and is_language else (stem, rank)
 
 
 def features_id(name: str) -> tuple[str, int] | None:
@@ -75,7 +74,7 @@ def features_id(name: str) -> tuple[str, int] | None:
 
 def is_list(name: str) -> bool:
     """Return whether a file's name says that it is a list of videos."""
-    return name.lower().removesuffix(".gz").endswith(LISTS)
+    return name.lower().removesuffix(".gz").endswith(LIST_SUFFIXES)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -83,12 +82,12 @@ def _split(name: str) -> tuple[str, str]:
     return stem, f"{dot}{ending.lower()}"
 
 
-BLOCK = 65_536  # files held as objects at once
+BLOCK_FILES = 65_536  # held as objects together
 
 
 @dataclass(frozen=True)
 class StampedFile:
-    """A file: its address, and what tells that it changed."""
+    """A file: its address, and a stamp that changes with it."""
 
     url: str
     stamp: str
@@ -98,26 +97,26 @@ class FileIndex:
     """The files of a folder, looked up by id."""
 
     def __init__(self, folder: RemotePath, entries: Iterator[FileEntry], id_of: FileId) -> None:
-        self._folder = folder
-        blocks = [
-            self._block(block, id_of) for block in iter(lambda: list(islice(entries, BLOCK)), [])
-        ]
-        keys, ranks, names, stamps = ([block[column] for block in blocks] for column in range(4))
-        key: npt.NDArray[np.bytes_] = np.concatenate([np.empty(0, "S1"), *keys])
-        rank = np.concatenate([np.empty(0, np.int64), *ranks])
-        order = np.lexsort((rank, key))
-        self.keys = key[order]
-        self._names, self._stamps = _take(names, order), _take(stamps, order)
-
-    @staticmethod
-    def _block(block: Sequence[FileEntry], id_of: FileId) -> tuple[Any, Any, Any, Any]:
         import pyarrow as arrow
 
-        rows = [(entry, known) for entry in block if (known := id_of(entry.name)) is not None]
-        keys = np.array([known[0].encode() for _, known in rows] or [b""], "S")[: len(rows)]
-        ranks = np.array([known[1] for _, known in rows], np.int64)
-        names, stamps = [entry.name for entry, _ in rows], [entry.fingerprint for entry, _ in rows]
-        return keys, ranks, arrow.array(names, "string"), arrow.array(stamps, "string")
+        self._folder = folder
+        keys = [np.empty(0, "S1")]
+        ranks = [np.empty(0, np.int64)]
+        names = [arrow.array([], "string")]
+        stamps = [arrow.array([], "string")]
+        while block := list(islice(entries, BLOCK_FILES)):
+            rows = [(*named, entry) for entry in block if (named := id_of(entry.name))]
+            if not rows:
+                continue
+            keys.append(np.array([id.encode() for id, _, _ in rows], "S"))
+            ranks.append(np.array([rank for _, rank, _ in rows], np.int64))
+            names.append(arrow.array([entry.name for _, _, entry in rows], "string"))
+            stamps.append(arrow.array([entry.fingerprint for _, _, entry in rows], "string"))
+        key: npt.NDArray[np.bytes_] = np.concatenate(keys)
+        order = np.lexsort((np.concatenate(ranks), key))
+        self.keys = key[order]
+        self._names = arrow.concat_arrays(names).take(arrow.array(order))
+        self._stamps = arrow.concat_arrays(stamps).take(arrow.array(order))
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -130,57 +129,55 @@ class FileIndex:
 
     def find(self, id: str) -> StampedFile | None:
         """Return the file of an id; None where there is none."""
-        wanted = id.encode()
-        row = int(np.searchsorted(self.keys, wanted))
-        return self._at(row) if row < len(self.keys) and self.keys[row] == wanted else None
+        row = _row_of(self.keys, id)
+        return None if row is None else self._at(row)
 
     def _at(self, row: int) -> StampedFile:
         return StampedFile((self._folder / self._names[row].as_py()).url, self._stamps[row].as_py())
 
 
-def _take(columns: Sequence[Any], order: npt.NDArray[np.int64]) -> Any:
-    import pyarrow as arrow
-
-    whole = (
-        arrow.chunked_array(columns, "string").combine_chunks()
-        if columns
-        else arrow.array([], "string")
-    )
-    return whole.take(arrow.array(order))
+def _row_of(keys: "npt.NDArray[np.bytes_]", id: str) -> int | None:
+    """Return the first row of an id in sorted keys."""
+    key = id.encode()
+    row = int(np.searchsorted(keys, key))
+    return row if row < len(keys) and keys[row] == key else None
 
 
-FEW = 100  # files of a folder elsewhere that are asked for one by one before the folder is listed
-FOLDERS = 4  # listings kept at a time
+# files of a folder elsewhere that are asked for one by one before the folder is listed
+MAX_SINGLE_LOOKS = 100
+MAX_LISTINGS = 4  # kept in memory
 
 
 class FileStamps:
-    """Tells the stamp of any address; None where there is no such file. look=False: "" for every
-    address."""
+    """The stamps of any addresses. look=False: "" for every address."""
 
     def __init__(self, settings: RemoteSettings, *, look: bool) -> None:
-        self._settings, self._look = settings, look
-        self._asked: Counter[str] = Counter()
-        self._listed = lru_cache(FOLDERS)(self._listing)
+        self._settings = settings
+        self._look = look
+        self._looks: Counter[str] = Counter()  # by folder
+        self._listing = lru_cache(MAX_LISTINGS)(self._list)
 
-    def of(self, url: str) -> str | None:
-        """Return the stamp of a file. Raises StoreError where its server refuses to answer."""
+    def stamp(self, url: str) -> str | None:
+        """Return the stamp of a file; None where there is no such file. Raises StoreError where its
+        server refuses to answer."""
         if not self._look:
             return ""
         file = RemotePath(url, self._settings)
-        if (path := file.local) is not None:
+        if file.local is not None:
             try:
-                status = os.stat(path)
+                status = os.stat(file.local)
             except OSError:
                 return None
             return f"{status.st_size}-{status.st_mtime_ns}"
         folder, _, name = url.rpartition("/")
-        self._asked[folder] += 1
-        if self._asked[folder] > FEW and file.byte_range is None and not url.startswith("http"):
-            listed = self._listed(folder).find(name)
-            return None if listed is None else listed.stamp
+        self._looks[folder] += 1
+        can_be_listed = file.byte_range is None and not url.startswith("http")
+        if can_be_listed and self._looks[folder] > MAX_SINGLE_LOOKS:
+            entry = self._listing(folder).find(name)
+            return None if entry is None else entry.stamp
         return file.fingerprint() if file.exists() else None
 
-    def _listing(self, folder: str) -> FileIndex:
+    def _list(self, folder: str) -> FileIndex:
         path = RemotePath(folder, self._settings)
         return FileIndex(path, path.list(), lambda name: (name, 0))
 
@@ -194,14 +191,12 @@ def absolute_path(path: RemotePath) -> RemotePath:
 
 def root_of(source: str) -> str:
     """Return what the addresses of a source are relative to: a folder itself, the folder that a
-    file stands in."""
+    file is in."""
     bare = RemotePath(source).display_url.rstrip("/")
-    is_file = is_list(bare) or bare.endswith(".tar")
-    return (
-        (bare.rpartition("/")[0] or ("/" if bare.startswith("/") else "."))
-        if is_file
-        else bare or "/"
-    )
+    if not is_list(bare) and not bare.endswith(".tar"):
+        return bare or "/"
+    folder = bare.rpartition("/")[0]
+    return folder or ("/" if bare.startswith("/") else ".")
 
 
 def whole_address(value: str, root: str) -> str:
@@ -211,7 +206,7 @@ def whole_address(value: str, root: str) -> str:
     return f"{root.rstrip('/')}/{value.removeprefix('./')}"
 
 
-LONGEST_LINE = 2**20  # characters of a list's line
+MAX_LINE_CHARS = 2**20  # of a list
 
 
 def text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
@@ -220,18 +215,15 @@ def text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
 
     Raises DatasetError for one that goes on.
     """
-    size, largest = 0, source.settings.largest * MIB
-    while line := text.readline(LONGEST_LINE):
+    size = 0
+    while line := text.readline(MAX_LINE_CHARS):
         size += len(line)
-        if len(line) == LONGEST_LINE:
-            cure = "write the list again"
-            raise DatasetError(
-                f"{source.display_url}: a line has {LONGEST_LINE} characters and more; {cure}"
-            )
-        if size > largest and source.local is None:
-            raise DatasetError(
-                f"{source.display_url}: unpacks to more than places.largest; raise that"
-            )
+        if len(line) == MAX_LINE_CHARS:
+            what = f"{source.display_url}: a line has {MAX_LINE_CHARS} characters and more"
+            raise DatasetError(f"{what}; write the list again")
+        if source.local is None and size > source.settings.largest * MIB:
+            what = f"{source.display_url}: unpacks to more than places.largest"
+            raise DatasetError(f"{what}; raise that")
         yield line
 
 
@@ -248,22 +240,19 @@ def refusal_reason(address: str, source: RemotePath) -> str | None:
     while whole.byte_range is not None:
         whole = whole.byte_range[0]
     if whole.local is not None:
-        allowed = source.settings.files
-        return (
-            None
-            if allowed
-            else "its row names a file of this machine; where you trust it, --set places.files=true"
-        )
+        if source.settings.files:
+            return None
+        return "its row names a file of this machine; where you trust it, --set places.files=true"
     if not address.isprintable() or "\\" in address:
         return "its row names no plain address; correct the list"
     host = host_of(whole.url)
-    if not may_lead(host_of(source.url), host, source.settings):
-        return f"its row names another host; {allow_host(host)}"
-    return None
+    if may_lead(host_of(source.url), host, source.settings):
+        return None
+    return f"its row names another host; {allow_host(host)}"
 
 
 def relative_address(url: str, source: str) -> str:
-    """Return where a file lies relative to its source.
+    """Return where a file is relative to its source.
 
     One from elsewhere keeps its URL without user, password and query; a path of this machine keeps
     its name alone.
@@ -277,13 +266,13 @@ def relative_address(url: str, source: str) -> str:
 
 
 # a character for each byte: what the structure of JSON needs, and offsets in bytes
-BYTES = "latin-1"
-DIGEST = 8  # bytes of a digest that are kept
-MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
+BYTE_ENCODING = "latin-1"
+DIGEST_BYTES = 8  # of a sha256 that are kept
+UTF8_MARK = b"\xef\xbb\xbf"  # which some editors put first
 
 
 class CaptionIndex:
-    """HowTo100M's captions of all videos in one JSON object: where each video's lie, and a digest
+    """HowTo100M's captions of all videos in one JSON object: where each video's are, and a digest
     of them.
 
     The file is read once, with one video in memory; captions are then parts of the file.
@@ -296,21 +285,22 @@ class CaptionIndex:
         spans: list[tuple[int, int]] = []
         digests: list[bytes] = []
         with file_path.open() as file:
-            offset = len(MARK) if file.read(len(MARK)) == MARK else 0
+            offset = len(UTF8_MARK) if file.read(len(UTF8_MARK)) == UTF8_MARK else 0
             file.seek(offset)
-            reader = JsonObjectReader(io.TextIOWrapper(file, encoding=BYTES, newline=""))
+            reader = JsonObjectReader(io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline=""))
             for key, value in reader.members():
                 if isinstance(value, JsonDamage):
+                    what = f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}"
                     cure = "unpack it where it is compressed, else download it again"
-                    raise DatasetError(
-                        f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}; {cure}"
-                    )
+                    raise DatasetError(f"{what}; {cure}")
                 start, end = reader.last
-                keys.append(key.encode(BYTES))
+                digest = hashlib.sha256(reader.source.encode(BYTE_ENCODING)).digest()
+                keys.append(key.encode(BYTE_ENCODING))
                 spans.append((offset + start, offset + end))
-                digests.append(hashlib.sha256(reader.source.encode(BYTES)).digest()[:DIGEST])
-        order = np.argsort(np.array(keys or [b""], "S"), kind="stable")[: len(keys)]
-        self._keys = np.array(keys or [b""], "S")[order]
+                digests.append(digest[:DIGEST_BYTES])
+        unsorted = np.array(keys, "S") if keys else np.empty(0, "S1")
+        order = np.argsort(unsorted, kind="stable")
+        self._keys = unsorted[order]
         self._spans = np.array(spans, np.int64).reshape(-1, 2)[order]
         self._digests = [digests[row] for row in order]
 
@@ -319,56 +309,56 @@ class CaptionIndex:
 
     def find(self, id: str) -> StampedFile | None:
         """Return the part of the file that holds a video's captions; None where it has none."""
-        wanted = id.encode()
-        row = int(np.searchsorted(self._keys, wanted))
-        if row == len(self._keys) or self._keys[row] != wanted:
+        row = _row_of(self._keys, id)
+        if row is None:
             return None
         start, end = self._spans[row]
-        return StampedFile(
-            f"{self._path.url}#bytes={start}-{end}/{id}.json", self._digests[row].hex()
-        )
+        url = f"{self._path.url}#bytes={start}-{end}/{id}.json"
+        return StampedFile(url, self._digests[row].hex())
 
 
 class SideFolders:
-    """The folders that `source.videos`, `source.captions` and `source.features` name; read once,
-    when first needed."""
+    """The folders that `source.videos`, `source.captions` and `source.features` name, read once."""
 
-    def __init__(self, settings: SourceSettings, places: RemoteSettings) -> None:
-        self._videos = _files(settings.videos, places, video_id, "videos")
-        self._features = _files(settings.features, places, features_id, "features")
+    def __init__(self, settings: SourceSettings, remote: RemoteSettings) -> None:
         captions = settings.captions or ""
-        self.captions = (
-            CaptionIndex(absolute_path(RemotePath(captions, places)))
-            if captions.lower().endswith(".json")
-            else _files(captions or None, places, captions_id, "captions")
-        )
+        self._indexes: dict[str, FileIndex | CaptionIndex | None] = {
+            "video": _files(settings.videos, remote, video_id, "videos"),
+            "features": _files(settings.features, remote, features_id, "features"),
+        }
+        if captions.lower().endswith(".json"):
+            path = absolute_path(RemotePath(captions, remote))
+            self._indexes["captions"] = CaptionIndex(path)
+        else:
+            self._indexes["captions"] = _files(captions, remote, captions_id, "captions")
+
+    @property
+    def has_captions(self) -> bool:
+        """Whether the settings name captions."""
+        return self._indexes["captions"] is not None
 
     def completed(self, item: VideoItem) -> VideoItem:
         """Return an item with what the folders hold of it; what it names itself stays."""
-        indexes = {"video": self._videos, "captions": self.captions, "features": self._features}
-        for field, index in indexes.items():
-            if (
-                index is not None
-                and getattr(item, field) is None
-                and (file := index.find(item.id)) is not None
-            ):
-                item = with_file(item, field, file)
+        for field, index in self._indexes.items():
+            if index is not None and getattr(item, field) is None:
+                file = index.find(item.id)
+                if file is not None:
+                    item = with_file(item, field, file)
         return item
 
 
 def with_file(item: VideoItem, field: str, file: StampedFile) -> VideoItem:
     """Return an item with a file as its video, captions or features."""
-    changes: dict[str, Any] = {field: file.url, STAMPS[field]: file.stamp}
+    changes: dict[str, Any] = {field: file.url, STAMP_FIELDS[field]: file.stamp}
     return replace(item, **changes)
 
 
-def _files(url: str | None, places: RemoteSettings, id_of: FileId, what: str) -> FileIndex | None:
-    if url is None:
+def _files(url: str | None, remote: RemoteSettings, id_of: FileId, kind: str) -> FileIndex | None:
+    if not url:
         return None
-    folder = absolute_path(RemotePath(url, places))
+    folder = absolute_path(RemotePath(url, remote))
     files = FileIndex(folder, folder.list([]), id_of)
     if not len(files):
-        raise DatasetError(
-            f"source.{what} {folder.display_url}: no file of {what} in it; correct the folder"
-        )
+        what = f"source.{kind} {folder.display_url}: no file of {kind} in it"
+        raise DatasetError(f"{what}; correct the folder")
     return files

@@ -14,48 +14,49 @@ from pathlib import Path
 
 from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.files import SideFolders, text_lines
-from stepline.curate.sources.select import Entry, SourceFilter
-from stepline.curate.stage import VideoItem, rejected_video
+from stepline.curate.sources.select import SourceFilter
+from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.remote import RemotePath
 from stepline.remote.settings import RemoteSettings
-from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, CsvTable, read_titles, seconds_of
+from stepline.sieve_swap.videos import (
+    LENGTHS_FILE,
+    TITLES_FILE,
+    VIDEOS_FILE,
+    CsvTable,
+    read_titles,
+    seconds_of,
+)
 
-COLUMNS = ("video_id", "category_1", "task_id")
-CAPTIONS = ("caption.json", "raw_caption.json", "captions")  # the first that is there is taken
-NOTHING = "neither its video nor captions nor features of it are here"
+TABLE_COLUMNS = ("video_id", "category_1", "task_id")
+CAPTIONS_NAMES = ("caption.json", "raw_caption.json", "captions")  # the first that is there is used
+NO_FILE = "neither its video nor captions nor features of it are here"
 
 
 def read_howto100m(
     source: RemotePath,
     settings: SourceSettings,
     source_filter: SourceFilter,
-    places: RemoteSettings,
-) -> Iterator[Entry]:
+    remote: RemoteSettings,
+) -> Iterator[SourceEntry]:
     """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or
     another."""
-    table = source if source.name.endswith(".csv") else source / VIDEOS
-    folder = RemotePath(table.url.rpartition("/")[0] or ".", places)
-    published = (folder / name for name in CAPTIONS)
+    table = source if source.name.endswith(".csv") else source / VIDEOS_FILE
+    folder = RemotePath(table.url.rpartition("/")[0] or ".", remote)
+    published = (folder / name for name in CAPTIONS_NAMES)
     captions = settings.captions or next((path.url for path in published if path.exists()), None)
-    side_folders = SideFolders(settings.model_copy(update={"captions": captions}), places)
+    side_folders = SideFolders(settings.model_copy(update={"captions": captions}), remote)
     lengths, titles = _tables(folder)
     for row in _rows(table):
-        if not source_filter.accepts(row["video_id"], row["category_1"] or None):
+        id, category = row["video_id"], row["category_1"] or None
+        if not source_filter.accepts(id, category):
             continue
         task = titles.get(row["task_id"], row["task_id"]) or None
-        length = lengths.find(row["video_id"]) if lengths is not None else None
-        item = side_folders.completed(
-            VideoItem(
-                row["video_id"],
-                title=task,
-                task=task,
-                category=row["category_1"] or None,
-                duration=seconds_of(length[0]) if length else None,
-            )
-        )
-        here = item.video or item.captions or item.features
-        yield item if here else rejected_video(item.id, NOTHING)
+        length = lengths.find(id) if lengths is not None else None
+        duration = seconds_of(length[0]) if length else None
+        item = VideoItem(id, title=task, task=task, category=category, duration=duration)
+        item = side_folders.completed(item)
+        yield item if item.has_files else rejected_video(id, NO_FILE)
 
 
 def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
@@ -63,26 +64,24 @@ def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
         with table.open() as file:
             text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
             rows = csv.DictReader(text_lines(table, text))
-            lacking = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
-            if lacking:
-                cure = "give HowTo100M_v1.csv, or source.kind=list for a list of your own"
-                raise DatasetError(
-                    f"{table.display_url}: it lacks the column {lacking[0]!r}; {cure}"
-                )
+            for column in TABLE_COLUMNS:
+                if column not in (rows.fieldnames or ()):
+                    what = f"{table.display_url}: it lacks the column {column!r}"
+                    cure = "give HowTo100M_v1.csv, or source.kind=list for a list of your own"
+                    raise DatasetError(f"{what}; {cure}")
             for row in rows:
-                yield {column: (row[column] or "").strip() for column in COLUMNS}
+                yield {column: (row[column] or "").strip() for column in TABLE_COLUMNS}
     except csv.Error as error:
-        raise DatasetError(
-            f"{table.display_url}: not valid csv ({error}); download it again"
-        ) from error
+        what = f"{table.display_url}: not valid csv ({error})"
+        raise DatasetError(f"{what}; download it again") from error
 
 
 def _tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
     """Return the lengths by id and the titles by task, of the tables that are there."""
     with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
-        for name in (LENGTHS, TITLES):
+        for name in (LENGTHS_FILE, TITLES_FILE):
             if (folder / name).exists():
                 (folder / name).fetch(Path(scratch) / name)
-        lengths = Path(scratch) / LENGTHS
+        lengths = Path(scratch) / LENGTHS_FILE
         table = CsvTable(lengths, (("vid", 16), ("vlen", 12))) if lengths.is_file() else None
-        return table, read_titles(Path(scratch) / TITLES)
+        return table, read_titles(Path(scratch) / TITLES_FILE)

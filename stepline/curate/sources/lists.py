@@ -14,7 +14,7 @@ from typing import BinaryIO, TextIO, TypeAlias, cast
 
 from stepline.curate.settings import ColumnsSettings
 from stepline.curate.sources.files import (
-    STAMPS,
+    STAMP_FIELDS,
     FileStamps,
     SideFolders,
     StampedFile,
@@ -24,8 +24,8 @@ from stepline.curate.sources.files import (
     whole_address,
     with_file,
 )
-from stepline.curate.sources.select import Entry, SourceFilter
-from stepline.curate.stage import VideoItem, rejected_video
+from stepline.curate.sources.select import SourceFilter
+from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError, first_line
 from stepline.limits import parse_json_text
 from stepline.parquet import ParquetError, ParquetReader
@@ -35,8 +35,9 @@ from stepline.sieve_swap.videos import seconds_of
 Row: TypeAlias = Mapping[str, object]
 Rows: TypeAlias = Iterator[Row]
 
-ROWS = 10_000  # of a Parquet file held at once
-DAMAGE = (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError)
+BATCH_ROWS = 10_000  # of a Parquet file, held together
+MAX_QUOTED_CHARS = 200  # of what an error repeats
+DAMAGE_ERRORS = (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError)
 
 
 def read_list(
@@ -45,32 +46,29 @@ def read_list(
     source_filter: SourceFilter,
     side_folders: SideFolders,
     stamps: FileStamps,
-) -> Iterator[Entry]:
-    """Yield a row's video each, of those that are wanted; a row whose file is not there is refused.
+) -> Iterator[SourceEntry]:
+    """Yield the video of each row, of those that are wanted; a row whose file is not there is refused.
 
     Raises DatasetError for a file that cannot be read, or that lacks a column that is needed, with
     the nearest name.
     """
     with ExitStack() as opened:
-        names, rows = _opened(source, opened, columns.model_dump().values())
-        known = _known(source, names, columns)
+        names, rows = _open_list(source, opened, columns.model_dump().values())
+        fields = _columns_by_field(source, names, columns)
         for number, row in enumerate(rows, start=1):
-            cells = {
-                field: str(cell).strip()
-                for field, column in known.items()
-                if (cell := row.get(column)) is not None
-            }
+            cells = {}
+            for field, column in fields.items():
+                cell = row.get(column)
+                cells[field] = "" if cell is None else str(cell).strip()
             id = cells.get("id") or PurePosixPath(cells.get("video", "")).name.rpartition(".")[0]
             if not id:
-                yield rejected_video(
-                    f"row {number}", "its row has neither an id nor a video's address"
-                )
+                reason = "its row has neither an id nor a video's address"
+                yield rejected_video(f"row {number}", reason)
             elif source_filter.accepts(id, cells.get("category") or None):
                 yield _entry(id, cells, source, side_folders, stamps)
             if number == source.settings.most and source.local is None:
-                raise DatasetError(
-                    f"{source.display_url}: it has more rows than places.most={number}; raise that"
-                )
+                what = f"{source.display_url}: it has more rows than places.most={number}"
+                raise DatasetError(f"{what}; raise that")
 
 
 def _entry(
@@ -79,68 +77,67 @@ def _entry(
     source: RemotePath,
     side_folders: SideFolders,
     stamps: FileStamps,
-) -> Entry:
+) -> SourceEntry:
     root = root_of(source.url)
-    urls = {field: whole_address(cells[field], root) for field in STAMPS if cells.get(field)}
-    for url in urls.values():
-        if (reason := refusal_reason(url, source)) is not None:
-            return rejected_video(id, reason)
-    item = side_folders.completed(
-        VideoItem(
-            id,
-            urls.get("video"),
-            "",
-            urls.get("captions"),
-            "",
-            urls.get("features"),
-            "",
-            cells.get("title") or None,
-            cells.get("task") or None,
-            cells.get("category") or None,
-            seconds_of(cells.get("duration", "")),
-        )
+    item = VideoItem(
+        id,
+        title=cells.get("title") or None,
+        task=cells.get("task") or None,
+        category=cells.get("category") or None,
+        duration=seconds_of(cells.get("duration", "")),
     )
-    for field in urls:
-        stamp = stamps.of(urls[field])
+    # Every address is checked before a file is looked at.
+    urls = {field: whole_address(cells[field], root) for field in STAMP_FIELDS if cells.get(field)}
+    for url in urls.values():
+        reason = refusal_reason(url, source)
+        if reason is not None:
+            return rejected_video(id, reason)
+    for field, url in urls.items():
+        stamp = stamps.stamp(url)
         if stamp is None:
-            return rejected_video(id, f"its {'file of ' * (field != 'video')}{field} is not there")
-        item = with_file(item, field, StampedFile(urls[field], stamp))
-    if item.video is None and item.captions is None and item.features is None:
-        return rejected_video(
-            id, "its row names no file, and none of its id is in the folders of the settings"
-        )
-    return item
+            what = "video" if field == "video" else f"file of {field}"
+            return rejected_video(id, f"its {what} is not there")
+        item = with_file(item, field, StampedFile(url, stamp))
+    item = side_folders.completed(item)
+    if item.has_files:
+        return item
+    reason = "its row names no file, and none of its id is in the folders of the settings"
+    return rejected_video(id, reason)
 
 
-def _known(source: RemotePath, names: Sequence[str], columns: ColumnsSettings) -> dict[str, str]:
+def _columns_by_field(
+    source: RemotePath, names: Sequence[str], columns: ColumnsSettings
+) -> dict[str, str]:
     """Return field -> column of those that the list has. Raises DatasetError for one that it must
     have."""
-    wanted = columns.model_dump()
-    known = {field: column for field, column in wanted.items() if column in names}
-    default = ColumnsSettings().model_dump()
-    renamed = [field for field in wanted if wanted[field] != default[field]]
-    lacking = next((field for field in renamed if field not in known), None)
-    if lacking is None and not {"id", "video"} & set(known):
-        lacking = "video"
-    if lacking is not None:
-        near = difflib.get_close_matches(wanted[lacking], names, n=1, cutoff=0.5)
-        cure = (
-            f"did you mean source.columns.{lacking}={near[0]}?"
-            if near
-            else f"it has {', '.join(names)[:200]}"
-        )
-        raise DatasetError(f"{source.display_url}: it lacks the column {wanted[lacking]!r}; {cure}")
-    return known
+    usual = ColumnsSettings().model_dump()
+    present: dict[str, str] = {}
+    required = []
+    for field, column in columns.model_dump().items():
+        if column in names:
+            present[field] = column
+        elif column != usual[field]:
+            required.append((field, column))
+    if not required and not {"id", "video"} & present.keys():
+        required.append(("video", columns.video))
+    if required:
+        field, column = required[0]
+        matches = difflib.get_close_matches(column, names, n=1, cutoff=0.5)
+        cure = f"it has {', '.join(names)[:MAX_QUOTED_CHARS]}"
+        if matches:
+            cure = f"did you mean source.columns.{field}={matches[0]}?"
+        raise DatasetError(f"{source.display_url}: it lacks the column {column!r}; {cure}")
+    return present
 
 
-def _opened(
-    source: RemotePath, opened: ExitStack, wanted: Collection[str]
+def _open_list(
+    source: RemotePath, opened: ExitStack, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
     """Return the columns of a list and its rows; its file is closed with `opened`."""
     name = source.name.lower().removesuffix(".gz")
     file = opened.enter_context(source.open())
     if name.endswith(".parquet"):
-        return _parquet(source, file, wanted)
+        return _parquet(source, file, columns)
     packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     plain = gzip.GzipFile(fileobj=file) if packed else file
@@ -149,35 +146,37 @@ def _opened(
 
 
 def _parquet(
-    source: RemotePath, opened: BinaryIO, wanted: Collection[str]
+    source: RemotePath, file: BinaryIO, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
-    """Return the columns of a list, and its rows, of which only the columns that are wanted are
+    """Return the columns of a list, and its rows, of which only the columns of the settings are
     read."""
 
     def rows() -> Rows:
+        names = [name for name in table.columns if name in columns]
         with _reading(source, ParquetError):
-            yield from table.rows([name for name in table.columns if name in wanted], ROWS)
+            yield from table.rows(names, BATCH_ROWS)
 
     with _reading(source, ParquetError):
-        table = ParquetReader(opened)
+        table = ParquetReader(file)
         return table.columns, rows()
 
 
 def _table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
-    with _reading(source, *DAMAGE):
+    with _reading(source, *DAMAGE_ERRORS):
         lines = text_lines(source, text)
         head = next(lines, "")
-        names = next(csv.reader([head], delimiter="\t" if "\t" in head else ","), [])
-        rows = csv.DictReader(lines, names, delimiter="\t" if "\t" in head else ",")
+        delimiter = "\t" if "\t" in head else ","
+        names = next(csv.reader([head], delimiter=delimiter), [])
+        rows = csv.DictReader(lines, names, delimiter=delimiter)
         return [name.strip() for name in names], _checked(source, rows, len(names))
 
 
 def _checked(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Rows:
-    with _reading(source, *DAMAGE):
+    with _reading(source, *DAMAGE_ERRORS):
         for row in rows:
             if None in row or None in row.values():
-                where = f"{source.display_url}: line {rows.line_num + 1}"
-                raise DatasetError(f"{where} does not hold {cells} cells; correct it")
+                what = f"line {rows.line_num + 1} does not hold {cells} cells"
+                raise DatasetError(f"{source.display_url}: {what}; correct it")
             yield cast(Row, row)
 
 
@@ -189,15 +188,15 @@ def _lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
 
 
 def _objects(source: RemotePath, text: TextIO) -> Rows:
-    with _reading(source, *DAMAGE, ValueError):
+    with _reading(source, *DAMAGE_ERRORS, ValueError):
         for number, line in enumerate(text_lines(source, text), start=1):
-            if line.strip():
-                row = parse_json_text(line)
-                if not isinstance(row, dict):
-                    raise DatasetError(
-                        f"{source.display_url}: line {number} is no JSON object; give one a line"
-                    )
-                yield row
+            if not line.strip():
+                continue
+            row = parse_json_text(line)
+            if not isinstance(row, dict):
+                what = f"{source.display_url}: line {number} is no JSON object"
+                raise DatasetError(f"{what}; give one a line")
+            yield row
 
 
 @contextmanager
@@ -206,7 +205,5 @@ def _reading(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
     try:
         yield
     except damage as error:
-        what = first_line(error)[:200]
-        raise DatasetError(
-            f"{source.display_url}: cannot be read ({what}); write the list again"
-        ) from error
+        what = f"{source.display_url}: cannot be read ({first_line(error)[:MAX_QUOTED_CHARS]})"
+        raise DatasetError(f"{what}; write the list again") from error

@@ -1,13 +1,14 @@
 """Any source to entries: what kind it is, what is wanted of it, in the order of ids.
 
-Here too the plainest kind: a folder or bucket of videos, with their captions beside them or in a
-folder of their own.
+Here too the plainest kind: a folder or bucket of videos, with their captions in it or in a folder
+of their own.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from stepline.curate.settings import SourceSettings
+from stepline.curate.sources.external_sort import sort_by_id
 from stepline.curate.sources.files import (
     FileIndex,
     FileStamps,
@@ -17,20 +18,21 @@ from stepline.curate.sources.files import (
     is_list,
     relative_address,
     video_id,
+    with_file,
 )
 from stepline.curate.sources.howto100m import read_howto100m
 from stepline.curate.sources.lists import read_list
-from stepline.curate.sources.select import Entry, SourceFilter, sort_by_id
-from stepline.curate.sources.webdataset import BRACES, read_webdataset
-from stepline.curate.stage import VideoItem, rejected_video
+from stepline.curate.sources.select import SourceFilter
+from stepline.curate.sources.webdataset import NUMBER_RANGE, read_webdataset
+from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
-from stepline.remote import DEFAULTS as PLACES
+from stepline.remote import DEFAULT_SETTINGS as REMOTE_DEFAULTS
 from stepline.remote import RemotePath
 from stepline.remote.settings import RemoteSettings
-from stepline.sieve_swap.videos import VIDEOS
+from stepline.sieve_swap.videos import VIDEOS_FILE
 
 
-def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Entry]:
+def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[SourceEntry]:
     """Yield every video below a folder, its id the file's stem, and what is refused: folders that
     cannot be read.
 
@@ -40,32 +42,25 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Entry
     videos = FileIndex(source, source.list(skipped), video_id)
     yield from (rejected_video(name, reason) for name, reason in skipped)
     if not len(videos):
-        raise DatasetError(
-            f"{source.display_url}: no video in it; give the folder of videos, a list of them, or tars"
-        )
-    own = (
-        None
-        if side_folders.captions is not None
-        else FileIndex(source, source.list([]), captions_id)
-    )
+        cure = "give the folder of videos, a list of them, or tars"
+        raise DatasetError(f"{source.display_url}: no video in it; {cure}")
+    captions = None
+    if not side_folders.has_captions:
+        captions = FileIndex(source, source.list([]), captions_id)
     for id, video in videos:
-        captions = own.find(id) if own is not None else None
-        item = VideoItem(
-            id,
-            video.url,
-            video.stamp,
-            captions.url if captions else None,
-            captions.stamp if captions else "",
-        )
+        item = with_file(VideoItem(id), "video", video)
+        file = captions.find(id) if captions is not None else None
+        if file is not None:
+            item = with_file(item, "captions", file)
         yield side_folders.completed(item)
 
 
-DEFAULTS = SourceSettings()
+SOURCE_DEFAULTS = SourceSettings()
 
 
 def read_source(
-    url: str, settings: SourceSettings = DEFAULTS, places: RemoteSettings = PLACES
-) -> Iterator[Entry]:
+    url: str, settings: SourceSettings = SOURCE_DEFAULTS, remote: RemoteSettings = REMOTE_DEFAULTS
+) -> Iterator[SourceEntry]:
     """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each a VideoItem
     or Rejected.
 
@@ -73,20 +68,20 @@ def read_source(
     bytes a video that a folder lists. Raises DatasetError or StoreError, in one line, where the
     source cannot be read as a whole.
     """
-    source, source_filter = absolute_path(RemotePath(url, places)), SourceFilter(settings)
-    entries = _bounded(source, _entries(source, settings, source_filter, places))
+    source = absolute_path(RemotePath(url, remote))
+    source_filter = SourceFilter(settings)
+    entries = _bounded(source, _entries(source, settings, source_filter, remote))
     for entry in sort_by_id(source_filter.apply(entries)):
         if isinstance(entry, VideoItem) and entry.video is not None:
             entry = replace(entry, path=relative_address(entry.video, source.url))
         yield entry
 
 
-def _bounded(source: RemotePath, entries: Iterator[Entry]) -> Iterator[Entry]:
+def _bounded(source: RemotePath, entries: Iterator[SourceEntry]) -> Iterator[SourceEntry]:
     for number, entry in enumerate(entries):
         if number == source.settings.most and source.local is None:
-            raise DatasetError(
-                f"{source.display_url}: it has more videos than places.most={number}; raise that"
-            )
+            what = f"{source.display_url}: it has more videos than places.most={number}"
+            raise DatasetError(f"{what}; raise that")
         yield entry
 
 
@@ -94,14 +89,14 @@ def _entries(
     source: RemotePath,
     settings: SourceSettings,
     source_filter: SourceFilter,
-    places: RemoteSettings,
-) -> Iterator[Entry]:
+    remote: RemoteSettings,
+) -> Iterator[SourceEntry]:
     kind = settings.kind if settings.kind != "auto" else _kind(source)
     if kind == "howto100m":
-        return read_howto100m(source, settings, source_filter, places)
-    side_folders = SideFolders(settings, places)
+        return read_howto100m(source, settings, source_filter, remote)
+    side_folders = SideFolders(settings, remote)
     if kind == "list":
-        stamps = FileStamps(places, look=settings.stamps)
+        stamps = FileStamps(remote, look=settings.stamps)
         return read_list(source, settings.columns, source_filter, side_folders, stamps)
     if kind == "webdataset":
         return read_webdataset(source, side_folders)
@@ -110,19 +105,20 @@ def _entries(
 
 def _kind(source: RemotePath) -> str:
     """Return what an address is: by its name, else by what it holds."""
-    if source.name == VIDEOS:
+    if source.name == VIDEOS_FILE:
         return "howto100m"
-    if source.name.endswith(".tar") or BRACES.search(source.url):
+    if source.name.endswith(".tar") or NUMBER_RANGE.search(source.url):
         return "webdataset"
     if is_list(source.name):
         return "list"
-    if (path := source.local) is not None and not path.exists():
+    path = source.local
+    if path is not None and not path.exists():
         cure = "give a folder of videos, a list of them, tars or HowTo100M"
         raise DatasetError(f"{source.display_url}: is not there; {cure}")
     if path is not None and path.is_file():
         cure = "give its folder, or `stepline steps` for one video"
         raise DatasetError(f"{source.display_url}: one file is no source; {cure}")
-    if (source / VIDEOS).exists():
+    if (source / VIDEOS_FILE).exists():
         return "howto100m"
     first = next(source.list([]), None)
     return "webdataset" if first is not None and first.name.endswith(".tar") else "folder"

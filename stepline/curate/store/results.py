@@ -1,4 +1,4 @@
-"""Results and failures below OUT, which are there whole or not at all.
+"""Results and failures below OUT, each written whole or not at all.
 
     OUT/cells/STAGE/k[:2]/KEY.json        the result of a task; that it is there says that it is done
     OUT/failures/STAGE/KEY.json           why there is none
@@ -16,9 +16,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.atomic_files import PARTIAL
-from stepline.curate.stage import DATASET, Stage, StageFailure
-from stepline.curate.store.manifests import MANIFESTS, KeySet, disk_keys, save_store_keys
+from stepline.atomic_files import PARTIAL_SUFFIX
+from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure
+from stepline.curate.store.manifests import MANIFESTS, KeySet, disk_keys, files_in, save_store_keys
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.weights import cache_folder
@@ -26,7 +26,12 @@ from stepline.weights import cache_folder
 if TYPE_CHECKING:
     from stepline.remote import RemotePath
 
-CELLS, FAILURES, STAGES = "cells", "failures", "stages"  # folders below OUT
+# folders below OUT
+CELLS = "cells"
+FAILURES = "failures"
+STAGES = "stages"
+# of a digest of OUT's address, which names its folder in the cache
+DIGEST_DIGITS = 16
 
 
 def result_path(stage: Stage, key: str) -> str:
@@ -43,16 +48,17 @@ def remove_partials(out: "RemotePath") -> None:
     """Remove what killed processes left half-written on a disk; nobody else ever reads it."""
     if out.local is None:
         return
-    for place in (
+    folders = (
         "",
         f"{CELLS}/*/*/",
         f"{FAILURES}/*/",
         f"{STAGES}/*/",
-        f"{DATASET}/**/",
+        f"{DATASET_FOLDER}/**/",
         "features/",
         f"{MANIFESTS}/",
-    ):
-        for partial in out.local.glob(f"{place}.*{PARTIAL}*"):
+    )
+    for folder in folders:
+        for partial in out.local.glob(f"{folder}.*{PARTIAL_SUFFIX}*"):
             partial.unlink(missing_ok=True)
 
 
@@ -74,7 +80,9 @@ class ResultStore:
 
     def has(self, stage: Stage, key: str) -> bool:
         """Tell whether a result is there."""
-        return self._exists(self._done_keys, CELLS, stage, key, result_path(stage, key))
+        if self._listed:
+            return key in self._keys(self._done_keys, CELLS, stage.name)
+        return (self.out / result_path(stage, key)).exists()
 
     def read(self, stage: Stage, key: str) -> bytes:
         """Return a result. Raises StoreError where it is not there."""
@@ -94,68 +102,61 @@ class ResultStore:
     def failure(self, stage: Stage, key: str) -> StageFailure | None:
         """Return why a task has no result, where that was found out before."""
         path = failure_path(stage, key)
-        if not self._exists(self._failed_keys, FAILURES, stage, key, path):
+        file = self.out / path
+        if not self._listed:
+            return StageFailure.from_json(file.read(), path) if file.exists() else None
+        if key not in self._keys(self._failed_keys, FAILURES, stage.name):
             return None
-        if path in self._failures:
-            return self._failures[path]
-        try:
-            failure = StageFailure(**parse_json((self.out / path).read()))
-        except (ValueError, TypeError) as error:
-            raise StoreError(
-                f"{path}: not a failure that Stepline wrote ({error}); remove it"
-            ) from error
-        if self._listed:
-            self._failures[path] = failure
-        return failure
+        if path not in self._failures:
+            self._failures[path] = StageFailure.from_json(file.read(), path)
+        return self._failures[path]
 
     def add_failure(self, stage: Stage, key: str, failure: StageFailure) -> StageFailure:
         """Keep a failure, with the attempts of earlier runs added; return it."""
         before = self.failure(stage, key)
-        total = replace(failure, attempts=failure.attempts + (before.attempts if before else 0))
-        (self.out / failure_path(stage, key)).write(json.dumps(asdict(total), indent=1))
-        self._failures.pop(failure_path(stage, key), None)
+        if before is not None:
+            failure = replace(failure, attempts=failure.attempts + before.attempts)
+        path = failure_path(stage, key)
+        content = json.dumps(asdict(failure), indent=1)
+        (self.out / path).write(content)
+        self._failures.pop(path, None)
         if stage.name in self._failed_keys:
             self._failed_keys[stage.name].add(key)
-        return total
+        return failure
 
     def save_manifests(self, stages: Iterable[str], owner: str | None = None) -> None:
         """Write down which results there are. owner: the driver that goes on; None at its end.
 
-        On a disk folders tell by themselves when they changed, so that the end will do.
+        On a disk folders show by themselves when they changed, so once at the end is enough.
         """
         for stage in stages:
             if self._listed:
-                keys = self._done_keys.get(stage) or KeySet.of(self.out / f"{CELLS}/{stage}")
-                self._done_keys[stage] = keys
-                save_store_keys(self.out, stage, keys.numbers(), owner or "")
+                keys = self._keys(self._done_keys, CELLS, stage).numbers()
+                save_store_keys(self.out, stage, keys, owner or "")
             elif owner is None and self.out.local is not None:
                 disk_keys(self.out, stage)
 
-    def _exists(
-        self, keys: "dict[str, KeySet]", folder: str, stage: Stage, key: str, path: str
-    ) -> bool:
-        if not self._listed:
-            return (self.out / path).exists()
-        if stage.name not in keys:
-            keys[stage.name] = KeySet.of(self.out / f"{folder}/{stage.name}")
-        return key in keys[stage.name]
+    def _keys(self, by_stage: dict[str, KeySet], folder: str, stage: str) -> KeySet:
+        """Return the keys that a stage has in a folder of an object store, listed once."""
+        if stage not in by_stage:
+            by_stage[stage] = KeySet.in_folder(self.out / f"{folder}/{stage}")
+        return by_stage[stage]
 
 
 class StageFolders:
     """The results of a run's dataset stages: a folder each.
 
     Stages write on this machine's disk. Where OUT is elsewhere, a folder is made in the cache,
-    copied to OUT when it is complete, and brought from there by other machines.
+    copied to OUT when it is complete, and fetched from there by other machines.
     """
 
     def __init__(self, out: "RemotePath") -> None:
         self._out = out
-        digest = hashlib.sha256(out.url.encode()).hexdigest()[:16]
-        self._home = (
-            out.local / STAGES
-            if out.local is not None
-            else cache_folder() / "curate-stages" / digest
-        )
+        if out.local is not None:
+            self._home = out.local / STAGES
+        else:
+            digest = hashlib.sha256(out.url.encode()).hexdigest()
+            self._home = cache_folder() / "curate-stages" / digest[:DIGEST_DIGITS]
 
     def is_complete(self, stage: str, key: str) -> bool:
         """Tell whether a stage's folder is complete."""
@@ -170,33 +171,35 @@ class StageFolders:
                 shutil.rmtree(folder)
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(
-                f"{folder}: cannot be written ({error.strerror}); give another --out"
-            ) from error
+            what = f"{folder}: cannot be written ({error.strerror})"
+            raise StoreError(f"{what}; give another --out") from error
         return folder
 
     def complete(self, stage: str, key: str) -> None:
         """Say that a folder is complete, once it is at OUT."""
         folder = self._home / stage / key
-        paths = {
-            path.relative_to(folder).as_posix(): path
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
-        files = {name: paths[name].stat().st_size for name in sorted(paths)}
-        for name in files if self._out.local is None else ():
-            (self._out / f"{STAGES}/{stage}/{key}/{name}").put(folder / name)
-        self._mark(stage, key).write(json.dumps(files, indent=1))
+        files = {}
+        for path in folder.rglob("*"):
+            if path.is_file():
+                name = path.relative_to(folder).as_posix()
+                files[name] = path.stat().st_size
+        if self._out.local is None:
+            for name in sorted(files):
+                (self._out / f"{STAGES}/{stage}/{key}/{name}").put(folder / name)
+        content = json.dumps(files, indent=1, sort_keys=True)
+        self._mark(stage, key).write(content)
 
     def local_folder(self, stage: str, key: str) -> Path:
-        """Return a complete folder on this machine, brought from OUT where it must be."""
+        """Return a complete folder on this machine, fetched from OUT where it must be."""
         folder = self._home / stage / key
         if self._out.local is None:
-            files: dict[str, int] = parse_json(self._mark(stage, key).read())
+            content = self._mark(stage, key).read()
+            files: dict[str, int] = parse_json(content)
             # What a killed run of this machine left here may be but a part.
             for name, size in files.items():
-                if not (folder / name).is_file() or (folder / name).stat().st_size != size:
-                    (self._out / f"{STAGES}/{stage}/{key}/{name}").fetch(folder / name)
+                copy = folder / name
+                if not copy.is_file() or copy.stat().st_size != size:
+                    (self._out / f"{STAGES}/{stage}/{key}/{name}").fetch(copy)
         return folder
 
     def local_folders(self, keys: Mapping[str, str], needs: Iterable[str]) -> dict[str, Path]:
@@ -213,8 +216,7 @@ class StageFolders:
         """
         sizes: Counter[str] = Counter()
         for stage, ours in keys.items():
-            folder = self._out / f"{STAGES}/{stage}"
-            for entry in folder.list() if folder.local is None or folder.exists() else ():
+            for entry in files_in(self._out / f"{STAGES}/{stage}"):
                 key, inside, _ = entry.name.partition("/")
                 if inside and key != ours:
                     sizes[f"{STAGES}/{stage}/{key}"] += entry.size

@@ -4,7 +4,7 @@ task took.
     OUT/run.json, items.jsonl, refused.jsonl     the inventory, for `status`, reports and other machines
     OUT/timings/*.jsonl                          the log, a file for each process that submits tasks
 
-The log is no part of the dataset. A "start" line is written before a task runs and an "end" line
+The log is not part of the dataset. A "start" line is written before a task runs and an "end" line
 after it, so that nothing that was computed is uncounted, whatever was killed. The last line of a
 file may be cut off; it is left out when the log is read.
 """
@@ -18,16 +18,15 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from functools import partial
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
 from stepline.atomic_files import atomic_path
-from stepline.curate.stage import Collection, Recipe, VideoItem, rejected_video
-from stepline.curate.store.manifests import MANIFESTS, read_json, write_manifest
+from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, rejected_video
+from stepline.curate.store.manifests import MANIFESTS, files_in, read_json, write_manifest
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.records import Rejected
@@ -38,11 +37,16 @@ if TYPE_CHECKING:
     from stepline.remote import RemotePath
 
 T = TypeVar("T")
+LogLine: TypeAlias = Mapping[str, JsonValue]
 
-RUN, ITEMS, REFUSED, TIMINGS = "run.json", "items.jsonl", "refused.jsonl", "timings"  # below OUT
+# below OUT
+RUN = "run.json"
+ITEMS = "items.jsonl"
+REFUSED = "refused.jsonl"
+TIMINGS = "timings"
 # seconds between the copies of a log that an object store gets: it cannot append
 COPY_INTERVAL = 60.0
-LARGEST_COPY = 2**22  # bytes of a log that is copied whole to a store: then another file begins
+MAX_COPY_BYTES = 2**22  # of a log that is copied whole to a store: then another file begins
 
 _file_number = itertools.count()
 
@@ -51,7 +55,7 @@ _file_number = itertools.count()
 class LogTotals:
     """What the lines of a log come to. read: bytes of each of its files that are counted.
 
-    first: when its first line was written; began: when the run was, 0 where another log says that;
+    first: when its first line was written; began: when the run was, 0 where another log has that;
     last: the end of its last task; tasks, cpu: finished tasks, and seconds, by stage. gpu_looks,
     gpu_busy: how often workers looked at their GPU, and the sum of the shares that they found busy.
     gpu_fallbacks: tasks done on the CPU as a GPU gave out.
@@ -67,22 +71,25 @@ class LogTotals:
     gpu_busy: float = 0.0
     gpu_fallbacks: float = 0.0
 
-    def add(self, line: Mapping[str, JsonValue]) -> None:
+    def add(self, line: LogLine) -> None:
         """Count a line."""
-        at, stage = _number(line, "at"), str(line.get("stage"))
+        event = line.get("event")
+        at = log_number(line, "at")
         self.first = self.first or at
-        if line.get("event") == "run":
+        if event == "run":
             self.began = at
-        if line.get("event") in ("end", "dataset"):
+        if event in ("end", "dataset"):
+            stage = str(line.get("stage"))
             self.tasks[stage] = self.tasks.get(stage, 0) + 1
-            self.cpu[stage] = self.cpu.get(stage, 0.0) + _number(line, "cpu")
+            self.cpu[stage] = self.cpu.get(stage, 0.0) + log_number(line, "cpu")
             self.last = at
-            self.gpu_looks += _number(line, "gpu_looks")
-            self.gpu_busy += _number(line, "gpu_busy")
-            self.gpu_fallbacks += _number(line, "gpu_fallbacks")
+            self.gpu_looks += log_number(line, "gpu_looks")
+            self.gpu_busy += log_number(line, "gpu_busy")
+            self.gpu_fallbacks += log_number(line, "gpu_fallbacks")
 
 
-def _number(line: Mapping[str, JsonValue], name: str) -> float:
+def log_number(line: LogLine, name: str) -> float:
+    """Return a number of a log's line; 0 where it has none of that name."""
     value = line.get(name)
     return float(value) if isinstance(value, (int, float)) else 0.0
 
@@ -91,22 +98,26 @@ class RunLog:
     """The log of one process. Where OUT is an object store it is kept on this machine and copied
     there now and then.
 
-    What its lines come to is written beside it as often, so that nobody has to read them all.
+    What its lines come to is written next to it as often, so that nobody has to read them all.
     """
 
     def __init__(self, out: "RemotePath") -> None:
         self._out = out
-        self._temporary = (
-            None if out.local is not None else tempfile.TemporaryDirectory(prefix="stepline-")
-        )
-        self._home = out.local or Path(self._temporary.name if self._temporary else "")
+        self._until_end = contextlib.ExitStack()
+        self._is_remote = out.local is None
+        if out.local is not None:
+            self._home = out.local
+        else:
+            temporary = tempfile.TemporaryDirectory(prefix="stepline-")
+            self._home = Path(self._until_end.enter_context(temporary))
         self._copied_at = time.monotonic()
         self._totals = LogTotals()
         self._begin_file()
-        self._totals_name = f"{MANIFESTS}/log-{Path(self._name).stem}.json"
+        self._totals_name = f"{MANIFESTS}/log-{self._path.stem}.json"
 
     def _begin_file(self) -> None:
-        self._name = f"{TIMINGS}/{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}-{next(_file_number)}.jsonl"
+        process = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
+        self._name = f"{TIMINGS}/{process}-{next(_file_number)}.jsonl"
         self._path = self._home / self._name
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("ab", buffering=0)
@@ -114,9 +125,9 @@ class RunLog:
     def write(self, event: str, **fields: JsonValue) -> None:
         """Add one line."""
         line: dict[str, JsonValue] = {"event": event, "at": round(time.time(), 3), **fields}
-        written = self._file.write(json.dumps(line).encode() + b"\n")
-        file = Path(self._name).name
-        self._totals.read[file] = self._totals.read.get(file, 0) + written
+        size = self._file.write(json.dumps(line).encode() + b"\n")
+        sizes = self._totals.read
+        sizes[self._path.name] = sizes.get(self._path.name, 0) + size
         self._totals.add(line)
         if time.monotonic() - self._copied_at > COPY_INTERVAL:
             self.copy()
@@ -125,18 +136,16 @@ class RunLog:
         """End the log."""
         self._file.close()
         self.copy()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        self._until_end.close()
 
     def copy(self) -> None:
         """Have the lines so far where OUT is, and what they come to."""
         self._copied_at = time.monotonic()
-        if self._temporary is not None:
+        if self._is_remote:
             (self._out / self._name).write(self._path.read_bytes())
         write_manifest(self._out / self._totals_name, asdict(self._totals))
-        if self._temporary is None:
-            return
-        if not self._file.closed and self._path.stat().st_size > LARGEST_COPY:
+        full = self._is_remote and self._path.stat().st_size > MAX_COPY_BYTES
+        if full and not self._file.closed:
             self._file.close()
             self._path.unlink()
             self._begin_file()
@@ -145,44 +154,37 @@ class RunLog:
 def log_totals(out: "RemotePath") -> list[LogTotals]:
     """Return what each log comes to: what its process has written of it, with the lines since
     then."""
-    folder, found = out / TIMINGS, out / MANIFESTS
-    sizes = (
-        {entry.name: entry.size for entry in folder.list()}
-        if folder.local is None or folder.exists()
-        else {}
-    )
-    names = [entry.name for entry in found.list()] if found.local is None or found.exists() else []
+    folder = out / TIMINGS
+    sizes = {entry.name: entry.size for entry in files_in(folder)}
     totals = []
-    for name in names:
-        if name.startswith("log-"):
-            with contextlib.suppress(TypeError):  # of another form: a cache, so the lines are read
-                known = LogTotals(**read_json(found / name))
-                if all(sizes.get(file, -1) >= size for file, size in known.read.items()):
-                    totals.append(known)
-    counted = {file: known for known in totals for file in known.read}
+    for entry in files_in(out / MANIFESTS):
+        if not entry.name.startswith("log-"):
+            continue
+        with contextlib.suppress(TypeError):  # of another form: a cache, so the lines are read
+            log = LogTotals(**read_json(out / MANIFESTS / entry.name))
+            if all(sizes.get(file, -1) >= size for file, size in log.read.items()):
+                totals.append(log)
+    logs = {file: log for log in totals for file in log.read}
     for file in sorted(sizes):
-        known = counted.get(file) or LogTotals()
-        if known.read.get(file, 0) < sizes[file]:
-            for line in _whole_lines((folder / file).read(known.read.get(file, 0))):
-                known.add(line)
-            if file not in counted:
-                totals.append(known)
+        log = logs.get(file) or LogTotals()
+        start = log.read.get(file, 0)
+        if start == sizes[file]:
+            continue
+        for line in _whole_lines((folder / file).read(start)):
+            log.add(line)
+        if file not in logs:
+            totals.append(log)
     return totals
 
 
-def read_timings(out: "RemotePath") -> Iterator[Mapping[str, JsonValue]]:
+def read_timings(out: "RemotePath") -> Iterator[LogLine]:
     """Yield every whole line of every log below OUT, in the order of the files' names."""
     folder = out / TIMINGS
-    names = (
-        sorted(entry.name for entry in folder.list())
-        if folder.local is None or folder.exists()
-        else []
-    )
-    for name in names:
+    for name in sorted(entry.name for entry in files_in(folder)):
         yield from _whole_lines((folder / name).read())
 
 
-def _whole_lines(data: bytes) -> Iterator[Mapping[str, JsonValue]]:
+def _whole_lines(data: bytes) -> Iterator[LogLine]:
     for line in data.split(b"\n")[:-1]:  # what follows the last line's end was cut off
         try:
             fields = parse_json(line)
@@ -194,11 +196,15 @@ def _whole_lines(data: bytes) -> Iterator[Mapping[str, JsonValue]]:
 
 def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, source: str) -> None:
     """Write what a run is, its items and its refused items below OUT. source: as it was named."""
-    about = {"source": source, "version": __version__, "stages": list(recipe.stages)}
-    counts = {"items": len(collection.items), "refused": len(collection.refused)}
-    (out / RUN).write(
-        json.dumps({**about, **counts, "recipe": recipe.model_dump(mode="json")}, indent=1)
-    )
+    about = {
+        "source": source,
+        "version": __version__,
+        "stages": list(recipe.stages),
+        "items": len(collection.items),
+        "refused": len(collection.refused),
+        "recipe": recipe.model_dump(mode="json"),
+    }
+    (out / RUN).write(json.dumps(about, indent=1))
     _write_lines(out / ITEMS, collection.items)
     _write_lines(out / REFUSED, collection.refused)
 
@@ -217,29 +223,27 @@ class InventoryCounts:
 def inventory(out: "RemotePath") -> InventoryCounts:
     """Return what the inventory of the last run holds; written down until one of its files
     changes."""
-    files, known = [out / ITEMS, out / REFUSED], read_json(out / f"{MANIFESTS}/items.json")
+    path = out / f"{MANIFESTS}/items.json"
+    files = [out / ITEMS, out / REFUSED]
     marks = [file.fingerprint() for file in files]
-    if known.get("files") != marks or known.keys() != {
-        each.name for each in fields(InventoryCounts)
-    }:
-        digest, lines = hashlib.sha256(), [0, 0]
-        for number, file in enumerate(files):
-            with file.open() as opened:
-                for part in iter(partial(opened.read, LARGEST_COPY), b""):
-                    digest.update(part)
-                    lines[number] += part.count(b"\n")
-        known = {
-            "files": marks,
-            "items": lines[0],
-            "refused": lines[1],
-            "content": digest.hexdigest(),
-        }
-        write_manifest(out / f"{MANIFESTS}/items.json", known)
-    return InventoryCounts(**known)
+    with contextlib.suppress(TypeError):  # no manifest, or one of another form
+        counts = InventoryCounts(**read_json(path))
+        if counts.files == marks:
+            return counts
+    digest = hashlib.sha256()
+    lines = [0, 0]
+    for number, file in enumerate(files):
+        with file.open() as opened:
+            while part := opened.read(MAX_COPY_BYTES):
+                digest.update(part)
+                lines[number] += part.count(b"\n")
+    counts = InventoryCounts(marks, lines[0], lines[1], digest.hexdigest())
+    write_manifest(path, asdict(counts))
+    return counts
 
 
-def _write_lines(path: "RemotePath", entries: Iterable[VideoItem | Rejected]) -> None:
-    """Write a line an entry, without holding them all."""
+def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
+    """Write a line for each entry, without holding them all."""
     with tempfile.TemporaryDirectory(prefix="stepline-") as folder:
         local = path.local or Path(folder) / "lines"
         with atomic_path(local) as whole, whole.open("w", encoding="utf-8") as file:
@@ -252,32 +256,33 @@ def read_recipe(out: "RemotePath") -> Recipe:
     """Return the recipe of the last run on OUT. Raises StoreError where there was none."""
     path = out / RUN
     if not path.exists():
-        cure = "give the folder that --out named"
-        raise StoreError(f"{out.display_url}: no run of `stepline curate` has begun here; {cure}")
+        what = f"{out.display_url}: no run of `stepline curate` has begun here"
+        raise StoreError(f"{what}; give the folder that --out named")
     return validate(Recipe, parse_json(path.read())["recipe"])
 
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:
     """Yield the items of the last run on OUT, sorted by id."""
     with (out / ITEMS).open() as file:
-        yield from (from_json_line(VideoItem, line) for line in file)
+        for line in file:
+            yield from_json_line(VideoItem, line)
 
 
 def read_refused(out: "RemotePath") -> Iterator[Rejected]:
     """Yield what the source of the last run on OUT refused."""
     with (out / REFUSED).open() as file:
-        yield from (from_json_line(rejected_video, line) for line in file)
+        for line in file:
+            yield from_json_line(rejected_video, line)
 
 
-def to_json_line(entry: VideoItem | Rejected) -> str:
+def to_json_line(entry: SourceEntry) -> str:
     """Return an item, or an item that was refused, as one line of JSON, without what is not known
     of it."""
-    fields = (
-        {"id": entry.id, "reason": entry.reason} if isinstance(entry, Rejected) else asdict(entry)
-    )
-    return json.dumps(
-        {name: value for name, value in fields.items() if value is not None}, ensure_ascii=False
-    )
+    if isinstance(entry, Rejected):
+        fields = {"id": entry.id, "reason": entry.reason}
+    else:
+        fields = {name: value for name, value in asdict(entry).items() if value is not None}
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
@@ -285,6 +290,5 @@ def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
     try:
         return build(**parse_json(line))
     except (ValueError, TypeError) as error:
-        raise StoreError(
-            f"{ITEMS}: a line is none that Stepline wrote ({error}); run again"
-        ) from error
+        what = f"{ITEMS}: a line is none that Stepline wrote ({error})"
+        raise StoreError(f"{what}; run again") from error

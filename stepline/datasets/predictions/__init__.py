@@ -2,6 +2,6 @@
 video."""
 
 from stepline.datasets.predictions.read import read_predictions
-from stepline.datasets.predictions.types import PredictedSegment, Predictions
+from stepline.datasets.predictions.types import PredictedSegment, SegmentPredictions
 
-__all__ = ["PredictedSegment", "Predictions", "read_predictions"]
+__all__ = ["PredictedSegment", "SegmentPredictions", "read_predictions"]

@@ -23,7 +23,7 @@ from stepline.datasets.predictions.parse import (
 from stepline.datasets.predictions.types import (
     PredictedSegment,
     PredictionCollector,
-    Predictions,
+    SegmentPredictions,
     parse_interval,
     parse_seconds,
 )
@@ -42,7 +42,7 @@ SHOWN = 3  # rejected things that an error lists
 
 def read_predictions(
     path: Path | str, *, durations: Mapping[str, float] | None = None
-) -> Predictions:
+) -> SegmentPredictions:
     """Return the segments in another system's output, or in Stepline's own, and everything that
     could not be read.
 

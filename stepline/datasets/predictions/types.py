@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stepline.datasets.files import Tree, quoted
-from stepline.datasets.youcook2 import PREFIX, have_prefix
+from stepline.datasets.youtube_ids import shared_prefix
 from stepline.records import Record, Rejected
 
 NEXT_START = "a chapter ends where the next one starts"
@@ -27,7 +27,7 @@ class PredictedSegment(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Predictions:
+class SegmentPredictions:
     """Segments by video id, in the file's order; a video that is named without segments has an
     empty tuple.
 
@@ -120,15 +120,17 @@ class PredictionCollector:
                 self.note_rule(DURATION if last else NEXT_START)
                 self.segments[video].append(PredictedSegment(start, end, title))
 
-    def finish(self) -> Predictions:
+    def finish(self) -> SegmentPredictions:
         """Return what was found."""
-        cut = len(PREFIX) if have_prefix(self.segments) else 0
-        if cut:
+        prefix = shared_prefix(self.segments)
+        if prefix:
             self.note_rule(UNPREFIXED)
         if self.without_text:
             self.note_rule(f"{self.without_text} segments have an empty text and stay as they are")
-        kept = {video[cut:]: tuple(segments) for video, segments in self.segments.items()}
-        return Predictions(kept, tuple(self.rejected), tuple(self.rules))
+        segments = {
+            video.removeprefix(prefix): tuple(rows) for video, rows in self.segments.items()
+        }
+        return SegmentPredictions(segments, tuple(self.rejected), tuple(self.rules))
 
 
 # ---------------------------------------------------------------- times

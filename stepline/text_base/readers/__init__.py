@@ -8,11 +8,11 @@ from stepline.atomic_files import files_below
 from stepline.errors import DatasetError
 from stepline.text_base.documents import DocumentOrRejected
 from stepline.text_base.readers.documents import read_json, read_text
-from stepline.text_base.readers.item import file_format
+from stepline.text_base.readers.item import SourceFile, file_format
 from stepline.text_base.readers.tables import read_csv, read_parquet
 from stepline.text_base.settings import TextBaseSettings
 
-READERS: dict[str, Callable[[Path, TextBaseSettings, str | None], Iterator[DocumentOrRejected]]] = {
+READERS: dict[str, Callable[[SourceFile], Iterator[DocumentOrRejected]]] = {
     ".csv": read_csv,
     ".json": read_json,
     ".jsonl": read_json,
@@ -23,8 +23,17 @@ READERS: dict[str, Callable[[Path, TextBaseSettings, str | None], Iterator[Docum
     ".markdown": read_text,
 }
 
-# no how-to texts
-ABOUT = ("readme", "license", "licence", "copying", "notice", "changelog", "source", "contributing")
+# files about a folder, which hold no how-to texts
+EXCLUDED_STEMS = (
+    "readme",
+    "license",
+    "licence",
+    "copying",
+    "notice",
+    "changelog",
+    "source",
+    "contributing",
+)
 
 
 def read_source(
@@ -38,7 +47,7 @@ def read_source(
     """
     settings = settings or TextBaseSettings()
     for file in source_files(path):
-        yield from READERS[file_format(file)](file, settings, licence)
+        yield from READERS[file_format(file)](SourceFile(file, settings, licence))
 
 
 def source_files(path: Path) -> list[Path]:
@@ -52,13 +61,12 @@ def source_files(path: Path) -> list[Path]:
                 f"{path}: form {ending or 'without ending'!r} unknown; known: {', '.join(READERS)}"
             )
         return [path]
-    files = [file for file in files_below(path) if file_format(file) in READERS]
-    files = [
-        file
-        for file in files
-        if not any(part.startswith(".") for part in file.relative_to(path).parts)
-    ]
-    files = [file for file in files if file.stem.lower() not in ABOUT]
+    files = []
+    for file in files_below(path):
+        is_hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+        is_text = file_format(file) in READERS and file.stem.lower() not in EXCLUDED_STEMS
+        if is_text and not is_hidden:
+            files.append(file)
     if not files:
         raise DatasetError(f"{path}: holds no file that ends in {', '.join(READERS)}")
     return files

@@ -6,176 +6,125 @@ files, a how-to text each, with numbered lists, headings and paragraphs.
 """
 
 import codecs
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from stepline.limits import parse_json
-from stepline.records import Rejected
 from stepline.text_base.documents import DocumentOrRejected
+from stepline.text_base.json_stream import JsonError, JsonWindow
 from stepline.text_base.readers.item import (
-    DAMAGE,
-    INGREDIENTS,
-    NESTED,
-    STEPS,
-    ItemLocation,
+    FILE_DAMAGE,
+    INGREDIENT_FIELDS,
+    NESTED_FIELDS,
+    STEP_FIELDS,
+    SourceFile,
     file_format,
     open_bytes,
     read_item,
-    stem,
 )
-from stepline.text_base.settings import TextBaseSettings
 
-PIECE = 1 << 16  # characters read at a time
-LONGEST_ITEM = 16 << 20  # characters of one item
+BLOCK_BYTES = 1 << 16  # read at a time
+MAX_ITEM_CHARS = 16 << 20
 # a key that holds all items
-WRAPPERS = ("@graph", "recipes", "articles", "data", "items", "database", "documents")
-FIELDS = {*STEPS, *NESTED, *INGREDIENTS}  # keys of one text, whatever they hold
-_SPACE = re.compile(r"[\s,]*")
+WRAPPER_KEYS = ("@graph", "recipes", "articles", "data", "items", "database", "documents")
+# keys of one text, whatever they hold
+TEXT_KEYS = {*STEP_FIELDS, *NESTED_FIELDS, *INGREDIENT_FIELDS}
+_SPACE_AND_COMMAS = re.compile(r"[\s,]*")
+
+KeyedItem: TypeAlias = tuple[str, object]  # the key in its file, "" where it has none
 
 
-class _BrokenError(ValueError):
-    """The rest of a file cannot be read as JSON."""
-
-
-def read_json(
-    path: Path, settings: TextBaseSettings, licence: str | None
-) -> Iterator[DocumentOrRejected]:
+def read_json(file: SourceFile) -> Iterator[DocumentOrRejected]:
     """Yield the documents of a JSON or JSON-lines file, and what was left out. Raises DatasetError
     if unreadable."""
-    with open_bytes(path) as file:
+    is_lines = file_format(file.path) in (".jsonl", ".ndjson")
+    with open_bytes(file.path) as stream:
+        items = _lines(stream) if is_lines else _items(_window(stream))
         try:
-            items = (
-                _lines(file)
-                if file_format(path) in (".jsonl", ".ndjson")
-                else _items(_Window(file))
-            )
             for number, (key, item) in enumerate(items):
-                place = ItemLocation(path.name, stem(path), key or str(number), licence)
-                if isinstance(item, _BrokenError):
-                    yield Rejected(
-                        "document", "broken JSON", location=str(place), value=str(item)[:200]
-                    )
+                if isinstance(item, Exception):
+                    reason = str(item.__cause__ or item)
+                    yield file.reject("broken JSON", reason[:200], key=key or str(number))
                 else:
-                    yield from read_item(item, place, settings)
+                    yield from read_item(item, key or str(number), file)
         except UnicodeDecodeError as error:
-            yield Rejected("document", "not UTF-8", location=path.name, value=str(error)[:200])
-        except DAMAGE as error:
-            yield Rejected("document", "file cut off", location=path.name, value=str(error)[:200])
+            yield file.reject("not UTF-8", str(error)[:200])
+        except FILE_DAMAGE as error:
+            yield file.reject("file cut off", str(error)[:200])
 
 
-def _lines(file: BinaryIO) -> Iterator[tuple[str, object]]:
-    while line := file.readline(LONGEST_ITEM):
+def _lines(stream: BinaryIO) -> Iterator[KeyedItem]:
+    while line := stream.readline(MAX_ITEM_CHARS):
         if not line.strip():
             continue
         try:
             yield "", parse_json(line)
         except (ValueError, RecursionError) as error:
-            yield "", _BrokenError(str(error))
+            yield "", error
 
 
-def _items(window: "_Window") -> Iterator[tuple[str, object]]:
-    """Yield (key, item) of the top-level list or object; a single how-to text is one item."""
+def _window(stream: BinaryIO) -> JsonWindow:
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+
+    def read(size: int) -> str:
+        data = stream.read(size)
+        return decoder.decode(data, final=not data)
+
+    return JsonWindow(read, block=BLOCK_BYTES, most=MAX_ITEM_CHARS, skipped=_SPACE_AND_COMMAS)
+
+
+def _items(window: JsonWindow) -> Iterator[KeyedItem]:
+    """Yield (key, item) of the top-level list or object, and of what follows it: JSON lines in a
+    .json file. A single how-to text is one item."""
     try:
-        opening = window.token()
+        opening = _token(window)
         if opening == "[":
             yield from _listed(window)
         elif opening == "{":
             yield from _keyed(window)
         else:
-            yield "", _BrokenError(f"starts with {opening!r}, not with a list or an object")
-        if opening == "[" or opening == "{":
-            yield from _concatenated(window)
-    except (_BrokenError, RecursionError) as error:
-        yield "", _BrokenError(str(error))
+            raise JsonError(f"starts with {opening!r}, not with a list or an object")
+        while window.peek():
+            yield "", window.value()
+    except JsonError as error:
+        yield "", error
 
 
-def _concatenated(window: "_Window") -> Iterator[tuple[str, object]]:
-    """Yield what follows the first value: JSON lines in a .json file."""
-    while window.peek():
-        yield "", window.value()
+def _token(window: JsonWindow) -> str:
+    """Return the next character that is no space or comma, and step over it."""
+    character = window.peek()
+    if not character:
+        raise JsonError("the file ends too early")
+    window.place += 1
+    return character
 
 
-def _listed(window: "_Window") -> Iterator[tuple[str, object]]:
+def _listed(window: JsonWindow) -> Iterator[KeyedItem]:
     while window.peek() != "]":
         yield "", window.value()
-    window.token()
+    window.place += 1
 
 
-def _keyed(window: "_Window") -> Iterator[tuple[str, object]]:
+def _keyed(window: JsonWindow) -> Iterator[KeyedItem]:
     """Yield the values of an object by key; an object that has steps itself is one item, without a
     key."""
-    whole: dict[str, object] = {}
+    fields: dict[str, object] = {}  # of one text
     while window.peek() != "}":
         key = window.value()
-        if not isinstance(key, str) or window.token() != ":":
-            raise _BrokenError("an object's key and colon are expected")
-        if key in WRAPPERS and window.peek() in ("[", "{"):
-            yield from _listed(window) if window.token() == "[" else _keyed(window)
+        if not isinstance(key, str) or _token(window) != ":":
+            raise JsonError("an object's key and colon are expected")
+        if key in WRAPPER_KEYS and window.peek() in ("[", "{"):
+            yield from _listed(window) if _token(window) == "[" else _keyed(window)
             continue
         value = window.value()
-        if whole or not isinstance(value, (dict, list)) or key in FIELDS:
-            whole[key] = value  # fields of one text
+        if fields or not isinstance(value, (dict, list)) or key in TEXT_KEYS:
+            fields[key] = value
         else:
             yield key, {"steps": value} if isinstance(value, list) else value
-    window.token()
-    if any(name in whole for name in (*STEPS, *NESTED)):
-        yield "", whole
-
-
-class _Window:
-    """A window that moves over a JSON text; holds one item and a piece more."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._decode = codecs.getincrementaldecoder("utf-8-sig")()
-        self._text = ""
-        self._at = 0
-        self._ended = False
-        self._scan = json.JSONDecoder().raw_decode
-
-    def peek(self) -> str:
-        """Return the next character that is no space or comma; "" at the end."""
-        while True:
-            match = _SPACE.match(self._text, self._at)
-            self._at = match.end() if match else self._at
-            if self._at < len(self._text) or not self._more(PIECE):
-                return self._text[self._at : self._at + 1]
-
-    def token(self) -> str:
-        """Return that character and step over it."""
-        found = self.peek()
-        if not found:
-            raise _BrokenError("the file ends too early")
-        self._at += 1
-        return found
-
-    def value(self) -> object:
-        """Return the next value. Raises _BrokenError where there is none, or it is too long."""
-        self.peek()
-        size = PIECE
-        while True:
-            try:
-                found, end = self._scan(self._text, self._at)
-                if end < len(self._text) or self._ended or not self._more(PIECE):
-                    self._at = end
-                    return found
-            except ValueError as error:
-                if len(self._text) - self._at > LONGEST_ITEM or not self._more(size):
-                    raise _BrokenError(str(error)) from error
-                size *= 2  # so that a long item is scanned a few times only
-
-    def _more(self, size: int) -> bool:
-        """Read on, forgetting what was passed; False at the end of the file."""
-        if self._ended:
-            return False
-        piece = self._file.read(size)
-        self._ended = not piece
-        self._text = self._text[self._at :] + self._decode.decode(piece, final=self._ended)
-        self._at = 0
-        return not self._ended
+    window.place += 1
+    if not fields.keys().isdisjoint((*STEP_FIELDS, *NESTED_FIELDS)):
+        yield "", fields
 
 
 _HEADING = re.compile(r"^#{1,6}\s+(.*)$")
@@ -191,9 +140,7 @@ _FIELD = re.compile(r"^(title|licence|license|source|url|link)\s*:\s*(.+)$", re.
 _FENCE = "---"
 
 
-def read_text(
-    path: Path, settings: TextBaseSettings, licence: str | None
-) -> Iterator[DocumentOrRejected]:
+def read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
     """Yield the document of a text file, or why it was left out. Raises DatasetError when it cannot
     be opened.
 
@@ -201,66 +148,58 @@ def read_text(
     materials; without these, the sentences of the paragraphs. The title is the first heading, else
     the file's name.
     """
-    place = ItemLocation(path.name, stem(path), stem(path), licence)
+    most = 4 * file.settings.longest_document  # bytes
     try:
-        with open_bytes(path) as file:
-            data = file.read(4 * settings.longest_document + 1)
-    except DAMAGE as error:
-        yield Rejected("document", "file cut off", location=path.name, value=str(error)[:200])
+        with open_bytes(file.path) as stream:
+            data = stream.read(most + 1)
+    except FILE_DAMAGE as error:
+        yield file.reject("file cut off", str(error)[:200])
         return
-    if len(data) > 4 * settings.longest_document:
-        yield Rejected(
-            "document",
-            "document too long",
-            location=path.name,
-            value=f"more than {len(data) - 1} bytes",
-        )
-        return
-    if b"\0" in data:
-        yield Rejected("document", "binary junk", location=path.name)
-        return
-    try:
-        yield from read_item(_parsed(data.decode("utf-8-sig")), place, settings)
-    except UnicodeDecodeError:
-        yield Rejected("document", "not UTF-8", location=path.name)
+    if len(data) > most:
+        yield file.reject("document too long", f"more than {most} bytes")
+    elif b"\0" in data:
+        yield file.reject("binary junk")
+    else:
+        try:
+            yield from read_item(_parsed(data.decode("utf-8-sig")), file.stem, file)
+        except UnicodeDecodeError:
+            yield file.reject("not UTF-8")
 
 
 def _parsed(text: str) -> dict[str, object]:
     """Return title, steps, ingredients and the fields of a front matter."""
     fields, lines = _front_matter(text.splitlines())
     title = ""
-    needs = False
-    found: dict[str, list[str]] = {"numbered": [], "bullets": [], "paragraphs": [], "needs": []}
-    run: list[str] = []  # where a wrapped line goes on
+    is_needs = False  # within a list of ingredients or materials
+    blocks: dict[str, list[str]] = {"numbered": [], "bullets": [], "paragraphs": [], "needs": []}
+    run: list[str] = []  # whose last item a wrapped line continues
     for line, following in zip(lines, [*lines[1:], ""], strict=False):  # a text may have no line
         heading = _heading(line, following)
+        stripped = line.strip()
         if heading is not None:
             title = title or heading
-            needs = _NEEDS.search(heading) is not None
+            is_needs = _NEEDS.search(heading) is not None
             run = []
-        elif not line.strip():
+        elif not stripped:
             run = []
-        elif not _UNDERLINE.match(line.strip()):
-            run = _placed(line, needs, found, run)
-    steps = found["numbered"] or found["bullets"] or found["paragraphs"]
-    return {"title": title, "steps": steps, "ingredients": found["needs"]} | fields
+        elif not _UNDERLINE.match(stripped):
+            kind, text = _kind_of_line(line)
+            if kind == "paragraphs" and run:
+                run[-1] += f" {stripped}"
+            else:
+                run = blocks["needs" if is_needs else kind]
+                run.append(text)
+    steps = blocks["numbered"] or blocks["bullets"] or blocks["paragraphs"]
+    return {"title": title, "steps": steps, "ingredients": blocks["needs"]} | fields
 
 
-def _placed(line: str, needs: bool, found: dict[str, list[str]], run: list[str]) -> list[str]:
-    """Put a line where it belongs, or at the end of the item that it continues; return the list
-    that grew."""
+def _kind_of_line(line: str) -> tuple[str, str]:
+    """Return what a line is, and its text without its mark."""
     for kind, pattern in (("numbered", _NUMBERED), ("bullets", _BULLET)):
-        if match := pattern.match(line):
-            return _started(found["needs" if needs else kind], match[1])
-    if run:
-        run[-1] += f" {line.strip()}"
-        return run
-    return _started(found["needs" if needs else "paragraphs"], line.strip())
-
-
-def _started(items: list[str], text: str) -> list[str]:
-    items.append(text)
-    return items
+        match = pattern.match(line)
+        if match:
+            return kind, match[1]
+    return "paragraphs", line.strip()
 
 
 def _heading(line: str, following: str) -> str | None:
@@ -272,14 +211,10 @@ def _heading(line: str, following: str) -> str | None:
 
 def _front_matter(lines: list[str]) -> tuple[dict[str, object], list[str]]:
     """Return the known fields between two lines of `---` at the top, and the lines after them."""
-    if (
-        not lines
-        or lines[0].strip() != _FENCE
-        or _FENCE not in (line.strip() for line in lines[1:])
-    ):
+    stripped = [line.strip() for line in lines]
+    if stripped[:1] != [_FENCE] or _FENCE not in stripped[1:]:
         return {}, lines
-    end = next(n for n, line in enumerate(lines[1:], 1) if line.strip() == _FENCE)
-    matches = (_FIELD.match(line.strip()) for line in lines[1:end])
-    return {match[1].lower(): match[2].strip("\"' ") for match in matches if match}, lines[
-        end + 1 :
-    ]
+    end = stripped.index(_FENCE, 1)
+    matches = filter(None, map(_FIELD.match, stripped[1:end]))
+    fields: dict[str, object] = {match[1].lower(): match[2].strip("\"' ") for match in matches}
+    return fields, lines[end + 1 :]

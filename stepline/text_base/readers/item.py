@@ -10,37 +10,35 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from stepline.errors import DatasetError
-from stepline.records import Rejected
-from stepline.text_base.documents import Document, DocumentOrRejected, TextStep
+from stepline.records import Rejected, RejectedKind
+from stepline.text_base.documents import Document, DocumentOrRejected
 from stepline.text_base.settings import TextBaseSettings
 from stepline.text_base.split_steps import single_steps, strip_markup
 
-TITLES = ("title", "name", "task_full_name", "recipe_name", "headline", "task", "heading")
-STEPS = (
-    *(
-        "steps",
-        "directions",
-        "instructions",
-        "recipeInstructions",
-        "recipe_instructions",
-        "method",
-        "procedure",
-    ),
-    *(
-        "simplified_headline_list",
-        "headlines",
-        "headline_list",
-        "step_list",
-        "preparation",
-        "sections",
-        "methods",
-    ),
+# The fields that hold something, by the names that forms of how-to texts give them.
+TITLE_FIELDS = ("title", "name", "task_full_name", "recipe_name", "headline", "task", "heading")
+STEP_FIELDS = (
+    "steps",
+    "directions",
+    "instructions",
+    "recipeInstructions",
+    "recipe_instructions",
+    "method",
+    "procedure",
+    "simplified_headline_list",
+    "headlines",
+    "headline_list",
+    "step_list",
+    "preparation",
+    "sections",
+    "methods",
 )
-PARTS = (
+PART_FIELDS = (
     "itemListElement",
     "steps",
     "text",
@@ -51,7 +49,7 @@ PARTS = (
     "content",
     "title",
 )
-INGREDIENTS = (
+INGREDIENT_FIELDS = (
     "ingredients",
     "recipeIngredient",
     "recipe_ingredients",
@@ -59,79 +57,75 @@ INGREDIENTS = (
     "supplies",
     "tools",
 )
-IDS = ("id", "slug", "recipe_id", "article_id", "")
-SOURCES = ("url", "link", "source_url", "article_url", "video_url", "source")
-LICENCES = ("licence", "license")
-NESTED = ("task_text", "recipe", "article", "content")  # where some forms keep the rest
-DEEPEST = 8  # levels of sections within sections
+ID_FIELDS = ("id", "slug", "recipe_id", "article_id", "")
+SOURCE_FIELDS = ("url", "link", "source_url", "article_url", "video_url", "source")
+LICENCE_FIELDS = ("licence", "license")
+NESTED_FIELDS = ("task_text", "recipe", "article", "content")  # where some forms keep the rest
+MAX_SECTION_DEPTH = 8  # levels of sections within sections
 
 
 @dataclass(frozen=True)
-class ItemLocation:
-    """Where an item stands: file, name of the file without endings, key or row, licence that the
-    caller stated."""
+class SourceFile:
+    """A file of how-to texts, and how it is read. licence: of texts that state none themselves."""
 
-    file: str
-    stem: str
-    key: str
+    path: Path
+    settings: TextBaseSettings
     licence: str | None = None
 
-    def __str__(self) -> str:
-        return f"{self.file}, {self.key}"
+    @cached_property
+    def stem(self) -> str:
+        """Its name without endings: recipes for recipes.json.gz."""
+        name = self.path.name
+        while (ending := Path(name).suffix) and len(ending) <= 9 and Path(name).stem:
+            name = Path(name).stem
+        return name
+
+    def reject(
+        self, reason: str, value: str = "", *, key: str = "", what: RejectedKind = "document"
+    ) -> Rejected:
+        """Return why something was left out. key: of the item; "" for the file."""
+        location = f"{self.path.name}, {key}" if key else self.path.name
+        return Rejected(what, reason, location=location, value=value)
 
 
-def read_item(
-    item: object, place: ItemLocation, settings: TextBaseSettings
-) -> Iterator[DocumentOrRejected]:
-    """Yield what was left out of an item, then its Document if one step remains."""
+def read_item(item: object, key: str, file: SourceFile) -> Iterator[DocumentOrRejected]:
+    """Yield what was left out of an item, then its Document if one step remains.
+
+    key: of the item in its file, or its row.
+    """
     if not isinstance(item, Mapping):
-        yield Rejected("document", "not a document", location=str(place), value=type(item).__name__)
+        yield file.reject("not a document", type(item).__name__, key=key)
         return
-    fields = _flat(item)
-    texts = list(strings(first(fields, STEPS), 0))
-    if (size := sum(map(len, texts))) > settings.longest_document:
-        yield Rejected(
-            "document", "document too long", location=str(place), value=f"{size} characters"
-        )
+    fields = _with_nested_fields(item)
+    texts = list(strings(first(fields, STEP_FIELDS), 0))
+    size = sum(map(len, texts))
+    if size > file.settings.longest_document:
+        yield file.reject("document too long", f"{size} characters", key=key)
         return
     steps: list[str] = []
     for step in (step for text in texts for step in single_steps(text)):
-        if len(step) <= settings.longest_step:
+        if len(step) <= file.settings.longest_step:
             steps.append(step)
         else:
-            yield Rejected(
-                "step", "step too long", location=str(place), value=f"{len(step)} characters"
-            )
+            yield file.reject("step too long", f"{len(step)} characters", key=key, what="step")
     if not steps:
-        yield Rejected(
-            "document",
-            "no steps",
-            location=str(place),
-            value=f"fields {', '.join(map(str, item))}"[:200],
-        )
+        names = f"fields {', '.join(map(str, item))}"
+        yield file.reject("no steps", names[:200], key=key)
         return
-    yield _document(fields, steps, place)
+    yield _document(fields, steps, key, file)
 
 
-def _document(fields: Mapping[str, object], steps: Sequence[str], place: ItemLocation) -> Document:
-    identity = identify(one_line(first(fields, IDS)) or place.key, place.stem)
-    source = one_line(first(fields, SOURCES)) or place.file
-    licence = one_line(first(fields, LICENCES)) or place.licence
-    title = one_line(first(fields, TITLES)) or place.key.replace("-", " ").replace("_", " ")
-    lines = tuple(
-        TextStep(f"{identity}#{n}", step, identity, n, source, licence)
-        for n, step in enumerate(steps)
-    )
-    ingredients = tuple(
-        one_line(text) for text in strings(first(fields, INGREDIENTS), 0) if one_line(text)
-    )
-    return Document(identity, title, lines, source, licence, ingredients)
-
-
-def identify(key: str, stem: str) -> str:
-    """Return a document's id: its own key; a bare number gets the file's name before it, as
-    "recipes-12"."""
-    return f"{stem}-{key}" if key.isdigit() else key
+def _document(
+    fields: Mapping[str, object], steps: Sequence[str], key: str, file: SourceFile
+) -> Document:
+    identity = one_line(first(fields, ID_FIELDS)) or key
+    if identity.isdigit():  # a bare number gets the file's name before it
+        identity = f"{file.stem}-{identity}"
+    source = one_line(first(fields, SOURCE_FIELDS)) or file.path.name
+    licence = one_line(first(fields, LICENCE_FIELDS)) or file.licence
+    title = one_line(first(fields, TITLE_FIELDS)) or key.replace("-", " ").replace("_", " ")
+    ingredients = map(one_line, strings(first(fields, INGREDIENT_FIELDS), 0))
+    return Document.from_texts(identity, title, steps, source, licence, filter(None, ingredients))
 
 
 def first(fields: Mapping[str, object], names: Sequence[str]) -> object:
@@ -145,9 +139,11 @@ def strings(value: object, depth: int) -> Iterator[str]:
     """Yield the texts in a string, a list, or a list of sections and steps, in order."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping) and depth < DEEPEST:
-        yield from strings(first(value, PARTS), depth + 1)
-    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)) and depth < DEEPEST:
+    elif depth >= MAX_SECTION_DEPTH:
+        return
+    elif isinstance(value, Mapping):
+        yield from strings(first(value, PART_FIELDS), depth + 1)
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
         for part in value:
             yield from strings(part, depth + 1)
 
@@ -159,18 +155,17 @@ def one_line(value: object) -> str:
     return " ".join(strip_markup(str(value)[:2_000]).split())[:500]
 
 
-def _flat(item: Mapping[object, object]) -> dict[str, object]:
+def _with_nested_fields(item: Mapping[object, object]) -> dict[str, object]:
     """Return the fields, those of a nested part taking second place."""
     fields = {str(key): value for key, value in item.items()}
-    for name in NESTED:
+    for name in NESTED_FIELDS:
         inner = fields.get(name)
         if isinstance(inner, Mapping):
-            fields = {**{str(key): value for key, value in inner.items()}, **fields}
+            fields = {str(key): value for key, value in inner.items()} | fields
     return fields
 
 
-DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what a cut or broken file raises
-ENDINGS = (".gz",)
+FILE_DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what a cut or broken file raises
 
 
 @contextmanager
@@ -183,18 +178,10 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise DatasetError(
             f"{path}: cannot be read ({error.strerror}); give a file that can be"
         ) from error
-    with raw, gzip.GzipFile(fileobj=raw) if path.suffix in ENDINGS else raw as file:
+    with raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw as file:
         yield cast(BinaryIO, file)
-
-
-def stem(path: Path) -> str:
-    """Return a file's name without its endings: recipes for recipes.json.gz."""
-    name = path.name
-    while (ending := Path(name).suffix) and len(ending) <= 9 and Path(name).stem:
-        name = Path(name).stem
-    return name
 
 
 def file_format(path: Path) -> str:
     """Return the ending that tells a file's form, .gz aside: ".json" for recipes.json.gz."""
-    return (Path(path.stem) if path.suffix in ENDINGS else path).suffix.lower()
+    return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower()

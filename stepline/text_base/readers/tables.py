@@ -9,102 +9,85 @@ next line. Parquet has the same column names as JSON and csv.
 import csv
 from collections import deque
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import BinaryIO
 
 from stepline.errors import DatasetError
 from stepline.limits import parse_json
 from stepline.parquet import ParquetError, ParquetReader
-from stepline.records import Rejected
 from stepline.text_base.documents import DocumentOrRejected
 from stepline.text_base.readers.item import (
-    DAMAGE,
-    IDS,
-    INGREDIENTS,
-    LICENCES,
-    NESTED,
-    SOURCES,
-    STEPS,
-    TITLES,
-    ItemLocation,
+    FILE_DAMAGE,
+    ID_FIELDS,
+    INGREDIENT_FIELDS,
+    LICENCE_FIELDS,
+    NESTED_FIELDS,
+    SOURCE_FIELDS,
+    STEP_FIELDS,
+    TITLE_FIELDS,
+    SourceFile,
     open_bytes,
     read_item,
-    stem,
 )
-from stepline.text_base.settings import TextBaseSettings
 
-LONGEST_LINE = 4 << 20  # bytes; a longer line is skipped unread
-MOST_LINES = 1_000  # lines that one quoted row may span
+MAX_LINE_BYTES = 4 << 20  # a longer line is skipped unread
+MAX_ROW_LINES = 1_000  # lines that one quoted row may span
+BATCH_ROWS = 1_000  # rows of a Parquet file in memory at a time
+STEP_COLUMNS = ", ".join(STEP_FIELDS[:4])  # some of their names, for errors
 
 
-def read_csv(
-    path: Path, settings: TextBaseSettings, licence: str | None
-) -> Iterator[DocumentOrRejected]:
+def read_csv(file: SourceFile) -> Iterator[DocumentOrRejected]:
     """Yield the documents of a csv file with a header, and the rows left out.
 
     Raises DatasetError when the file cannot be read or no column holds steps.
     """
-    with open_bytes(path) as file:
-        rows = _Rows(file)
-        header = _header(path, rows)
+    with open_bytes(file.path) as stream:
+        rows = _Rows(stream)
+        header = _header(file, rows)
         try:
-            file_stem = stem(path)
             for number, row in rows:
-                place = ItemLocation(path.name, file_stem, f"row {number}", licence)
                 if isinstance(row, str):
-                    yield Rejected("document", row, location=str(place))
+                    yield file.reject(row, key=f"row {number}")
                 else:
-                    yield from _read_row(header, row, place, settings)
-        except DAMAGE as error:
-            yield Rejected("document", "file cut off", location=path.name, value=str(error)[:200])
+                    yield from _read_row(header, row, number, file)
+        except FILE_DAMAGE as error:
+            yield file.reject("file cut off", str(error)[:200])
 
 
-def _header(path: Path, rows: "_Rows") -> list[str]:
+def _header(file: SourceFile, rows: "_Rows") -> list[str]:
     try:
         _, header = next(rows, (0, "empty file"))
-    except DAMAGE as error:
-        raise DatasetError(f"{path}: not readable ({error}); download it again") from error
+    except FILE_DAMAGE as error:
+        raise DatasetError(f"{file.path}: not readable ({error}); download it again") from error
     names = [] if isinstance(header, str) else [name.strip().lstrip("\ufeff") for name in header]
-    if not set(names) & set(STEPS):
+    if not set(names) & set(STEP_FIELDS):
         raise DatasetError(
-            f"{path}: no column of steps; the header must name one of {', '.join(STEPS[:4])}"
+            f"{file.path}: no column of steps; the header must name one of {STEP_COLUMNS}"
         )
     return names
 
 
 def _read_row(
-    header: Sequence[str], row: Sequence[str], place: ItemLocation, settings: TextBaseSettings
+    header: Sequence[str], row: Sequence[str], number: int, file: SourceFile
 ) -> Iterator[DocumentOrRejected]:
+    key = f"row {number}"
     if len(row) != len(header):
-        yield Rejected(
-            "document",
-            "wrong number of columns",
-            location=str(place),
-            value=f"{len(row)} instead of {len(header)}",
+        yield file.reject(
+            "wrong number of columns", f"{len(row)} instead of {len(header)}", key=key
         )
         return
     item: dict[str, object] = dict(zip(header, row, strict=True))
-    for name in set(header) & {*STEPS, *INGREDIENTS}:
+    for name in set(header) & {*STEP_FIELDS, *INGREDIENT_FIELDS}:
+        text = str(item[name])
+        if not text.lstrip().startswith("["):
+            continue
         try:
-            item[name] = _cell(str(item[name]))
+            item[name] = parse_json(text)
         except (ValueError, RecursionError) as error:
-            yield Rejected(
-                "document",
-                "broken list cell",
-                location=str(place),
-                value=f"{name}: {str(error)[:150]}",
-            )
+            yield file.reject("broken list cell", f"{name}: {str(error)[:150]}", key=key)
             return
-    named = next((str(item[name]) for name in TITLES if item.get(name)), "")
-    key = next(
-        (str(item[name]) for name in ("id", "") if item.get(name)), ""
-    ) or place.key.removeprefix("row ")
-    yield from read_item(item | {"id": key, "title": named}, place, settings)
-
-
-def _cell(text: str) -> object:
-    """Return a JSON list, or the text itself where it is none."""
-    return parse_json(text) if text.lstrip().startswith("[") else text
+    title = next((str(item[name]) for name in TITLE_FIELDS if item.get(name)), "")
+    identity = item.get("id") or item.get("") or str(number)
+    yield from read_item(item | {"id": identity, "title": title}, key, file)
 
 
 class _Rows(Iterator[tuple[int, list[str] | str]]):
@@ -125,16 +108,16 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
         return self._number, self._row(line)
 
     def _row(self, line: bytes) -> list[str] | str:
-        if len(line) >= LONGEST_LINE:
+        if len(line) >= MAX_LINE_BYTES:
             return "line too long"
-        whole = self._closed(line)
-        if whole is None:
+        data = self._closed(line)
+        if data is None:
             return "quote never closed"
-        if b"\0" in whole:
+        if b"\0" in data:
             return "binary junk"
         try:
-            text = whole.decode("utf-8")
-            csv.field_size_limit(max(csv.field_size_limit(), 2 * LONGEST_LINE))
+            text = data.decode("utf-8")
+            csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_LINE_BYTES))
             return next(csv.reader([text], strict=True))
         except UnicodeDecodeError:
             return "not UTF-8"
@@ -145,51 +128,47 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
         """Return the line and those after it up to where its quotes close; None, and they wait,
         where they never do."""
         parts = [line]
-        odd, size = line.count(b'"') % 2, len(line)
-        while odd:
-            more = self._line() if len(parts) < MOST_LINES and size < LONGEST_LINE else None
+        size = len(line)
+        quotes = line.count(b'"')
+        while quotes % 2:
+            may_go_on = len(parts) < MAX_ROW_LINES and size < MAX_LINE_BYTES
+            more = self._line() if may_go_on else None
             if more is None:
                 self._ahead.extendleft(reversed(parts[1:]))
                 return None
             parts.append(more)
             size += len(more)
-            odd ^= more.count(b'"') % 2
+            quotes += more.count(b'"')
         return b"".join(parts)
 
     def _line(self) -> bytes | None:
-        """Return the next line, cut at LONGEST_LINE (the rest of it skipped), or None at the
+        """Return the next line, cut at MAX_LINE_BYTES (the rest of it skipped), or None at the
         end."""
         if self._ahead:
             return self._ahead.popleft()
-        line = self._file.readline(LONGEST_LINE)
+        line = self._file.readline(MAX_LINE_BYTES)
         rest = line
-        while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
-            rest = self._file.readline(LONGEST_LINE)
+        while len(rest) == MAX_LINE_BYTES and not rest.endswith(b"\n"):
+            rest = self._file.readline(MAX_LINE_BYTES)
         return line or None
 
 
-BATCH = 1_000  # rows in memory at once
-
-
-def read_parquet(
-    path: Path, settings: TextBaseSettings, licence: str | None
-) -> Iterator[DocumentOrRejected]:
+def read_parquet(file: SourceFile) -> Iterator[DocumentOrRejected]:
     """Yield the documents of a Parquet file and the rows left out, a batch at a time.
 
     Raises DatasetError when it is not Parquet or no column holds steps.
     """
     try:
-        table = ParquetReader(path)
+        table = ParquetReader(file.path)
     except ParquetError as error:
-        raise DatasetError(f"{path}: not a Parquet file ({error}); write it again") from error
-    known = {*TITLES, *STEPS, *INGREDIENTS, *IDS, *SOURCES, *LICENCES, *NESTED}
-    columns = [name for name in table.columns if name in known]
-    if not set(columns) & {*STEPS, *NESTED}:
-        raise DatasetError(f"{path}: no column of steps; name one of them {', '.join(STEPS[:4])}")
+        raise DatasetError(f"{file.path}: not a Parquet file ({error}); write it again") from error
+    step_columns = {*STEP_FIELDS, *NESTED_FIELDS}
+    other_columns = {*TITLE_FIELDS, *INGREDIENT_FIELDS, *ID_FIELDS, *SOURCE_FIELDS, *LICENCE_FIELDS}
+    columns = [name for name in table.columns if name in step_columns | other_columns]
+    if not step_columns.intersection(columns):
+        raise DatasetError(f"{file.path}: no column of steps; name one of them {STEP_COLUMNS}")
     try:
-        for number, item in enumerate(table.rows(columns, BATCH)):
-            yield from read_item(
-                item, ItemLocation(path.name, stem(path), str(number), licence), settings
-            )
+        for number, item in enumerate(table.rows(columns, BATCH_ROWS)):
+            yield from read_item(item, str(number), file)
     except ParquetError as error:
-        yield Rejected("document", "file cut off", location=path.name, value=str(error)[:200])
+        yield file.reject("file cut off", str(error)[:200])

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.chat import requests as reply_cache
+from stepline.chat.checked_requests import LATE
 from stepline.chat.pictures import LETTERS, VideoPictures, question_tokens
-from stepline.chat.requests import LATE, run_in_threads
+from stepline.chat.requests import RequestLimits, run_in_threads
 from stepline.chat.servers import open_server
 from stepline.errors import WriterError
 from stepline.records import Matrix, Rejected, Step, Transcript, covering_span
@@ -239,10 +240,9 @@ def write_llm(
     server = open_server(settings)
     try:
         start = time.monotonic()
-        runner = RequestRunner(
-            server, settings, prompt, cache, until=start + settings.deadline, pictures=shown
-        )
-        results = run_in_threads(runner.serve, chunks, workers=server.workers, until=runner.until)
+        until = start + settings.deadline
+        runner = RequestRunner(server, settings, cache, RequestLimits(), until, prompt, shown)
+        results = run_in_threads(runner.serve, chunks, workers=server.workers, until=until)
         logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
     finally:
         server.close()

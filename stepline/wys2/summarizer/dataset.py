@@ -20,24 +20,25 @@ from stepline.wys2.summary import Importance
 
 @dataclass(frozen=True)
 class SegmentedVideo:
-    """One video: seen (S, C), said (S, E) with zeros where nobody speaks, matters (S,) in [0, 1].
+    """One video: pictures (S, C), speech (S, E) with zeros where nobody speaks, matters (S,) in [0,
+    1].
 
     Raises ShapeError when the arrays do not fit together, are empty, or hold NaN.
     """
 
     id: str
-    seen: Matrix
-    said: Matrix
+    pictures: Matrix
+    speech: Matrix
     matters: Importance
 
     def __post_init__(self) -> None:
-        if not len(self.seen):
+        count = len(self.pictures)
+        if not count:
             raise ShapeError(f"{self.id}: no segment; the video has no feature row")
-        if len(self.said) != len(self.seen) or self.matters.shape != (len(self.seen),):
-            raise ShapeError(
-                f"{self.id}: {len(self.seen)} segments need as much speech and as many labels"
-            )
-        if not all(np.isfinite(values).all() for values in (self.seen, self.said, self.matters)):
+        if len(self.speech) != count or self.matters.shape != (count,):
+            raise ShapeError(f"{self.id}: {count} segments need as much speech and as many labels")
+        arrays = (self.pictures, self.speech, self.matters)
+        if not all(np.isfinite(values).all() for values in arrays):
             raise ShapeError(f"{self.id}: features hold NaN or infinity; extract them again")
 
 
@@ -53,14 +54,14 @@ def segment_video(
     if not count:
         raise ShapeError(f"{record.id}: no segment; the video has no feature row")
     spans = [Span(k * settings.seconds, (k + 1) * settings.seconds) for k in range(count)]
-    seen = np.stack([features.values[features.rows(span)].mean(axis=0) for span in spans])  # (S, C)
-    said = _said(record, spans, vectors, settings.text_width)
-    # the fraction of a segment's tenths of a second that some step shows
-    tenths = [span.start + (np.arange(round(span.duration * 10)) + 0.5) / 10 for span in spans]
-    matters = np.array(
-        [float(_inside(ticks, record.reference).mean()) for ticks in tenths], dtype=np.float32
-    )
-    return SegmentedVideo(record.id, seen.astype(np.float32), said, matters)
+    pictures = np.stack([features.values[features.rows(span)].mean(axis=0) for span in spans])
+    speech = _speech(record, spans, vectors, settings.text_width)
+    matters = np.zeros(count, dtype=np.float32)
+    for k, span in enumerate(spans):
+        # the fraction of a segment's tenths of a second that some step shows
+        tenths = span.start + (np.arange(round(span.duration * 10)) + 0.5) / 10
+        matters[k] = _inside(tenths, record.reference).mean()
+    return SegmentedVideo(record.id, pictures.astype(np.float32), speech, matters)
 
 
 def shown_seconds(record: Record, duration: float) -> Mask:
@@ -70,29 +71,26 @@ def shown_seconds(record: Record, duration: float) -> Mask:
     return _inside(middles, record.reference)
 
 
-def _said(record: Record, spans: Sequence[Span], vectors: Matrix | None, width: int) -> Matrix:
+def _speech(record: Record, spans: Sequence[Span], vectors: Matrix | None, width: int) -> Matrix:
     """Return (S, E): the mean vector of the sentences that overlap each segment."""
-    said = np.zeros((len(spans), width), dtype=np.float32)
+    speech = np.zeros((len(spans), width), dtype=np.float32)
     if not width:
-        return said
-    if vectors is None or vectors.shape != (len(record.sentences), width):
-        shape = None if vectors is None else vectors.shape
-        raise ShapeError(
-            f"{record.id}: sentence vectors must be {(len(record.sentences), width)}, not {shape}"
-        )
+        return speech
+    shape = None if vectors is None else vectors.shape
+    expected = (len(record.sentences), width)
+    if vectors is None or shape != expected:
+        raise ShapeError(f"{record.id}: sentence vectors must be {expected}, not {shape}")
     for k, span in enumerate(spans):
-        rows = [
-            row for row, sentence in enumerate(record.sentences) if sentence.span.overlap(span) > 0
-        ]
-        if rows:
-            said[k] = vectors[rows].mean(axis=0)
-    return said
+        overlapping = [sentence.span.overlap(span) > 0 for sentence in record.sentences]
+        if any(overlapping):
+            speech[k] = vectors[overlapping].mean(axis=0)
+    return speech
 
 
 def _inside(times: npt.NDArray[np.floating], steps: Sequence[Step]) -> Mask:
     """Return at which times, (N,), some step is shown."""
     inside = np.zeros(len(times), dtype=np.bool_)
     for step in steps:
-        for shown in step.spans:
-            inside |= (times >= shown.start) & (times < shown.end)
+        for span in step.spans:
+            inside |= (times >= span.start) & (times < span.end)
     return inside

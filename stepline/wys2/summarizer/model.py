@@ -34,15 +34,7 @@ FILE = NetworkFile(
     names=(SUMMARIZER,),
 )
 
-RATE = 8.0  # frames a second; IV-Sum takes 32 a segment
-
-__all__ = [
-    "LoadedSummarizer",
-    "Summarizer",
-    "SummarizerSettings",
-    "read_summarizer",
-    "write_summarizer",
-]
+FRAMES_PER_SECOND = 8.0  # of the annotations; IV-Sum takes 32 a segment
 
 
 class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -63,19 +55,19 @@ class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy 
         self.encoder = nn.TransformerEncoder(layer, settings.layers, enable_nested_tensor=False)
         self.score = nn.Sequential(nn.LayerNorm(settings.width), nn.Linear(settings.width, 1))
 
-    def forward(self, seen: Tensor, said: Tensor, pad: Tensor) -> Tensor:
-        """Return logits (B, S) of how much each segment matters. seen (B, S, C), said (B, S, E),
-        pad (B, S)."""
-        wanted = (self.settings.video_width, self.settings.text_width)
-        if (seen.shape[-1], said.shape[-1]) != wanted:
-            given = (seen.shape[-1], said.shape[-1])
+    def forward(self, pictures: Tensor, speech: Tensor, pad: Tensor) -> Tensor:
+        """Return logits (B, S) of how much each segment matters. pictures (B, S, C), speech (B, S,
+        E), pad (B, S)."""
+        settings = self.settings
+        widths = (pictures.shape[-1], speech.shape[-1])
+        expected = (settings.video_width, settings.text_width)
+        if widths != expected:
             raise ShapeError(
-                f"segments are {given} wide (seen, said), not {wanted}; use the same backbone"
+                f"segments are {widths} wide (seen, said), not {expected}; use the same backbone"
             )
-        inputs = torch.cat([_standardise(seen), _standardise(said)], dim=-1)  # (B, S, C + E)
-        hidden = self.project(inputs) + _sinusoidal_encoding(
-            seen.shape[1], self.settings.width, seen.device
-        )
+        inputs = torch.cat([_standardise(pictures), _standardise(speech)], dim=-1)  # (B, S, C + E)
+        positions = _sinusoidal_encoding(pictures.shape[1], settings.width, pictures.device)
+        hidden = self.project(inputs) + positions  # (B, S, D)
         hidden = self.encoder(hidden, src_key_padding_mask=pad)  # (B, S, D)
         return cast(Tensor, self.score(hidden)[..., 0])  # (B, S)
 
@@ -124,7 +116,7 @@ def read_summarizer(path: Path) -> LoadedSummarizer:
     return LoadedSummarizer(network, video, text, file)
 
 
-def read_frame_labels(path: Path, rate: float = RATE) -> Iterator[Record]:
+def read_frame_labels(path: Path, rate: float = FRAMES_PER_SECOND) -> Iterator[Record]:
     """Yield a record a video of {video: [0 or 1 a frame]}; each run of ones is a reference step.
 
     Raises DatasetError for other numbers, or a file of another form.

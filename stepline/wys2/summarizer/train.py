@@ -11,6 +11,7 @@ Letters: B videos, S segments, C and E widths of what is seen and said.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,10 +28,11 @@ from stepline.evaluate.video_summaries import frames_overlap, kendall_tau, spear
 from stepline.features import FeatureStore
 from stepline.records import Record, Rejected, Transcript, count_reasons
 from stepline.training.batches import Mask, pad
-from stepline.training.distributed import one_process, start_processes
+from stepline.training.distributed import one_process
 from stepline.training.gather import FeatureJoin, reasons_in_words
-from stepline.training.loop import Loss, Progress, TrainingTask, fit
-from stepline.training.run_folder import RUN, claim_run_folder
+from stepline.training.loop import Loss, Progress, TrainingTask
+from stepline.training.run import KeepBest, TrainingRun, run_training, train_network
+from stepline.training.run_folder import RUN
 from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import split_videos
 from stepline.wys2.dataset import TextEncoder
@@ -44,7 +46,9 @@ from stepline.wys2.summarizer.dataset import SegmentedVideo, segment_video, show
 from stepline.wys2.summarizer.model import SUMMARIZER, Summarizer, write_summarizer
 from stepline.wys2.summary import Importance
 
-NO_TIME, NO_NARRATION = "no reference step has a time", "no narration"
+MIN_VIDEOS = 3  # for training, validation and test
+NO_TIME = "no reference step has a time"
+NO_NARRATION = "no narration"
 
 
 def train_summarizer(
@@ -66,26 +70,22 @@ def train_summarizer(
         raise ShapeError(
             f"{len(samples)} videos of which {mean:.0%} matters teach nothing; give reference steps"
         )
-    torch.manual_seed(settings.seed)  # of fresh weights
-    network = Summarizer(summarizer)
-    network.to(start_processes(settings.device))
-    task = TrainingTask(samples, lambda sample: len(sample.seen), lambda batch, _: batch, _losses)
-    fit(network, task, settings, folder, report)
-    return network
+    task = TrainingTask(
+        samples, lambda sample: len(sample.pictures), lambda batch, _: batch, _losses
+    )
+    return train_network(lambda: Summarizer(summarizer), task, settings, folder, report)
 
 
 def _losses(network: nn.Module, batch: Sequence[SegmentedVideo]) -> list[Loss]:
     """Return the binary cross-entropy of each segment's importance, over real segments."""
     device = device_of(network)
-    seen, missing = pad([sample.seen for sample in batch])  # (B, S, C), (B, S)
-    said, _ = pad([sample.said for sample in batch])  # (B, S, E)
-    matters, _ = pad([sample.matters[:, None] for sample in batch])  # (B, S, 1)
-    logits = network(seen.to(device), said.to(device), missing.to(device))  # (B, S)
+    pictures, missing = pad([sample.pictures for sample in batch])  # (B, S, C), (B, S)
+    speech, _ = pad([sample.speech for sample in batch])  # (B, S, E)
+    importance, _ = pad([sample.matters[:, None] for sample in batch])  # (B, S, 1)
+    logits = network(pictures.to(device), speech.to(device), missing.to(device))  # (B, S)
+    targets = importance[..., 0].to(device)
+    losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")  # (B, S)
     real = (~missing).to(device)
-    # (B, S)
-    losses = F.binary_cross_entropy_with_logits(
-        logits, matters[..., 0].to(device), reduction="none"
-    )
     return [Loss((losses * real).sum(), real.sum().float())]
 
 
@@ -95,16 +95,15 @@ def predict_importance(network: Summarizer, sample: SegmentedVideo) -> Importanc
     device = device_of(network)
     network.eval()
     with torch.inference_mode(), current_device().autocast():
-        inputs = (
-            torch.from_numpy(values)[None].to(device) for values in (sample.seen, sample.said)
-        )
-        pad_mask = torch.zeros(1, len(sample.seen), dtype=torch.bool, device=device)
-        scores = network(*inputs, pad_mask)[0].float().sigmoid().cpu().numpy()  # (S,)
+        pictures = torch.from_numpy(sample.pictures)[None].to(device)  # (1, S, C)
+        speech = torch.from_numpy(sample.speech)[None].to(device)  # (1, S, E)
+        padding = torch.zeros(1, len(sample.pictures), dtype=torch.bool, device=device)
+        logits = network(pictures, speech, padding)[0]  # (S,)
+        scores = logits.float().sigmoid().cpu().numpy()
     length = network.settings.seconds
-    seconds = np.arange(int(np.ceil(len(scores) * length - 1e-9))) + 0.5
-    return np.asarray(
-        scores[np.minimum((seconds / length).astype(int), len(scores) - 1)], dtype=np.float32
-    )
+    seconds = np.arange(math.ceil(len(scores) * length - 1e-9)) + 0.5
+    segments = np.minimum((seconds / length).astype(int), len(scores) - 1)
+    return np.asarray(scores[segments], dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class SummaryScores:
     videos: int
 
 
-def score_summaries(given: Sequence[Importance], shown: Sequence[Mask]) -> SummaryScores:
+def score_summaries(importances: Sequence[Importance], references: Sequence[Mask]) -> SummaryScores:
     """Return the scores of seconds (T,) of each video against those that belong in its summary,
     (T,) bool.
 
@@ -126,14 +125,17 @@ def score_summaries(given: Sequence[Importance], shown: Sequence[Mask]) -> Summa
     scores rank nothing: tau and rho are 0 then; both are undefined where all seconds of a reference
     are alike.
     """
-    rows = [
-        _scores(scores[: len(truth)], truth) for scores, truth in zip(given, shown, strict=True)
-    ]
-    columns = [
-        [value for value in column if value is not None] for column in zip(*rows, strict=True)
-    ] or [[], [], []]
-    f, tau, rho = (float(np.mean(column)) if column else None for column in columns)
+    rows = []
+    for scores, reference in zip(importances, references, strict=True):
+        rows.append(_scores(scores[: len(reference)], reference))
+    f, tau, rho = (_mean([row[measure] for row in rows]) for measure in range(3))
     return SummaryScores(f, tau, rho, len(rows))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values that are defined, None where there is none."""
+    defined = [value for value in values if value is not None]
+    return float(np.mean(defined)) if defined else None
 
 
 def _scores(scores: Importance, truth: Mask) -> tuple[float | None, float | None, float | None]:
@@ -194,29 +196,21 @@ def gather_summaries(
         flaw = join.flaw(video)
         if flaw is None and not any(step.spans for step in record.reference):
             flaw = NO_TIME, ""
-        if (
-            flaw is None
-            and encode is not None
-            and (record.transcript is None or not record.transcript.sentences)
-        ):
+        if flaw is None and encode is not None and not record.sentences:
             flaw = NO_NARRATION, ""
         if flaw is not None:
             join.omit("video", video, flaw)
             continue
-        found = features.read(video)
-        said = (
-            [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
-        )
-        vectors = None if encode is None else encode(said)
-        widths = {
-            "video_width": found.values.shape[1],
-            "text_width": 0 if vectors is None else vectors.shape[1],
-        }
+        rows = features.read(video)
+        widths = {"video_width": rows.values.shape[1], "text_width": 0}
+        vectors = None
+        if encode is not None:
+            vectors = encode([sentence.text for sentence in record.sentences])
+            widths["text_width"] = vectors.shape[1]
         named = record.model_copy(update={"id": video})
-        dataset.samples.append(
-            segment_video(named, found, vectors, settings.model_copy(update=widths))
-        )
-        dataset.shown.append(shown_seconds(record, found.duration))
+        fitting = settings.model_copy(update=widths)
+        dataset.samples.append(segment_video(named, rows, vectors, fitting))
+        dataset.shown.append(shown_seconds(record, rows.duration))
     return dataset
 
 
@@ -234,29 +228,40 @@ def train_summarizer_run(
     video, text: what gave features and sentence vectors, kept in the file. Raises DatasetError when
     fewer than three videos are left, SettingsError when the folder holds a run with other settings.
     """
-    if len(dataset.samples) < 3:
-        count = len(dataset.samples)
-        raise DatasetError(
-            f"{count} videos to train on, 3 are needed; left out: {reasons_in_words(dataset.omitted)}"
-        )
+    if len(dataset.samples) < MIN_VIDEOS:
+        reasons = reasons_in_words(dataset.omitted)
+        count = f"{len(dataset.samples)} videos to train on, {MIN_VIDEOS} are needed"
+        raise DatasetError(f"{count}; left out: {reasons}")
     one_process("train summarizer")
-    claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS_FILE)
-    parts = split_videos([sample.id for sample in dataset.samples], settings.train.seed)
-    training, held_out = dataset.of_videos(parts[0] | parts[1]), dataset.of_videos(parts[2])
-    first = training.samples[0]
-    widths = {"video_width": first.seen.shape[1], "text_width": first.said.shape[1]}
-    network = train_summarizer(
-        training.samples,
-        folder / "training",
-        summarizer=settings.summarizer.model_copy(update=widths),
-        settings=settings.train,
-        report=report,
-    )
-    scores = score_summaries(
-        [predict_importance(network, sample) for sample in held_out.samples], held_out.shown
-    )
-    write_summarizer(network, folder / SUMMARIZER, video=video, text=text)
-    tree = {"settings": settings.model_dump(mode="json"), "videos": len(training.samples)}
-    tree |= {"omitted": count_reasons(dataset.omitted), "withheld": asdict(scores)}
-    write_atomic(folder / RUN, json.dumps(tree, indent=1) + "\n")
-    return TrainedSummarizer(network, len(training.samples), scores)
+
+    def write(outcome: TrainedSummarizer, path: Path) -> None:
+        write_summarizer(outcome.network, path, video=video, text=text)
+
+    def train(_: KeepBest) -> TrainedSummarizer:
+        parts = split_videos([sample.id for sample in dataset.samples], settings.train.seed)
+        training = dataset.of_videos(parts[0] | parts[1])
+        held_out = dataset.of_videos(parts[2])
+        first = training.samples[0]
+        widths = {"video_width": first.pictures.shape[1], "text_width": first.speech.shape[1]}
+        network = train_summarizer(
+            training.samples,
+            folder / "training",
+            summarizer=settings.summarizer.model_copy(update=widths),
+            settings=settings.train,
+            report=report,
+        )
+        importances = [predict_importance(network, sample) for sample in held_out.samples]
+        scores = score_summaries(importances, held_out.shown)
+        return TrainedSummarizer(network, len(training.samples), scores)
+
+    identity = settings.model_dump(mode="json")
+    run = TrainingRun(folder, identity, write, final=SUMMARIZER, identity_file=SETTINGS_FILE)
+    trained = run_training(run, train)
+    outcome = {
+        "settings": identity,
+        "videos": trained.videos,
+        "omitted": count_reasons(dataset.omitted),
+        "withheld": asdict(trained.scores),
+    }
+    write_atomic(folder / RUN, json.dumps(outcome, indent=1) + "\n")
+    return trained

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stepline.curate.execution.actors import MOST_FAILED_STARTS, MOST_LOSSES, ActorGroup
+from stepline.curate.execution.actors import MAX_FAILED_STARTS, MAX_LOSSES, ActorGroup
 from stepline.curate.execution.scheduler import FinishedVideo
 from stepline.curate.stage import VideoItem
 from stepline.errors import SteplineError, StoreError
@@ -184,17 +184,17 @@ def test_actors_that_never_start_end_the_run_in_one_line(ray):
     group = group_of(ray, 1, most=1)
     with pytest.raises(
         SteplineError,
-        match=f"^{MOST_FAILED_STARTS} actors in a row did not start, the last so: no disk",
+        match=f"^{MAX_FAILED_STARTS} actors in a row did not start, the last so: no disk",
     ):
-        for _ in range(MOST_FAILED_STARTS):
+        for _ in range(MAX_FAILED_STARTS):
             answer(group, ray.handles[-1], "ready", outcome=LostError("trace\nno disk\n"))
             group.hand_out(None, more=True)
 
 
 def test_a_video_that_takes_actor_after_actor_with_it_ends_the_run(ray):
     group = group_of(ray, 1, most=1)
-    with pytest.raises(SteplineError, match=f"^v0: {MOST_LOSSES} actors were lost with it"):
-        for _ in range(MOST_LOSSES):
+    with pytest.raises(SteplineError, match=f"^v0: {MAX_LOSSES} actors were lost with it"):
+        for _ in range(MAX_LOSSES):
             answer(group, ray.handles[-1], "ready")
             group.hand_out(None, more=True)
             answer(group, ray.handles[-1], outcome=LostError("out of memory"))

@@ -2,7 +2,7 @@ import pytest
 from fake_stages import STAGES, recipe
 
 from stepline.curate.execution.messages import (
-    LONGEST_REASON,
+    MAX_REASON_CHARS,
     TaskReply,
     TaskRequest,
     WorkerSetup,
@@ -129,7 +129,7 @@ def test_a_reason_holds_nothing_of_this_machine(reason, told):
 
 
 def test_a_reason_is_one_line_of_bounded_length():
-    assert portable_reason("word\n" * 1000, [], "a") == ("word " * 1000)[:LONGEST_REASON] + "..."
+    assert portable_reason("word\n" * 1000, [], "a") == ("word " * 1000)[:MAX_REASON_CHARS] + "..."
 
 
 def test_a_machine_with_another_version_than_the_drivers_computes_nothing(tmp_path):

@@ -135,7 +135,7 @@ def test_videos_that_are_finished_need_no_actor(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     items = videos(tmp_path / "in", {"a": "one two", "bad": "corrupt"})
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items)
-    plan, told = Plan.of(recipe(), resolve_stages(recipe(), STAGES)), []
+    plan, told = Plan.from_recipe(recipe(), resolve_stages(recipe(), STAGES)), []
     run_on_ray(
         Phase(
             plan,

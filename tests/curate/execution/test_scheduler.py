@@ -5,7 +5,8 @@ from fake_stages import STAGES, recipe
 
 from stepline.atomic_files import atomic_path
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.execution.scheduler import Fetcher, OpenVideo
+from stepline.curate.execution.fetcher import Fetcher
+from stepline.curate.execution.scheduler import OpenVideo
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.stage import StageFailure, VideoItem, resolve_stages
 from stepline.errors import SteplineError
@@ -103,7 +104,7 @@ def test_a_disk_too_full_to_fetch_to_ends_the_run_and_blames_no_video(tmp_path, 
 
 
 def opened(results, **options):
-    plan = Plan.of(recipe(), resolve_stages(recipe(), STAGES))
+    plan = Plan.from_recipe(recipe(), resolve_stages(recipe(), STAGES))
     return plan, OpenVideo(plan, results, ITEM, ("read", "count", "double"), **options)
 
 

@@ -36,7 +36,7 @@ def planned(tmp_path, texts, batch, out):
         update={"engine": EngineSettings(batch=batch, ahead=8)}
     )
     plan, items = (
-        Plan.of(recipe, resolve_stages(recipe, STAGES)),
+        Plan.from_recipe(recipe, resolve_stages(recipe, STAGES)),
         fake_stages.videos(tmp_path / "in", texts),
     )
     run(plan, items, RemotePath(str(out)), ("read", "count"), [], tmp_path)

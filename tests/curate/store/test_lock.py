@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from stepline.curate.store.lock import CLAIM, NAME, lock_owner, lock_run
+from stepline.curate.store.lock import CLAIM_SUFFIX, LOCK_NAME, lock_owner, lock_run
 from stepline.errors import SettingsError
 from stepline.remote import RemotePath
 
@@ -34,7 +34,7 @@ def test_one_driver_holds_out_at_a_time(out):
 
 def test_a_dead_drivers_sign_of_life_in_a_store_grows_stale(tmp_path):
     out = RemotePath(f"memory://{tmp_path.name}-stale")
-    (out / NAME).write(
+    (out / LOCK_NAME).write(
         json.dumps({"host": "far", "process": 7, "at": time.time() - 3600, "name": ""})
     )
     assert lock_owner(out) is None
@@ -44,8 +44,8 @@ def test_a_dead_drivers_sign_of_life_in_a_store_grows_stale(tmp_path):
 
 def test_one_who_asks_who_holds_out_keeps_no_driver_out(tmp_path):
     out = RemotePath(str(tmp_path))
-    (tmp_path / NAME).touch()
-    with (tmp_path / NAME).open("rb") as asking:
+    (tmp_path / LOCK_NAME).touch()
+    with (tmp_path / LOCK_NAME).open("rb") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)
         threading.Timer(0.05, lambda: fcntl.flock(asking, fcntl.LOCK_UN)).start()
         with lock_run(out):
@@ -75,13 +75,13 @@ def test_of_two_drivers_that_find_a_dead_one_the_second_to_claim_its_place_goes(
     dead = json.dumps(
         {"host": "far", "process": 7, "at": time.time() - 3600, "name": "dead"}
     ).encode()
-    (out / NAME).write(dead)
+    (out / LOCK_NAME).write(dead)
     create, faster = RemotePath.create, []
 
     def overtaken(place, data):
         """Let another driver come in between the look at the dead one's note and the claim to
         it."""
-        if place.url.endswith(CLAIM) and not faster:
+        if place.url.endswith(CLAIM_SUFFIX) and not faster:
             faster.append(lock_run(out))
             faster[0].__enter__()
         return create(place, data)
@@ -89,7 +89,7 @@ def test_of_two_drivers_that_find_a_dead_one_the_second_to_claim_its_place_goes(
     monkeypatch.setattr(RemotePath, "create", overtaken)
     with pytest.raises(SettingsError, match="works on it"), lock_run(out):
         pass
-    assert not (out / f"{NAME}{CLAIM}").exists()
+    assert not (out / f"{LOCK_NAME}{CLAIM_SUFFIX}").exists()
     assert "process" in lock_owner(out)
     faster[0].__exit__(None, None, None)
     assert lock_owner(out) is None
@@ -97,7 +97,7 @@ def test_of_two_drivers_that_find_a_dead_one_the_second_to_claim_its_place_goes(
 
 def test_a_dead_claim_to_a_dead_drivers_place_keeps_nobody_out(tmp_path):
     out = RemotePath(f"memory://{tmp_path.name}-claims")
-    for name in (NAME, f"{NAME}{CLAIM}"):
+    for name in (LOCK_NAME, f"{LOCK_NAME}{CLAIM_SUFFIX}"):
         (out / name).write(
             json.dumps({"host": "far", "process": 7, "at": time.time() - 3600, "name": name})
         )
@@ -107,17 +107,17 @@ def test_a_dead_claim_to_a_dead_drivers_place_keeps_nobody_out(tmp_path):
 
 
 def test_a_driver_that_slept_until_another_took_its_place_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.curate.store.lock.HEARTBEAT", 0.01)
+    monkeypatch.setattr("stepline.curate.store.lock.HEARTBEAT_SECONDS", 0.01)
     out = RemotePath(f"memory://{tmp_path.name}-slept")
     theirs = json.dumps({"host": "far", "process": 7, "at": time.time(), "name": "theirs"}).encode()
     with lock_run(out) as lock:
         lock.check()
-        (out / NAME).write(theirs)
+        (out / LOCK_NAME).write(theirs)
         while lock.usurper is None:
             time.sleep(0.01)
         with pytest.raises(SettingsError, match="process 7 on far works on it"):
             lock.check()
-    assert (out / NAME).read() == theirs
+    assert (out / LOCK_NAME).read() == theirs
 
 
 DRIVER = """

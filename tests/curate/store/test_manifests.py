@@ -12,7 +12,7 @@ from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.stage import StageFailure
 from stepline.curate.status import run_status
 from stepline.curate.store import manifests
-from stepline.curate.store.lock import NAME, driver_name, lock_run
+from stepline.curate.store.lock import LOCK_NAME, driver_name, lock_run
 from stepline.curate.store.manifests import (
     MANIFESTS,
     disk_keys,
@@ -215,7 +215,7 @@ def test_a_killed_drivers_note_is_no_driver_at_work(tmp_path):
     assert driver_name(out) == ""
     with lock_run(out) as lock:
         assert driver_name(out) == lock.name != ""
-    (out / NAME).write(json.dumps({"name": "dead", "at": time.time() - 3600}))
+    (out / LOCK_NAME).write(json.dumps({"name": "dead", "at": time.time() - 3600}))
     assert driver_name(out) == ""
 
 

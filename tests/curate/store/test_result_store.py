@@ -97,8 +97,8 @@ def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypa
 
 
 def test_keys_that_came_since_a_listing_are_known_however_many(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.curate.store.manifests.LOOSE", 2)
-    keys_known = KeySet.of(RemotePath(f"memory://{tmp_path.name}"))
+    monkeypatch.setattr("stepline.curate.store.manifests.MAX_LOOSE_KEYS", 2)
+    keys_known = KeySet.in_folder(RemotePath(f"memory://{tmp_path.name}"))
     keys = [f"{number:02x}" * 32 for number in range(5)]
     for key in keys:
         keys_known.add(key)

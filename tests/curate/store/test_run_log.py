@@ -39,7 +39,7 @@ def test_an_object_store_gets_its_log_at_the_end(tmp_path):
 
 
 def test_a_long_log_beside_a_store_goes_on_in_another_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.curate.store.run_log.LARGEST_COPY", 10)
+    monkeypatch.setattr("stepline.curate.store.run_log.MAX_COPY_BYTES", 10)
     out = RemotePath(f"memory://{tmp_path.name}-long")
     run_log = RunLog(out)
     for number in range(3):

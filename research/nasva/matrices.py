@@ -1,0 +1,74 @@
+"""Alignment matrices of videos that are in memory, and labels from them: what trials and tests ask of
+`stepline.nasva.pseudo_labels`, a video at a time there. Letters: K texts, T feature rows.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepline.errors import ShapeError
+from stepline.nasva.model import Aligner
+from stepline.nasva.pseudo_labels import (
+    StepSpans,
+    StepVideo,
+    aligned_batches,
+    choose_labels,
+    iterate_matrices,
+    label_candidates,
+)
+from stepline.nasva.settings import RefineSettings
+from stepline.records import FeatureSequence, Matrix
+from stepline.training.batches import Mask, Sample
+
+
+def step_video(
+    id: str, features: FeatureSequence, vectors: Matrix, said: StepSpans, truth: Mask | None = None
+) -> StepVideo:
+    """Return a video whose features and vectors are in memory. Raises ShapeError when they do not
+    fit together."""
+    if len(said) != len(vectors):
+        raise ShapeError(f"{id}: {len(vectors)} step vectors need as many places, not {len(said)}")
+    return StepVideo(
+        id, said, len(features.values), features.rate, lambda: (features, vectors), truth
+    )
+
+
+def relabel(
+    matrices: Sequence[Sequence[Matrix]],
+    rates: Sequence[float],
+    settings: RefineSettings | None = None,
+) -> tuple[StepSpans, ...]:
+    """Return a label, or none, for each text of each video.
+
+    matrices: one or several teachers' cosines (K, T) of every video; they are averaged, and the
+    teachers must agree where the settings say so. rates: feature rows per second. Raises ShapeError
+    when fewer than `least_kept` of the texts keep a label, or the teachers saw other videos.
+    """
+    settings = settings or RefineSettings()
+    if not matrices or any(len(of_teacher) != len(rates) for of_teacher in matrices):
+        raise ShapeError(
+            f"need the matrices of at least one teacher, each of all {len(rates)} videos"
+        )
+    videos = zip(zip(*matrices, strict=True), rates, strict=True)
+    candidates = [label_candidates(of_video, rate, settings) for of_video, rate in videos]
+    return choose_labels(candidates, settings)
+
+
+def alignment_matrices(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:
+    """Return the cosines (K, T) of every video's texts, in the order of the samples."""
+    matrices: list[Matrix] = [np.zeros((0, 0), dtype=np.float32)] * len(samples)
+    for index, (scores,) in iterate_matrices([network], samples):
+        matrices[index] = scores
+    return matrices
+
+
+def alignable_logits(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:
+    """Return the alignability head's logits (K,) of every video's texts; of a network without a
+    head, none."""
+    logits: list[Matrix] = [np.zeros(0, dtype=np.float32)] * len(samples)
+    for indices, videos, (output,) in aligned_batches([network], samples):
+        if output.alignable is not None:
+            rows = output.alignable.cpu().numpy()
+            for index, sample, row in zip(indices, videos, rows, strict=True):
+                logits[index] = row[: len(sample.text)].copy()
+    return logits

@@ -1,0 +1,1 @@
+"""What was tried with a vision-language model and brought nothing."""

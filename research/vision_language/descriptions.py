@@ -1,0 +1,88 @@
+"""Every place of a video is described once, for all steps, before questions are asked.
+
+What is most like a step's words counts as an answer on it. Measured in `benchmarks/witness.py`
+(docs/witness.md): requests for descriptions are worth less than requests for questions.
+
+Letters: K steps, P places.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from pydantic import JsonValue
+
+from stepline.chat.servers import Server, open_server
+from stepline.grounding.settings import GroundSettings
+from stepline.text import embed
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.ask import GroundedVideo, StepInquiry, VisualAnswers
+from stepline.vision_language.places import last_picture_second
+from stepline.vision_language.reliability import Ballot
+from stepline.vision_language.runner import QuestionRunner
+
+# cosine of MiniLM from which a description tells a step; only the most alike one counts
+MIN_COSINE = 0.5
+
+
+def ask_after_descriptions(
+    video: GroundedVideo, settings: VisionLanguageSettings, *, server: Server | None = None
+) -> VisualAnswers:
+    """Return what `ask_about_steps` does, with the places described first."""
+    inquiry = DescribedInquiry(video, settings)
+    with closing(server or open_server(settings)) as opened:
+        runner = QuestionRunner.begin(opened, settings)
+        inquiry.describe_places(runner)
+        inquiry.ask_while_worth_it(runner)
+    return inquiry.result(runner, GroundSettings())
+
+
+class DescribedInquiry(StepInquiry):
+    """An inquiry that begins with what descriptions answer."""
+
+    descriptions: Sequence[tuple[float, str]] = ()  # second of a place's picture, words for it
+    described: Sequence[Ballot] = ()
+
+    def ballots(self) -> list[Ballot]:
+        """Return the answers by descriptions, then those to questions."""
+        return [*self.described, *super().ballots()]
+
+    def describe_places(self, runner: QuestionRunner) -> None:
+        """Have the places described; not where that takes more than half of the requests.
+
+        A description that is the likest to a step's words counts as an answer on it. Where none is
+        like them nothing is answered, for words may differ for the same thing.
+        """
+        settings = self.settings
+        if -(-len(self.places) // settings.choices) > settings.requests // 2:
+            return
+        last = last_picture_second(self.video.duration)
+        middles = [min((place.start + place.stop) // 2 + 0.5, last) for place in self.places]
+        self.read_pictures(set(middles))
+        rows = [p for p, second in enumerate(middles) if second in self.pictures]
+        replies = runner.describe([self.pictures[middles[p]] for p in rows])
+        self.descriptions = [
+            (middles[p], reply.after) for p, reply in zip(rows, replies, strict=True)
+        ]
+        words = {p: reply.after for p, reply in zip(rows, replies, strict=True) if reply.after}
+        if not words:
+            return
+        steps = embed([step.text for step in self.video.steps])
+        cosines = steps @ embed(list(words.values())).T  # (K, described places)
+        self.described = [
+            Ballot(k, tuple(words), int(row.argmax()))
+            for k, row in enumerate(cosines)
+            if row.max() >= MIN_COSINE
+        ]
+        self.beliefs = self.infer_beliefs()
+
+    def report(self, runner: QuestionRunner, *, is_trusted: bool) -> dict[str, JsonValue]:
+        """Return what the record says, with the descriptions."""
+        report = super().report(runner, is_trusted=is_trusted)
+        if self.descriptions:
+            seconds, words = zip(*self.descriptions, strict=True)
+            start = self.video.start
+            report["descriptions"] = {
+                "pictures": [start + second for second in seconds],
+                "words": list(words),
+            }
+        return report

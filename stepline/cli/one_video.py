@@ -1,0 +1,368 @@
+"""What is done with one video: transcribe, ground, judge, summarize."""
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepline.cli.errors import print_data, say
+from stepline.cli.options import (
+    PATH,
+    VIDEO,
+    PluginChoice,
+    chosen_part,
+    chosen_settings,
+    device_options,
+    json_option,
+    out_option,
+    read_seconds,
+    settings_options,
+    speech_options,
+)
+from stepline.cli.progress import progress_bars
+from stepline.cli.sources import open_only_video
+from stepline.cli.steps import print_warnings
+from stepline.cli.weights import offer_weights
+from stepline.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stepline.curate.audit.sentences import SentenceCheck
+    from stepline.pipeline.request import Request, StepsSettings
+    from stepline.pipeline.sources import VideoArgument
+    from stepline.pipeline.summary import Summary
+    from stepline.records import Record
+    from stepline.wys2.settings import SummarySettings
+
+
+@click.command()
+@click.argument("video", type=VIDEO)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "srt", "vtt"]),
+    default="text",
+    show_default=True,
+)
+@speech_options
+def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
+    """Print what is said in VIDEO; with --captions, what they say, cleaned and in sentences.
+
+    \b
+    Example:
+      stepline transcribe stepline/demo/demo.mp4 --format srt
+    """
+    from stepline.outputs import TRANSCRIPTS
+    from stepline.pipeline import batch
+
+    settings = chosen_settings(options)
+    offer_weights()
+    part = chosen_part(options)
+    with (
+        open_only_video(video, settings, captions=options["captions"]) as request,
+        progress_bars() as progress,
+    ):
+        record = batch.transcribe(
+            request.path, captions=request.captions, settings=settings, part=part, progress=progress
+        )
+    say(*(f"left out: {item.text!r} ({item.reason})" for item in record.dropped))
+    print_warnings(record)
+    if record.transcript and record.transcript.language:
+        say(f"language: {record.transcript.language}")
+    print_data(TRANSCRIPTS[form](record), end="")
+
+
+@click.command()
+@click.argument("source", type=VIDEO)
+@click.option("--texts", required=True, type=PATH, help="The lines to find, one a line.")
+@click.option("--aligner", required=True, type=PATH, help="The trained network: file or folder.")
+@click.option(
+    "--mode",
+    type=click.Choice(["step", "narration"]),
+    help="Steps, or what is spoken, in its order.",
+)
+@click.option(
+    "--order",
+    help="none; given: as the lines stand; or a JSON table of P(line i comes before line j).",
+)
+@click.option("--text-features", type=PATH, help="Ready vectors of the lines.")
+@click.option(
+    "--backbone",
+    type=PluginChoice("backbones", without=("precomputed", "none")),
+    help="What sees a video.",
+)
+@click.option("--weights", help="The backbone's checkpoint.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@settings_options("One setting.")
+@device_options
+def ground(source: "VideoArgument", **options: Any) -> None:
+    """Find lines of text in SOURCE, a video or a file of ready features: the seconds in which each
+    is shown, if any.
+
+    \b
+    Example:
+      stepline ground lemonade.mp4 --texts recipe.txt --aligner trained --order given
+    """
+    from stepline.outputs import step_table
+    from stepline.pipeline.batch import read_texts
+    from stepline.pipeline.ground_texts import ground_texts, read_order
+    from stepline.storage import to_json
+
+    table = None if options["order"] in (None, "none", "given") else Path(options["order"])
+    settings = chosen_settings({**options, "order": None if table else options["order"]})
+    texts = read_texts(options["texts"])
+    before = read_order(table, len(texts)) if table else None
+    with open_only_video(source, settings) as request:
+        record = ground_texts(
+            request.path, texts, settings, vectors=options["text_features"], before=before
+        )
+    print_warnings(record, f"{request.path.name}: ")
+    print_data(to_json(record) if options["as_json"] else step_table(record), end="")
+
+
+@click.command()
+@click.argument("video", type=VIDEO)
+@out_option("Folder.", default="out")
+@click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
+@click.option(
+    "--ask",
+    "count",
+    type=click.IntRange(min=1),
+    help="Have the vision-language model of "
+    "--set vision.witness.base_url=URL look at so many sentences, drawn at random.",
+)
+@click.option(
+    "--people",
+    type=PATH,
+    help="With --ask: what people say of them, answers.jsonl of `annotate vnd` or "
+    "verdicts.jsonl of an audit; sentences are drawn from theirs.",
+)
+@json_option
+@speech_options
+def judge(
+    video: "VideoArgument",
+    out: Path,
+    detector: str | None,
+    count: int | None,
+    people: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Say of every sentence of VIDEO how likely the picture shows what is said, while it is said.
+
+    Without --detector the wording and what is seen in the picture decide; the main job's record in
+    OUT is used or made. A model that --ask names decides nothing: it says how well judge, model and
+    people agree.
+
+    \b
+    Example:
+      stepline judge stepline/demo/demo.mp4 --out out
+    """
+    from stepline.outputs.text import clock
+
+    given = [f"judge.detector={json.dumps(detector)}"] if detector is not None else []
+    settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
+    witness, check = settings.vision.witness, None
+    if count is None:
+        if people is not None:
+            raise SettingsError(
+                "--people is compared with what a vision-language model says; add --ask N"
+            )
+        _, record = _find_steps(video, out, settings, options)
+    else:
+        if not witness.named:
+            raise SettingsError(
+                "--ask asks a vision-language model; name one with --set vision.witness.base_url=URL"
+            )
+        # The judge that it is compared with must not have been moved by its answers.
+        vision = settings.vision.model_copy(update={"witness": type(witness)()})
+        request, record = _find_steps(
+            video, out, settings.model_copy(update={"vision": vision}), options
+        )
+        check = _check_sentences(request, record, count, people, settings)
+    print_warnings(record)
+    say(f"judged by: {record.models.get('judge') or why_nobody_judged(record)}")
+    if as_json:
+        rows = [
+            {"text": s.text, "start": s.span.start, "end": s.span.end, "shown": s.shown}
+            for s in record.sentences
+        ]
+        judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
+        print_data(
+            json.dumps(judgement | (_told(check) if check else {}), ensure_ascii=False, indent=2)
+        )
+        return
+    for number, sentence in enumerate(record.sentences):
+        shown = "  – " if sentence.shown is None else f"{sentence.shown:4.0%}"
+        said = f"  {check.answers.get(number, ''):<9}" if check else ""
+        print_data(f"  {clock(sentence.span.start):>7}  {shown}{said}  {sentence.text}")
+    for row in check.agreements if check else ():
+        print_data(
+            f"{row.question}: Cohen's kappa {row} over {row.texts} sentences by {', '.join(row.people)}"
+        )
+
+
+def _check_sentences(
+    request: "Request", record: "Record", count: int, people: Path | None, settings: "StepsSettings"
+) -> "SentenceCheck":
+    """Return what a vision-language model says of so many sentences, and say how the asking
+    went."""
+    from stepline.chat.pictures import VideoPictures
+    from stepline.curate.audit.sentences import check_sentences, read_people
+    from stepline.media import probe
+    from stepline.pipeline.part import part_info
+    from stepline.vision_language.pictures import question_pictures
+
+    given = read_people(people, record) if people is not None else ()
+    duration = part_info(probe(request.path, settings.media), request.part).duration
+    start, witness = (request.start, settings.vision.witness)
+    read = question_pictures(
+        request.path, witness, duration=duration, start=start, media=settings.media
+    )
+    check = check_sentences(
+        record, count, VideoPictures(read, duration, start), witness, people=given
+    )
+    say(*check.asking.notes)
+    if check.asking.server:
+        spent = f"{check.asking.requests} requests, about {check.asking.tokens} tokens"
+        seconds = ", ".join(f"{second:.1f}" for second in check.asking.pictures.get(record.id, ()))
+        say(
+            f"{check.asking.answered} of {check.asking.texts} sentences looked at in {spent}",
+            f"pictures went to {check.asking.server}: those at {seconds} s",
+        )
+    return check
+
+
+def _told(check: "SentenceCheck") -> dict[str, Any]:
+    """Return what JSON says of a vision-language model's look at some sentences."""
+    asking = check.asking
+    return {
+        "witness": {
+            "server": asking.server,
+            "requests": asking.requests,
+            "tokens": asking.tokens,
+            "pictures": [second for each in asking.pictures.values() for second in each],
+            "said": {str(number): said for number, said in sorted(check.answers.items())},
+        },
+        "agreement": [
+            # NaN is no JSON
+            {key: None if value != value else value for key, value in asdict(row).items()}
+            for row in check.agreements
+        ],
+    }
+
+
+def _find_steps(
+    video: "VideoArgument", out: Path, settings: "StepsSettings", options: dict[str, Any]
+) -> "tuple[Request, Record]":
+    """Return what the main job is asked of one video, and its record, which OUT holds or is made
+    now."""
+    from stepline.pipeline.batch import OutputOptions, run_video
+
+    offer_weights()
+    opened = open_only_video(video, settings, out, options["captions"], chosen_part(options))
+    with opened as request, progress_bars() as progress:
+        return request, run_video(
+            request, settings, OutputOptions(out, ("json",)), progress=progress
+        ).record
+
+
+def why_nobody_judged(record: "Record") -> str:
+    """Return why no sentence of a record has P(shown), in words."""
+    if record.transcript is None or not record.transcript.sentences:
+        return "nobody: nothing is said"
+    language = record.transcript.language
+    foreign = language is not None and not language.lower().startswith("en")
+    return "nobody: not English, and no --detector" if foreign else "nobody: there is no picture"
+
+
+@click.command()
+@click.argument("video", type=VIDEO)
+@out_option("Folder.", default="out")
+@click.option(
+    "--length",
+    help="At most so long: 45 (seconds), 1:30 or 25%. Without it every shown step is kept.",
+)
+@click.option(
+    "--summarizer",
+    type=PATH,
+    help="What weighs the seconds: a network of `stepline train summarizer`, its file or folder.",
+)
+@json_option
+@speech_options
+def summarize(
+    video: "VideoArgument",
+    out: Path,
+    length: str | None,
+    summarizer: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Cut VIDEO down to the seconds that show its steps: an mp4 and a storyboard.
+
+    The steps come from `stepline steps`, which is run first where OUT does not hold its result.
+
+    \b
+    Example:
+      stepline summarize stepline/demo/demo.mp4 --out out --length 30
+    """
+    from stepline.pipeline.networks import load_summarizer
+    from stepline.pipeline.summary import score_seconds, write_summary
+
+    limits = read_length(length)
+    settings = chosen_settings(options)
+    network = None if summarizer is None else load_summarizer(summarizer, settings.vision)
+    request, record = _find_steps(video, out, settings, options)
+    with progress_bars() as progress:
+        importance = (
+            None if network is None else score_seconds(record, request, settings, network, progress)
+        )
+    summary = write_summary(record, request.path, out, limits, importance)
+    print_data(_summary_json(summary) if as_json else _summary_table(summary))
+    say(*(f"wrote {file}" for file in summary.files))
+
+
+def read_length(text: str | None) -> "SummarySettings":
+    """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for
+    anything else."""
+    from stepline.wys2.settings import SummarySettings
+
+    if text is None:
+        return SummarySettings()
+    fraction = re.fullmatch(r"(\d+(?:\.\d+)?)%", text)
+    seconds = read_seconds(text) if text.count(":") < 2 else None
+    if fraction and 0 < float(fraction[1]) <= 100:
+        return SummarySettings(share=float(fraction[1]) / 100)
+    if seconds:
+        return SummarySettings(seconds=seconds)
+    raise SettingsError(f"--length {text!r}: give seconds (45), minutes (1:30) or a share (25%)")
+
+
+def _summary_table(summary: "Summary") -> str:
+    from stepline.outputs.text import clock, step_line
+
+    count = len(summary.segments)
+    lines = [f"{summary.duration:.1f} s in {count} segment{'' if count == 1 else 's'}", ""]
+    for segment in summary.segments:
+        texts = "; ".join(step_line(step) for step in segment.steps)
+        lines.append(f"  {clock(segment.span.start)} – {clock(segment.span.end)}  {texts}")
+    return "\n".join(lines)
+
+
+def _summary_json(summary: "Summary") -> str:
+    rows = [
+        {
+            "start": segment.span.start,
+            "end": segment.span.end,
+            "value": round(segment.value, 4),
+            "steps": [
+                {"id": step.id, "text": step.text, "kind": step.kind} for step in segment.steps
+            ],
+        }
+        for segment in summary.segments
+    ]
+    return json.dumps(
+        {"seconds": round(summary.duration, 3), "segments": rows}, ensure_ascii=False, indent=2
+    )

@@ -1,0 +1,151 @@
+"""Counts of a dataset that grow by a few numbers for each record: texts, seconds, reasons,
+histograms."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
+
+from stepline.records import Record, Step, Transcript
+
+# Where histograms end: all beyond shares the last bar.
+MAX_BAR = 40  # words and seconds of a step, steps of a video
+MAX_WORDS_PER_MINUTE = 400
+# How wide their bars are, where not 1.
+SPEECH_RATE_BAR = 20  # words a minute
+DURATION_BAR = 30  # seconds of a video
+
+Counts: TypeAlias = Counter[str]
+
+
+@dataclass
+class ScoreSums:
+    """Of each kept video: how many texts have a calibrated score, and the sum of those scores;
+    lists of V numbers."""
+
+    texts: list[int] = field(default_factory=list)
+    sums: list[float] = field(default_factory=list)
+
+    def add(self, scores: Iterable[float | None]) -> None:
+        """Count a video's texts; those without a score are left out."""
+        values = []
+        for score in scores:
+            if score is not None:
+                values.append(score)
+        if values:
+            self.texts.append(len(values))
+            self.sums.append(sum(values))
+
+
+@dataclass
+class DatasetCounts:
+    """The counts of a dataset; steps and sentences are those of kept videos, `left_out` has the
+    others.
+
+    Histograms map the lower end of a bar, as text, to the number in it.
+    """
+
+    videos: int = 0
+    kept_videos: int = 0
+    hours: float = 0.0  # of kept videos whose duration is known
+    sentences: int = 0  # heard in kept videos
+    cited: int = 0  # of them, sentences that a kept step rests on
+    steps: int = 0
+    step_words: int = 0
+    step_seconds: float = 0.0
+    placed: int = 0  # steps with a span
+    neighbours: int = 0  # pairs of placed steps, one written after the other
+    out_of_order: int = 0  # of them, pairs of which the later is shown first
+    left_out: Counts = field(default_factory=Counter)  # videos by reason
+    dropped_sentences: Counts = field(default_factory=Counter)  # by reason
+    dropped_steps: Counts = field(default_factory=Counter)  # by reason
+    statuses: Counts = field(default_factory=Counter)
+    languages: Counts = field(default_factory=Counter)  # kept videos
+    licences: Counts = field(default_factory=Counter)  # steps of a text base
+    recognisers: Counts = field(default_factory=Counter)  # kept videos
+    tasks: Counts = field(default_factory=Counter)  # kept videos
+    task_steps: Counts = field(default_factory=Counter)  # placed steps
+    steps_a_video: Counts = field(default_factory=Counter)
+    words_a_step: Counts = field(default_factory=Counter)
+    seconds_a_step: Counts = field(default_factory=Counter)
+    words_a_minute: Counts = field(default_factory=Counter)  # kept videos with speech
+    durations: Counts = field(default_factory=Counter)  # kept videos
+    warnings: Counts = field(default_factory=Counter)
+    # the judge's P(shown) of each sentence
+    narration_shown: ScoreSums = field(default_factory=ScoreSums)
+    # the aligner's P(shown at all) of each step
+    steps_shown: ScoreSums = field(default_factory=ScoreSums)
+
+    def add(self, record: Record) -> bool:
+        """Count a record; return whether its video is in the dataset."""
+        self.videos += 1
+        for rejected in record.dropped:
+            if rejected.what == "video":
+                self.left_out[rejected.reason] += 1
+                return False
+        self.kept_videos += 1
+        video = record.video
+        if video.duration is not None:
+            self.hours += video.duration / 3600
+            self.durations[str(int(video.duration / DURATION_BAR))] += 1
+        if video.task is not None:
+            self.tasks[video.task] += 1
+        self.warnings.update(record.warnings)
+        for rejected in record.dropped:
+            if rejected.what == "sentence":
+                self.dropped_sentences[rejected.reason] += 1
+            elif rejected.what == "step":
+                self.dropped_steps[rejected.reason] += 1
+        self._add_speech(record)
+        self._add_steps(record)
+        return True
+
+    def _add_speech(self, record: Record) -> None:
+        transcript = record.transcript or Transcript()
+        sentences = record.sentences
+        self.languages[transcript.language or "not known"] += 1
+        self.recognisers[transcript.recogniser or "none"] += 1
+        self.sentences += len(sentences)
+        cited: set[int] = set()
+        for step in record.steps:
+            cited.update(step.sources)
+        self.cited += len(cited)
+        self.narration_shown.add(sentence.shown for sentence in sentences)
+        if sentences:
+            words = sum(len(sentence.text.split()) for sentence in sentences)
+            start = sentences[0].span.start
+            end = max(sentence.span.end for sentence in sentences)
+            rate = int(60 * words / (end - start))
+            bar = min(MAX_WORDS_PER_MINUTE, rate) // SPEECH_RATE_BAR
+            self.words_a_minute[str(bar)] += 1
+
+    def _add_steps(self, record: Record) -> None:
+        for step in record.steps:
+            self._add_step(step, record.video.task)
+        starts = [step.spans[0].start for step in record.steps if step.spans]
+        for earlier, later in pairwise(starts):
+            self.neighbours += 1
+            self.out_of_order += later < earlier
+        self.steps_a_video[_bar(len(record.steps))] += 1
+        self.steps_shown.add(step.score for step in record.steps)
+
+    def _add_step(self, step: Step, task: str | None) -> None:
+        words = len(step.text.split())
+        self.steps += 1
+        self.step_words += words
+        self.words_a_step[_bar(words)] += 1
+        self.statuses[step.status or "not judged"] += 1
+        if step.source_text is not None:
+            self.licences[step.licence or "not stated"] += 1
+        if step.spans:
+            seconds = step.spans[0].duration
+            self.placed += 1
+            self.step_seconds += seconds
+            self.seconds_a_step[_bar(int(seconds))] += 1
+            if task is not None:
+                self.task_steps[task] += 1
+
+
+def _bar(value: int) -> str:
+    return str(min(MAX_BAR, value))

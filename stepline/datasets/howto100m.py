@@ -1,0 +1,83 @@
+"""HowTo100M: its narrations (captions, sentencified, WhisperX), and HowToStep, the steps that a
+language model wrote from them.
+
+    {id: {"start": [s], "end": [s], "text": [..]}}   in one file, or one such object a file named after its video
+    {"segments": [{start, end, text, words}]}        WhisperX, one file a video; words may lack their times
+
+The folder or the .tar.gz archive of such files is read as well.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from stepline.datasets.files import Node, read_json_files
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
+from stepline.errors import DatasetError
+
+
+class CaptionRow(NamedTuple):
+    """A text with its times in seconds, NaN where they are not known."""
+
+    text: str
+    start: float
+    end: float
+
+
+def read_steps(path: Path) -> Iterator[DatasetEntry]:
+    """Yield HowToStep's videos: steps that a language model wrote, with times that a model
+    estimated."""
+    for id, video in _videos(path):
+        builder = RecordBuilder(id)
+        for index, row in enumerate(_rows(video)):
+            builder.add_span(str(index), *row)
+        yield builder.entry(machine=True)
+
+
+def read_narrations(path: Path) -> Iterator[DatasetEntry]:
+    """Yield HowTo100M's videos with what is said in them; overlapping and repeated cues stay as
+    they are."""
+    for id, video in _videos(path):
+        builder = RecordBuilder(id)
+        for row in _rows(video):
+            builder.add_sentence(*row)
+        language = video.optional_text("language")
+        yield builder.entry(language=language)
+
+
+def _videos(path: Path) -> Iterator[tuple[str, Node]]:
+    for location, name, tree in read_json_files(path):
+        root = Node(tree, location)
+        if root.get("start", "end", "text", "segments") is None:
+            yield from root.entries()
+        else:
+            file_name = Path(location).name
+            yield name or file_name.partition(".")[0], root
+
+
+def _rows(video: Node) -> Iterator[CaptionRow]:
+    segments = video.get("segments")
+    if segments is not None:
+        yield from map(_segment_row, segments.rows())
+        return
+    starts = list(video["start"].rows())
+    ends = list(video["end"].rows())
+    texts = list(video["text"].rows())
+    if not len(starts) == len(ends) == len(texts):
+        counts = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts"
+        raise DatasetError(f"{video.location}: {counts}; the columns must be equally long")
+    for text, start, end in zip(texts, starts, ends, strict=True):
+        yield CaptionRow(text.text(), start.number(), end.number())
+
+
+def _segment_row(row: Node) -> CaptionRow:
+    text = row["text"].text()
+    start = row.optional_number("start")
+    end = row.optional_number("end")
+    # WhisperX leaves the times out where its alignment failed
+    if start is None:
+        start = math.nan
+    if end is None:
+        end = math.nan
+    return CaptionRow(text, start, end)

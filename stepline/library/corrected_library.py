@@ -1,0 +1,334 @@
+"""A folder of records as people have corrected them.
+
+    library = CorrectedLibrary(Path("out"))
+    card = library.videos()[0]
+    library.corrected(card.id).record
+
+The machine's records are only read. Corrections are in the library's database, which also keeps the
+machine's record of each corrected video.
+"""
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Literal, TypeAlias
+
+from stepline.atomic_files import files_below
+from stepline.errors import StoreError
+from stepline.library.corrections import CorrectedRecord, Correction, check_correction, corrected
+from stepline.library.database import STORE, LibraryDatabase
+from stepline.outputs.text import shown_span
+from stepline.records import FrozenModel, Record, Video
+from stepline.storage import from_json, read_record, to_json
+from stepline.weights import sha256
+
+VideoState: TypeAlias = Literal["new", "corrected"]
+
+MAX_RECORDS_IN_MEMORY = 64  # videos that were used last; a record takes about 1 MB
+
+
+class VideoCard(FrozenModel):
+    """The entry of a video in a list of videos.
+
+    duration: s. shown: steps that are shown. revision: number of corrections. made: when the
+    record's file was written, UTC, seconds since 1970. picture: its path below the server's
+    address.
+    """
+
+    id: str
+    title: str
+    duration: float | None
+    state: VideoState
+    picture: str | None
+    steps: int
+    shown: int
+    revision: int
+    made: float
+
+
+@dataclass(frozen=True)
+class LibraryVideo:
+    """A record of the library. name: its file, below the folder. stamp: changes when the file
+    does."""
+
+    id: str
+    name: str
+    stamp: tuple[int, int]
+
+
+def video_id(name: str) -> str:
+    """Return the id of the record in a file; name: its path below the library's folder."""
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def open_corrections(folder: Path) -> "CorrectedLibrary | None":
+    """Return a library that will only be read; None where nobody has corrected anything."""
+    if not (folder / STORE).is_file():
+        return None
+    return CorrectedLibrary(folder, reads_only=True)
+
+
+class CorrectedLibrary:
+    """The videos of a folder, with their corrections.
+
+    allowed: other folders whose files may be read. reads_only: see LibraryDatabase. on_correction:
+    called after each correction with the video's id and revision. in_transaction: called with the
+    same inside the correction's transaction. Raises StoreError as LibraryDatabase does.
+    """
+
+    def __init__(
+        self, folder: Path, allowed: Sequence[Path] = (), *, reads_only: bool = False
+    ) -> None:
+        self.database = LibraryDatabase(folder, reads_only=reads_only)
+        self.folder = self.database.folder
+        self.allowed = (self.folder, *(Path(os.path.realpath(path)) for path in allowed))
+        self.on_correction: Callable[[str, int], None] = lambda _id, _revision: None
+        self.in_transaction: Callable[[sqlite3.Connection, str, int], None] = lambda *_: None
+        self._scan_lock = Lock()
+        self._record_lock = Lock()
+        # by id: each JSON file that was read, with the machine's card where it holds a record
+        self._cards: dict[str, tuple[LibraryVideo, VideoCard | None]] = {}
+        # by id: the cards of corrected videos; a few bytes each, so a long list stays cheap
+        self._corrected_cards: dict[str, tuple[LibraryVideo, VideoCard]] = {}
+        self._records: OrderedDict[LibraryVideo, tuple[Record, CorrectedRecord]] = OrderedDict()
+        self._hashes: dict[tuple[Path, tuple[int, int]], str] = {}
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+    # ---------------------------------------------------------------- videos
+
+    def videos(self) -> list[VideoCard]:
+        """Return the cards of all videos, sorted by title."""
+        self.scan_folder()
+        counts = self.database.rows("SELECT video, count(*) FROM correction GROUP BY video")
+        revisions: dict[str, int] = dict(counts)
+        cards = []
+        for video, card in self._cards.copy().values():
+            if card is not None:
+                cards.append(self._current_card(video, card, revisions.get(video.id, 0)))
+        return sorted(cards, key=lambda card: (card.title.casefold(), card.id))
+
+    def video(self, id: str) -> LibraryVideo:
+        """Return where the record of a video is. Raises LookupError for an unknown id."""
+        video, _ = self._scanned(id)
+        return video
+
+    def card(self, id: str) -> VideoCard:
+        """Return the card of a video. Raises LookupError for an unknown id."""
+        video, card = self._scanned(id)
+        return self._current_card(video, card, self.revision(id))
+
+    def scan_folder(self) -> None:
+        """Read the records that are new or have changed."""
+        with self._scan_lock:
+            cards = {}
+            for path in files_below(self.folder):
+                if path.suffix != ".json" or path.name.startswith("."):
+                    continue
+                name = path.relative_to(self.folder).as_posix()
+                stamp = self._stamp(name)
+                if stamp is None:
+                    continue
+                video = LibraryVideo(video_id(name), name, stamp)
+                entry = self._cards.get(video.id)
+                if entry is None or entry[0] != video:
+                    entry = (video, self._machine_card(video))
+                cards[video.id] = entry
+            self._cards = cards
+
+    def _scanned(self, id: str) -> tuple[LibraryVideo, VideoCard]:
+        """Return a video and the machine's card; the folder is scanned again where its file
+        changed."""
+        entry = self._cards.get(id)
+        if entry is None or entry[1] is None or self._stamp(entry[0].name) != entry[0].stamp:
+            self.scan_folder()
+            entry = self._cards.get(id)
+        if entry is None or entry[1] is None:
+            raise LookupError(f"video {id!r}")
+        return entry[0], entry[1]
+
+    def _stamp(self, name: str) -> tuple[int, int] | None:
+        try:
+            return _file_stamp(self.folder / name)
+        except FileNotFoundError:
+            return None
+
+    def _machine_card(self, video: LibraryVideo) -> VideoCard | None:
+        """Return the card of the machine's record; None for a file that holds no record."""
+        try:
+            record = read_record(self.folder / video.name)
+        except StoreError:
+            return None
+        return _card(video, record, revision=0)
+
+    def _current_card(self, video: LibraryVideo, machine: VideoCard, revision: int) -> VideoCard:
+        if revision == 0:
+            return machine
+        entry = self._corrected_cards.get(video.id)
+        if entry is None or entry[0] != video or entry[1].revision != revision:
+            current = self._current(video)[1]
+            entry = (video, _card(video, current.record, revision=current.revision))
+            self._corrected_cards[video.id] = entry
+        return entry[1]
+
+    # ---------------------------------------------------------------- records
+
+    def record(self, id: str) -> Record:
+        """Return the machine's record; of a corrected video, the one that people corrected."""
+        return self._current(self.video(id))[0]
+
+    def corrected(self, id: str) -> CorrectedRecord:
+        """Return the record as people have corrected it."""
+        return self._current(self.video(id))[1]
+
+    def corrected_record(self, name: str) -> Record:
+        """Return the corrected record of a file; name: its path below the library's folder."""
+        stamp = self._stamp(name)
+        if stamp is None:
+            raise StoreError(f"{self.folder / name}: it has gone; search again")
+        return self._current(LibraryVideo(video_id(name), name, stamp))[1].record
+
+    def _current(self, video: LibraryVideo) -> tuple[Record, CorrectedRecord]:
+        """Return the machine's record and the corrected one."""
+        with self._record_lock:
+            pair = self._records.get(video)
+            if pair is None or pair[1].revision != self.revision(video.id):
+                # A correction leaves the machine's record as it is.
+                machine = self._read_machine(video) if pair is None else pair[0]
+                pair = (machine, corrected(machine, self.corrections(video.id)))
+                self._records[video] = pair
+            self._records.move_to_end(video)
+            if len(self._records) > MAX_RECORDS_IN_MEMORY:
+                self._records.popitem(last=False)
+            return pair
+
+    def _read_machine(self, video: LibraryVideo) -> Record:
+        row = self.database.row("SELECT record FROM machine WHERE video = ?", video.id)
+        if row is None:
+            return read_record(self.folder / video.name)
+        return from_json(row[0], str(self.database.path))
+
+    # ---------------------------------------------------------------- corrections
+
+    def corrections(self, id: str) -> list[Correction]:
+        """Return the corrections of a video, the oldest first."""
+        rows = self.database.rows("SELECT body FROM correction WHERE video = ? ORDER BY number", id)
+        return [Correction.model_validate_json(body) for (body,) in rows]
+
+    def revision(self, id: str) -> int:
+        """Return how many corrections a video has."""
+        rows = self.database.rows("SELECT count(*) FROM correction WHERE video = ?", id)
+        return int(rows[0][0])
+
+    def revision_of(self, name: str) -> int:
+        """Return how many corrections the video has whose record is in this file."""
+        return self.revision(video_id(name))
+
+    def correct(self, id: str, correction: Correction) -> int:
+        """Keep a correction and return the video's revision; sent twice, it counts once.
+
+        It is on disk when this returns. Raises ConflictError where somebody else changed the same
+        fields since, StoreError where it does not fit the video.
+        """
+        if correction.video != id:
+            raise StoreError(
+                f"correction {correction.id!r} is of video {correction.video!r}, not of {id!r}"
+            )
+        record = self.record(id)
+        with self.database.change() as connection:
+            earlier = self.corrections(id)
+            for other in earlier:
+                if other.model_copy(update={"when": correction.when}) == correction:
+                    return len(earlier)
+            check_correction(record, earlier, correction)
+            if not earlier:
+                connection.execute(
+                    "INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record))
+                )
+            row = (correction.id, id, correction.model_dump_json())
+            connection.execute("INSERT INTO correction(id, video, body) VALUES (?, ?, ?)", row)
+            revision = len(earlier) + 1
+            self.in_transaction(connection, id, revision)
+        self.on_correction(id, revision)
+        return revision
+
+    # ---------------------------------------------------------------- files
+
+    def resolve_allowed(self, path: Path) -> Path:
+        """Return a path without links; a relative one is below the library's folder.
+
+        Raises StoreError for a path outside of the library and of the folders that are allowed.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            real = Path(os.path.realpath(self.folder / path))
+            if any(real.is_relative_to(folder) for folder in self.allowed):
+                return real
+        raise StoreError(
+            f"{path}: lies neither in the library nor in a folder of --allow; move it, or allow its folder"
+        )
+
+    def media_file(self, id: str, video: Video) -> Path | None:
+        """Return the file of a video, `video` in its record; None where it is not found.
+
+        It is in the library or in an allowed folder. Elsewhere it must have the bytes that the
+        record names: a record that a stranger wrote gives access to no other file.
+        """
+        name = video.path
+        if name is None:
+            return None
+        beside = (self.folder / self.video(id).name).parent
+        paths = (beside / name, self.folder / name, Path(name), beside / Path(name).name)
+        for path in dict.fromkeys(paths):
+            with contextlib.suppress(OSError, ValueError):
+                if path.is_file():
+                    file = self._allowed_file(path, video.sha256)
+                    if file is not None:
+                        return file
+        return None
+
+    def _allowed_file(self, path: Path, digest: str | None) -> Path | None:
+        try:
+            return self.resolve_allowed(path.absolute())
+        except StoreError:
+            return path.resolve() if self._sha256(path) == digest else None
+
+    def _sha256(self, path: Path) -> str:
+        key = (path, _file_stamp(path))
+        with self._scan_lock:
+            if key not in self._hashes:
+                self._hashes[key] = sha256(path)
+            return self._hashes[key]
+
+
+def _file_stamp(path: Path) -> tuple[int, int]:
+    state = path.stat()
+    return state.st_mtime_ns, state.st_size
+
+
+def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:
+    # The picture shows the first step that is shown, at its most likely second.
+    second = 0.0
+    for step in record.steps:
+        if shown_span(step) is not None and step.at is not None:
+            second = step.at
+            break
+    picture = f"/api/videos/{video.id}/pictures/{second:.1f}.jpg"
+    return VideoCard(
+        id=video.id,
+        title=record.video.title or record.id,
+        duration=record.video.duration,
+        state="corrected" if revision else "new",
+        picture=picture if record.video.path is not None else None,
+        steps=len(record.steps),
+        shown=sum(step.status == "shown" for step in record.steps),
+        revision=revision,
+        made=video.stamp[0] / 1e9,
+    )

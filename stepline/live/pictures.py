@@ -1,0 +1,190 @@
+"""What a live picture shows, row by row: features, motion and cuts of all that has come, in bounded
+work a second."""
+
+from collections import deque
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepline.media.frames import Frame
+from stepline.records import FeatureSequence, Matrix
+from stepline.vision import Activity, ActivityMeter, VideoEncoder
+from stepline.vision.settings import VisionSettings
+
+if TYPE_CHECKING:
+    from stepline.vision import Backbone
+
+# after which motion is measured by a fresh meter: its answer takes time with all it has seen
+METER_SECONDS = 120.0
+# that the fresh meter sees again, of which the first half is left to the one before
+MARGIN_SECONDS = 8.0
+THUMBNAIL_WIDTH = 192  # numbers of a thumbnail
+FIRST_ROWS = 1024  # that memory holds before it grows
+
+
+@dataclass(frozen=True)
+class LivePicture:
+    """What was shown from second `begin` to `until`: features (T, D) and activity, None without a
+    picture.
+
+    Rows and cuts count from `begin`.
+    """
+
+    begin: float
+    until: float
+    features: FeatureSequence | None
+    activity: Activity | None
+
+
+class LiveVision:
+    """Takes frames from one thread, and tells another what they show; holds a row a second, until
+    `forget`."""
+
+    def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
+        self._settings = settings
+        self._backbone = backbone
+        self._encoder = VideoEncoder(backbone, rate=settings.rate, batch=1)
+        self._lock = Lock()
+        self._values = _GrowingRows(backbone.dim)
+        self._motion = _GrowingRows(1)
+        self._peaks = _GrowingRows(1)
+        self._looks = _GrowingRows(THUMBNAIL_WIDTH)
+        self._begin = 0.0  # s that the rows begin with
+        self._cuts: tuple[float, ...] = ()
+        self._meter = self._new_meter()
+        self._base = 0.0  # s that the meter counts from
+        self._valid = 0.0  # s from which its numbers count
+        self._recent: deque[Frame] = deque()
+
+    def _new_meter(self) -> ActivityMeter:
+        settings = self._settings
+        return ActivityMeter(
+            rate=settings.rate, cut_ratio=settings.cut_ratio, cut_floor=settings.cut_floor
+        )
+
+    def add(self, frame: Frame) -> None:
+        """Take the next frame; what a row shows is known when the first frame of the next one
+        comes."""
+        self._encoder.add(frame)
+        rows, values = self._encoder.take_rows()
+        with self._lock:
+            for row, value in zip(rows, values, strict=True):
+                self._values.set(row, value[None])
+            self._measure(frame)
+
+    def _measure(self, frame: Frame) -> None:
+        self._recent.append(frame)
+        while self._recent[0].time < frame.time - MARGIN_SECONDS:
+            self._recent.popleft()
+        coming = [frame]
+        if frame.time >= self._base + METER_SECONDS:
+            self._settle()
+            rate = self._settings.rate
+            self._base = int(self._recent[0].time * rate) / rate  # a row's beginning
+            self._valid = self._base + MARGIN_SECONDS / 2
+            self._meter = self._new_meter()
+            coming = list(self._recent)
+        for each in coming:
+            self._meter.add(Frame(each.time - self._base, each.image))
+
+    def _settle(self) -> None:
+        """Take over what the meter has measured so far."""
+        activity, rate = self._meter.finish(), self._settings.rate
+        skip = max(0, round((self._valid - self._base) * rate))
+        first = round(self._base * rate) + skip
+        self._motion.set(first, activity.motion[skip:, None])
+        self._peaks.set(first, activity.peaks[skip:, None])
+        self._looks.set(first, activity.looks[skip:])
+        cuts = [cut for cut in self._cuts if cut < self._valid]
+        cuts += [cut + self._base for cut in activity.cuts if cut + self._base >= self._valid]
+        self._cuts = tuple(cuts)
+
+    def restore(self, values: Matrix, begin: float = 0.0) -> None:
+        """Begin with the features of an earlier run, (T, D), from second `begin`; no motion is
+        known of them."""
+        rows = len(values)
+        self.forget(begin)
+        first = self._values.first
+        with self._lock:
+            self._values.set(first, values)
+            self._motion.set(first, np.zeros((rows, 1), np.float32))
+            self._peaks.set(first, np.full((rows, 1), np.nan, np.float32))
+            self._looks.set(first, np.full((rows, THUMBNAIL_WIDTH), np.nan, np.float32))
+
+    def forget(self, begin: float) -> None:
+        """Let go of what was shown before second `begin`."""
+        with self._lock:
+            for rows in (self._values, self._motion, self._peaks, self._looks):
+                rows.forget(round(begin * self._settings.rate))
+            self._cuts = tuple(cut for cut in self._cuts if cut >= begin)
+            self._begin = begin
+
+    @property
+    def width(self) -> int:
+        """Width D of a row of features."""
+        return self._backbone.dim
+
+    @property
+    def until(self) -> float:
+        """Seconds whose features are known."""
+        return self._values.count / self._settings.rate
+
+    def snapshot(self) -> LivePicture:
+        """Return all that is known now; the arrays are views of what grows, and never change below
+        `until`."""
+        with self._lock:
+            rate, until = self._settings.rate, self.until
+            if not self._values.count:
+                return LivePicture(0.0, 0.0, None, None)
+            if self._recent:
+                self._settle()
+            values = self._values.rows
+            rows = len(values)
+            activity = Activity(
+                self._motion.rows[:rows, 0],
+                tuple(cut - self._begin for cut in self._cuts if cut < until),
+                rate,
+                self._peaks.rows[:rows, 0],
+                self._looks.rows[:rows],
+            )
+            features = FeatureSequence(values, rate, self._backbone.name)
+            return LivePicture(self._begin, until, features, activity)
+
+
+class _GrowingRows:
+    """Rows (T, D) float32, number `first` on, that grow in place; one that was left out repeats the
+    one before."""
+
+    def __init__(self, width: int) -> None:
+        self._rows = np.zeros((FIRST_ROWS, width), np.float32)
+        self.first = 0
+        self.count = 0
+
+    @property
+    def rows(self) -> Matrix:
+        return self._rows[: self.count - self.first]
+
+    def forget(self, first: int) -> None:
+        """Let go of the rows before number `first`; views of them stay as they are."""
+        remaining = self.rows[first - self.first :]
+        self._rows = np.zeros_like(self._rows)
+        self._rows[: len(remaining)] = remaining
+        self.first = first
+        self.count = max(self.count, first)
+
+    def set(self, first: int, values: Matrix) -> None:
+        """Put rows at number `first` and behind it."""
+        values = values[max(0, self.first - first) :]
+        if not len(values):
+            return
+        start = max(0, first - self.first)
+        end = start + len(values)
+        while end > len(self._rows):
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+        old = self.count - self.first
+        if start > old:
+            self._rows[old:start] = self._rows[old - 1] if old else values[0]
+        self._rows[start:end] = values
+        self.count = max(self.count, self.first + end)

@@ -1,0 +1,162 @@
+"""Steps of a video in which nobody speaks, in the words of a vision-language model for the pictures
+of its places.
+
+Every step rests on the seconds of a place and is marked as seen and not said. Nothing measures here
+how true the words are: P(shown) is the reliability that the settings give the model before any
+answer.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from stepline.chat.pictures import PictureReader
+from stepline.chat.servers import Server, open_server
+from stepline.records import Rejected, Span, Step
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.pictures import clip_report
+from stepline.vision_language.places import last_picture_second, video_places
+from stepline.vision_language.questions import Reply
+from stepline.vision_language.runner import QuestionRunner
+from stepline.writing.types import instruction_kind
+
+SEEN = "seen, not said: the words of a vision-language model"
+
+
+@dataclass(frozen=True)
+class PlaceDescriptions:
+    """The steps that are seen, what was left out, what the record says of the asking, and notes."""
+
+    steps: tuple[Step, ...]
+    dropped: tuple[Rejected, ...]
+    report: dict[str, JsonValue]
+    notes: tuple[str, ...]
+
+
+def describe_places(
+    shots: Sequence[slice],
+    pictures: PictureReader,
+    *,
+    duration: float,
+    settings: VisionLanguageSettings,
+    found: Sequence[Step] = (),
+    server: Server | None = None,
+    start: float = 0.0,
+) -> PlaceDescriptions:
+    """Return the steps that are seen in the places of a video in which nobody speaks.
+
+    shots: slices of whole seconds. found: steps of a network (ProcX); their spans are the places
+    then, and keep its beliefs: words are the model's, its own an alternative. Of more places than
+    the requests allow, evenly spread ones are looked at. start: as of `GroundedVideo`. Raises
+    WriterError where the server is not there or refuses access.
+    """
+    places = [step.spans[0] for step in found]
+    if not found:
+        for place in video_places(shots):
+            if place.start < duration:
+                places.append(Span(float(place.start), min(float(place.stop), duration)))
+    # the places that are looked at, and their seconds
+    rows = _spread(len(places), max(1, settings.requests * settings.choices))
+    seconds = []
+    for row in rows:
+        middle = places[row].center if found else _middle_of_whole_seconds(places[row])
+        seconds.append(round(min(middle, last_picture_second(duration)), 2))
+    may_ask = settings.requests and not settings.dry_run
+    images = pictures(seconds) if may_ask else {}
+    visible = [(row, at) for row, at in zip(rows, seconds, strict=True) if at in images]
+    with closing(server or open_server(settings)) as opened:
+        runner = QuestionRunner.begin(opened, settings)
+        replies = runner.describe([images[second] for _, second in visible])
+    # report and notes
+    report: dict[str, JsonValue] = {
+        "server": opened.name,
+        "requests": runner.limits.sent,
+        "tokens": runner.limits.used,
+        "pictures": [start + second for _, second in visible],
+        "described": [reply.after for reply in replies],
+        **clip_report(settings),
+    }
+    notes = []
+    refusals = [reply.refusal for reply in replies if reply.refusal]
+    if refusals:
+        count = f"{len(refusals)} of {len(replies)} pictures"
+        notes.append(f"provisional: {count} are not described ({refusals[0]})")
+    if settings.dry_run:
+        count = f"{len(rows)} pictures in {-(-len(rows) // settings.choices)} requests"
+        notes.append(f"dry run: a vision-language model would be shown {count}")
+    # steps
+    reply_of = {row: reply for (row, _), reply in zip(visible, replies, strict=True)}
+    if found:
+        steps, dropped = _in_words_of_model(found, reply_of)
+        return PlaceDescriptions(steps, dropped, report, tuple(notes))
+    reliability = settings.right / (settings.right + settings.wrong)
+    described = [(places[row], reply.after) for row, reply in reply_of.items()]
+    return PlaceDescriptions(_steps(described, reliability), (), report, tuple(notes))
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Return the indices of so many places, at most `most`, evenly spread."""
+    if count <= most:
+        return list(range(count))
+    return [n * count // most for n in range(most)]
+
+
+def _middle_of_whole_seconds(span: Span) -> float:
+    """Return the middle of the second in the middle of a place of whole seconds."""
+    return (int(span.start) + math.ceil(span.end)) // 2 + 0.5
+
+
+def _in_words_of_model(
+    steps: Sequence[Step], reply_of: Mapping[int, Reply]
+) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
+    """Return a network's steps in the model's words, and those in whose pictures it sees nothing
+    being done."""
+    described: list[Step] = []
+    dropped: list[Rejected] = []
+    for row, step in enumerate(steps):
+        reply = reply_of.get(row)
+        if reply is None or reply.refusal:
+            described.append(step)
+            continue
+        if not reply.after:
+            reason = "a vision-language model sees nothing being done there"
+            dropped.append(Rejected("step", reason, text=step.text))
+            continue
+        changes = {
+            "text": reply.after,
+            "alternatives": tuple(
+                text for text in (step.text, *step.alternatives) if text != reply.after
+            ),
+            "kind": instruction_kind(reply.after),
+            "seen": (SEEN,),
+        }
+        described.append(step.model_copy(update=changes))
+    return tuple(described), tuple(dropped)
+
+
+def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:
+    """Return a step for each run of neighbouring places of the same words; places of no words are
+    none."""
+    runs: list[tuple[Span, str]] = []
+    for place, text in described:
+        if runs and runs[-1][1].lower() == text.lower() and runs[-1][0].end == place.start:
+            runs[-1] = (Span(runs[-1][0].start, place.end), runs[-1][1])
+        else:
+            runs.append((place, text))
+    spoken_of = [run for run in runs if run[1]]
+    return tuple(
+        Step(
+            id=str(number),
+            text=text,
+            kind=instruction_kind(text),
+            spans=(span,),
+            at=span.center,
+            status="shown",
+            score=score,
+            seen=(SEEN,),
+        )
+        for number, (span, text) in enumerate(spoken_of, start=1)
+    )

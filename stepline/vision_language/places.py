@@ -1,0 +1,102 @@
+"""Places of a video that a question can offer, and a grounding's beliefs over them: from seconds to
+places and back.
+
+A place is a shot, or a piece of about 7 s of a long one. Letters: K steps, T seconds, P places.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepline.grounding.fusion import occupancy, with_verdict
+from stepline.grounding.said_to_shown import Array
+from stepline.grounding.settings import GroundSettings
+from stepline.grounding.shots import cut_into_pieces
+from stepline.records import Alignment, Step
+from stepline.vision_language.reliability import MIN_PLACES_PROBABILITY
+
+# share of the likeliest place's belief, below which a place is left out of a moved step's row
+MIN_BELIEF_SHARE = 0.01
+MIN_SHOWN_CHANGE = 0.02  # of P(shown), below which a step stays as it was
+# s before the end of a video at which its last picture is surely shown
+LAST_PICTURE_SECONDS = 0.1
+
+
+def last_picture_second(duration: float) -> float:
+    """Return the last second of a video at which a picture is surely shown."""
+    return max(0.0, duration - LAST_PICTURE_SECONDS)
+
+
+def video_places(shots: Sequence[slice]) -> list[slice]:
+    """Return the places of a video as slices of whole seconds that cover it; shots: (C,)
+    likewise."""
+    return [piece for shot in shots for piece in cut_into_pieces(shot)]
+
+
+def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[slice]) -> Array:
+    """Return (K, P + 1): P(step k is shown in place p), the last column P(it is not shown).
+
+    steps: as grounded, with their scores; alignment: P(step k is being shown at t), one column a
+    second.
+    """
+    rows = alignment.scores.astype(np.float64)
+    mass = np.stack([rows[:, place].sum(axis=1) for place in places], axis=1)  # (K, P)
+    mass = mass / np.maximum(mass.sum(axis=1, keepdims=True), 1e-12) + MIN_PLACES_PROBABILITY / len(
+        places
+    )
+    score = np.clip([step.score or 0.0 for step in steps], 0.01, 0.99)[:, None]  # (K, 1)
+    return np.concatenate([score * mass / mass.sum(axis=1, keepdims=True), 1 - score], axis=1)
+
+
+def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: float) -> Array:
+    """Return (K, P): the second whose picture stands for a place when a step is asked about.
+
+    The step's likeliest second there where it is likelier than those around it, else the middle.
+    """
+    middles = np.array([(place.start + place.stop) // 2 + 0.5 for place in places])
+    seconds = np.repeat(middles[None], len(alignment.scores), axis=0)
+    for k, row in enumerate(np.pad(alignment.scores, ((0, 0), (1, 1)))):
+        for p, place in enumerate(places):
+            best = place.start + int(row[place.start + 1 : place.stop + 1].argmax())
+            if row[best + 1] > max(row[best], row[best + 2]):
+                seconds[k, p] = best + 0.5
+    return np.asarray(np.minimum(seconds, last_picture_second(duration)))
+
+
+def move_steps(
+    steps: Sequence[Step],
+    alignment: Alignment,
+    shots: Sequence[slice],
+    seconds: Array,
+    before: Array,
+    after: Array,
+    *,
+    duration: float,
+    settings: GroundSettings,
+) -> tuple[tuple[Step, ...], Alignment]:
+    """Return the steps and their alignment as the beliefs `after` place them.
+
+    seconds: (K, P), around which a step is shown if in that place. before, after: (K, P + 1); where
+    the likeliest place stays, so does the second, and where P(shown) stays too, the whole step.
+    """
+    rows = alignment.scores.astype(np.float64)
+    moved = list(steps)
+    stays = before[:, :-1].argmax(axis=1) == after[:, :-1].argmax(axis=1)  # (K,)
+    for k in np.flatnonzero(~stays | (np.abs(after - before)[:, -1] > MIN_SHOWN_CHANGE)).tolist():
+        score = float(1 - after[k, -1])
+        if stays[k]:
+            row = rows[k] / max(rows[k].max(), 1e-12)
+            moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
+            rows[k] = row * score
+            continue
+        likely = np.flatnonzero(after[k, :-1] > MIN_BELIEF_SHARE * after[k, :-1].max())
+        centers = np.zeros((len(likely), rows.shape[1]))
+        columns = np.minimum(seconds[k, likely].astype(int), rows.shape[1] - 1)
+        centers[np.arange(len(likely)), columns] = 1.0
+        by_place = occupancy(centers, shots, settings.typical) * after[k, likely, None] / score
+        row = by_place.max(axis=0)  # not their sum, whose peak lies between two places
+        moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
+        rows[k] = row * score
+    return tuple(moved), Alignment(
+        alignment.texts, rows.astype(np.float32), alignment.rate, alignment.kind
+    )

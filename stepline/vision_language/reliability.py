@@ -1,0 +1,242 @@
+"""What answers to multiple-choice questions are worth: joint inference of where steps are shown and
+who answers.
+
+A step is shown in one of P places or in none. Asked in which of some places it is (none is an
+answer too), a model says what is true with probability r, its reliability, and guesses otherwise:
+
+    P(a | truth, r, g) = r [a is right] + (1 - r) q_g(a)
+
+q_g: how it guesses, one of a few behaviours: evenly, never "none", always "none", always the same
+letter, where some other step is shown, or the one before, or the next. Answers to the same question
+asked again count `REPEAT_WEIGHT` of a first one, for a model repeats its errors. r and g are the same for
+all questions of a video and unknown: a Beta prior times what the steps themselves say of them,
+
+    P(r, g | answers) ~ P(r) P(g) prod_k sum_truth p_k(truth) prod_i P(a_ki | truth, r, g)
+
+so that steps that speech and pictures place surely find out a model that answers at random, always
+the same, or something else, and its answers then weigh nothing. How sure the prior may be of itself
+is not known either: it is raised to each of a few powers, which the answers weigh by what they make
+of them.
+
+A few answers hardly tell a good model beside a poor prior from a poor model beside a good prior,
+and nobody asked so that steps become worse. So a step moves only where every reading of the answers
+that is still plausible, a power and a reliability of their highest-density region, moves it (a
+Gamma-minimax decision), and questions are chosen by what they would tell the reading that speaks
+most against it, too. Source: Dawid and Skene 1979, with the grounder's posterior in place of other
+annotators. Letters: K steps, P places, N powers, R reliabilities, G behaviours.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.grounding.said_to_shown import Array
+
+RELIABILITIES = np.linspace(0.0, 0.98, 50)  # (R,); nobody is believed without a doubt
+# P(g) of how a model guesses: evenly among the answers, never "none", always "none", ...
+EVEN_PROBABILITY = 0.3
+NEVER_NONE_PROBABILITY = 0.15
+ALWAYS_NONE_PROBABILITY = 0.1
+# ... where another step is shown, or the one before, or the next; together
+OTHER_STEP_PROBABILITY = 0.25
+SAME_LETTER_PROBABILITY = 0.2  # ... always one letter; all letters together
+# share of a first answer's log likelihood that the same question asked again counts
+REPEAT_WEIGHT = 0.5
+# of the prior: words place steps surely in one video and hardly in another
+PRIOR_POWERS = (1.0, 1.5, 2.5, 4.0)
+USELESS_PRIOR = 0.5  # P(the model's answers say nothing at all) before any of them
+MAX_USELESS_RELIABILITY = 0.1  # up to which the answers say too little
+# P(power, r) of the readings of the answers that must agree before a step moves
+PLAUSIBLE_PROBABILITY = 0.9
+# P(place) that no prior takes away altogether, shared by all places
+MIN_PLACES_PROBABILITY = 1e-3
+SLIP_PROBABILITY = 0.01  # a guess that some behaviour would never make is a slip
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """One answered question. choices: the places offered, in the order shown; answer: a position,
+    None for "none".
+
+    step: its row. again: whether the step had been asked about these places before.
+    """
+
+    step: int
+    choices: tuple[int, ...]
+    answer: int | None
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """What the answers make of the steps, each (K, P + 1), the last column P(it is not shown), and
+    of who answers.
+
+    places: P(step k is shown in place p). agreed: the same where all plausible readings of the
+    answers agree on the direction of the change, else the prior. adverse: by the plausible reading
+    that speaks most for the prior's place.
+    reliability: (R,) P(r).
+    """
+
+    places: Array
+    agreed: Array
+    adverse: Array
+    reliability: Array
+
+    @property
+    def mean(self) -> float:
+        """The expected reliability."""
+        return float(self.reliability @ RELIABILITIES)
+
+    @property
+    def useless(self) -> float:
+        """P(the answers say nothing, or too little)."""
+        return float(self.reliability[RELIABILITIES <= MAX_USELESS_RELIABILITY].sum())
+
+    def interval(self, part: float = 0.9) -> tuple[float, float]:
+        """Return the central interval that holds the reliability with probability `part`."""
+        total = self.reliability.cumsum()
+        low, high = np.searchsorted(total, [(1 - part) / 2, (1 + part) / 2])
+        return float(RELIABILITIES[low]), float(RELIABILITIES[min(high, len(RELIABILITIES) - 1)])
+
+
+def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -> Beliefs:
+    """Return what the answers make of the prior (K, P + 1); steps without an answer keep theirs.
+
+    right, wrong: the Beta prior of reliability, as if so many answers had been right and wrong
+    before.
+    """
+    beta = (RELIABILITIES + 0.01) ** (right - 1) * (1.0 - RELIABILITIES) ** (wrong - 1)  # (R,)
+    beta = (1 - USELESS_PRIOR) * beta / beta.sum()
+    beta[0] += USELESS_PRIOR
+    priors = np.stack([sharpened(prior, power) for power in PRIOR_POWERS])  # (N, K, P + 1)
+    inferred = [_infer_at(sharp, ballots, beta) for sharp in priors]
+    log_weight = np.stack([log_answers for log_answers, _ in inferred])  # (N, R)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()  # P(power, r | answers)
+    plausible = highest_density(weight, PLAUSIBLE_PROBABILITY)  # (N, R)
+    places = np.einsum("nr,nkp->kp", weight, priors)
+    agreed, adverse = prior.copy(), places.copy()
+    for k in sorted({ballot.step for ballot in ballots}):
+        rows = np.stack([readings[k] for _, readings in inferred])  # (N, R, P + 1)
+        places[k] = np.einsum("nr,nrp->p", weight, rows)
+        agreed[k], adverse[k] = _agreed(prior[k], places[k], rows[plausible])
+    return Beliefs(places, agreed, adverse, weight.sum(axis=0))
+
+
+def highest_density(weight: Array, part: float) -> npt.NDArray[np.bool_]:
+    """Return the fewest likeliest entries that hold `part` of all weight together, as a mask; ties
+    keep the first."""
+    order = np.argsort(-weight, axis=None, kind="stable")
+    count = int(np.searchsorted(weight.ravel()[order].cumsum(), part * weight.sum())) + 1
+    mask = np.zeros(weight.size, dtype=bool)
+    mask[order[:count]] = True
+    return mask.reshape(weight.shape)
+
+
+def _agreed(before: Array, after: Array, readings: Array) -> tuple[Array, Array]:
+    """Return a step's row (P + 1,) as far as all readings (N, P + 1) agree on it, and the adverse
+    reading."""
+    old, new = int(before[:-1].argmax()), int(after[:-1].argmax())
+    lead = readings[:, new] - readings[:, old] if new != old else readings[:, old]
+    shown = after[:-1] if new != old and (lead > 0).all() else before[:-1]
+    change = readings[:, -1] - before[-1]
+    unseen = after[-1] if (change > 0).all() or (change < 0).all() else before[-1]
+    return np.append(shown / shown.sum() * (1 - unseen), unseen), readings[lead.argmin()]
+
+
+def sharpened(prior: Array, power: float) -> Array:
+    """Return the beliefs (K, P + 1) with those in places raised to a power; P(not shown) stays."""
+    shown = prior[:, :-1] ** power
+    return np.concatenate(
+        [shown / shown.sum(axis=1, keepdims=True) * (1 - prior[:, -1:]), prior[:, -1:]], axis=1
+    )
+
+
+def _infer_at(
+    prior: Array, ballots: Sequence[Ballot], beta: Array
+) -> tuple[Array, dict[int, Array]]:
+    """Return log P(r, answers) (R,) and each asked step's P(place | r, answers), (R, P + 1).
+
+    prior: (K, P + 1), raised to one power. beta: P(r) before.
+    """
+    letters = max((len(ballot.choices) for ballot in ballots), default=1)
+    behaviours = [  # (G,)
+        EVEN_PROBABILITY,
+        NEVER_NONE_PROBABILITY,
+        ALWAYS_NONE_PROBABILITY,
+        *[OTHER_STEP_PROBABILITY / 3] * 3,
+        *[SAME_LETTER_PROBABILITY / letters] * letters,
+    ]
+    log_joint = np.log(np.outer(beta, behaviours))  # (R, G)
+    log_truths: dict[int, Array] = {}  # step -> (P + 1, R, G)
+    for ballot in ballots:
+        log_truth = log_truths.setdefault(ballot.step, np.zeros((prior.shape[1], *log_joint.shape)))
+        log_truth += (REPEAT_WEIGHT if ballot.again else 1.0) * np.log(
+            likelihood(ballot, prior, letters)
+        )
+    log_steps = {}  # step -> (R, G), log P(its answers | r, g)
+    for k, log_truth in log_truths.items():
+        log_steps[k] = np.log(np.einsum("p,prg->rg", prior[k], np.exp(log_truth)))
+        log_joint = log_joint + log_steps[k]
+    best = log_joint.max(axis=1, keepdims=True)  # (R, 1)
+    joint = np.exp(log_joint - best)
+    guess = joint / joint.sum(axis=1, keepdims=True)  # P(g | r, answers)
+    readings = {
+        k: prior[k] * np.einsum("rg,prg->rp", guess, np.exp(log_truth - log_steps[k]))
+        for k, log_truth in log_truths.items()
+    }
+    return best[:, 0] + np.log(joint.sum(axis=1)), readings
+
+
+def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
+    """Return P(answer | truth, r, g), (P + 1, R, G); letters: the most choices of any question."""
+    count, answer = len(ballot.choices), ballot.answer
+    # (P + 1,)
+    others = np.delete(prior, ballot.step, axis=0).mean(axis=0) if len(prior) > 1 else prior[0]
+    neighbours = [prior[max(ballot.step - 1, 0)], prior[min(ballot.step + 1, len(prior) - 1)]]
+    # (3, P + 1), where a step that was not asked about is shown
+    elsewhere = np.array([others, *neighbours])
+    offered = elsewhere[:, list(ballot.choices)]
+    right = np.zeros(prior.shape[1])
+    if answer is None:
+        right[:] = 1.0
+        right[list(ballot.choices)] = 0.0
+    else:
+        right[ballot.choices[answer]] = 1.0
+    guess = np.array(
+        [1 / (count + 1), 0.0 if answer is None else 1 / count, float(answer is None)]
+        + (1 - offered.sum(axis=1) if answer is None else offered[:, answer]).tolist()
+        + [float(answer == letter) for letter in range(letters)]
+    )
+    guess = (1 - SLIP_PROBABILITY) * guess + SLIP_PROBABILITY / (count + 1)
+    r = RELIABILITIES
+    return np.asarray(right[:, None, None] * r[:, None] + (1 - r)[:, None] * guess)
+
+
+def expected_gain(
+    row: Array, choices: Sequence[int], reliability: float, *, again: bool = False
+) -> float:
+    """Return how much an answer is expected to raise P(the likeliest truth of a step is right): its
+    value.
+
+    row: (P + 1,) beliefs on the step. reliability: of who answers, who guesses evenly otherwise.
+    """
+    options = [*choices, None]
+    table = np.full((len(options), len(row)), (1 - reliability) / len(options))  # P(answer | truth)
+    for n, choice in enumerate(options):
+        if choice is None:
+            table[n, np.setdiff1d(np.arange(len(row)), choices)] += reliability
+        else:
+            table[n, choice] += reliability
+    if again:
+        table = table**REPEAT_WEIGHT / (table**REPEAT_WEIGHT).sum(axis=0)
+    return float((table * row).max(axis=1).sum() - row.max())
+
+
+def likeliest_places(row: Array, count: int) -> tuple[int, ...]:
+    """Return the places (without "not shown") that are likeliest, the best first; ties keep the
+    earlier."""
+    return tuple(int(p) for p in np.argsort(-row[:-1], kind="stable")[:count])

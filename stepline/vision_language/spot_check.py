@@ -1,0 +1,126 @@
+"""A vision-language model says of texts whether the picture shows them in their own seconds, at
+others, or nowhere.
+
+A question shows pictures of its texts' own seconds and others spread over the video, shuffled: who
+says "yes" to everything is right by chance alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from stepline.chat.pictures import VideoPictures
+from stepline.chat.requests import run_in_threads
+from stepline.records import Span
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.places import last_picture_second
+from stepline.vision_language.questions import QUESTION, Reply
+from stepline.vision_language.runner import QuestionRunner, tokens_at_most
+
+# of each text's own seconds; the other pictures of a question are spread over the video
+PICTURES_PER_TEXT = 2
+# s that the others keep from the texts' seconds: next to them the same is seen
+MIN_SECONDS_AWAY = 3.0
+
+# in its own seconds, at others, nowhere
+WhereShown: TypeAlias = Literal["aligned", "misplaced", "not shown"]
+
+
+class TimedText(Protocol):
+    """A text and the seconds that are said to show it."""
+
+    @property
+    def text(self) -> str:
+        """Its words."""
+        ...
+
+    @property
+    def span(self) -> Span:
+        """Its seconds."""
+        ...
+
+
+def where_shown(
+    runner: QuestionRunner, texts: Sequence[TimedText], video: VideoPictures
+) -> tuple[dict[int, WhereShown], tuple[float, ...]]:
+    """Return what the model says of each text that it answered on, by its row, and the seconds of
+    its pictures."""
+    questions = _questions(texts, video.duration, runner.settings)
+    images = video.read(sorted({second for question in questions for second in question.seconds}))
+    visible = []
+    for question in questions:
+        seconds = [second for second in question.seconds if second in images]
+        if seconds:
+            visible.append(SpotQuestion(question.rows, seconds))
+
+    def ask(question: SpotQuestion) -> tuple[Reply, ...]:
+        steps = [texts[row].text for row in question.rows]
+        return runner.choose(steps, [images[second] for second in question.seconds])
+
+    replies = run_in_threads(ask, visible, workers=runner.server.workers, until=runner.until)
+    where: dict[int, WhereShown] = {}
+    for n in sorted(replies):
+        for row, reply in zip(visible[n].rows, replies[n], strict=True):
+            if reply.refusal:
+                continue
+            if reply.answer is None:
+                where[row] = "not shown"
+            elif texts[row].span.gap(visible[n].seconds[reply.answer]) == 0.0:
+                where[row] = "aligned"
+            else:
+                where[row] = "misplaced"
+    return where, tuple(sorted(images))
+
+
+def cost_at_most(
+    texts: Sequence[TimedText], duration: float, settings: VisionLanguageSettings
+) -> tuple[int, int]:
+    """Return how many requests and tokens a video's texts take at most, within its limits and
+    without second tries."""
+    questions = _questions(texts, duration, settings)
+    tokens = 0
+    for question in questions[: settings.requests]:
+        words = [QUESTION, *(texts[row].text for row in question.rows)]
+        tokens += tokens_at_most(words, len(question.seconds), settings)
+    return min(settings.requests, len(questions)), min(settings.tokens, tokens)
+
+
+@dataclass(frozen=True)
+class SpotQuestion:
+    """The rows of the texts that a question is about, and the seconds of its pictures."""
+
+    rows: range
+    seconds: list[float]
+
+
+def _questions(
+    texts: Sequence[TimedText], duration: float, settings: VisionLanguageSettings
+) -> list[SpotQuestion]:
+    size = min(settings.steps, max(1, settings.choices // PICTURES_PER_TEXT))
+    rng = np.random.default_rng(settings.seed)
+    questions = []
+    for first in range(0, len(texts), size):
+        rows = range(first, min(first + size, len(texts)))
+        spans = [texts[row].span for row in rows]
+        questions.append(SpotQuestion(rows, _seconds(spans, duration, settings.choices, rng)))
+    return questions
+
+
+def _seconds(
+    spans: Sequence[Span], duration: float, count: int, rng: np.random.Generator
+) -> list[float]:
+    """Return the seconds of a question's pictures, shuffled: some of each text's own, the others
+    spread evenly."""
+    last = last_picture_second(duration)
+    own = set()
+    for span in spans:
+        for n in range(PICTURES_PER_TEXT):
+            second = span.start + (n + 0.5) / PICTURES_PER_TEXT * span.duration
+            own.add(round(min(last, second), 1))
+    spread = [round(last * (n + 0.5) / count, 1) for n in range(count)]
+    away = [at for at in spread if all(span.gap(at) > MIN_SECONDS_AWAY for span in spans)]
+    room = max(0, count - len(own))
+    evenly = away[:: max(1, -(-len(away) // max(1, room)))]
+    return [float(second) for second in rng.permutation(sorted(own | set(evenly[:room])))][:count]

@@ -1,0 +1,113 @@
+"""Eight steps of a video whose truth is known, and a server that tells it, more or less."""
+
+import base64
+import json
+import re
+import zlib
+
+import numpy as np
+from llm_fakes import Answers, completion
+
+from stepline.chat.pictures import LETTERS
+from stepline.grounding.ground import ground
+from stepline.records import Span, Step
+from stepline.vision_language.ask import GroundedVideo
+from stepline.vision_language.questions import NONE
+
+SECONDS, SHOT = 120, 6
+SHOTS = [slice(start, start + SHOT) for start in range(0, SECONDS, SHOT)]
+NAMES = (
+    "slice the lemons",
+    "pour the sugar",
+    "boil the water",
+    "stir the syrup",
+    "press the juice",
+    "fill the jug",
+    "add the ice",
+    "cut the mint",
+)
+SAID = (2, 14, 26, 38, 50, 62, 74, 86)
+# step -> second; far from its words: 3, 5; never: 7
+SHOWN = {0: 4, 1: 16, 2: 28, 3: 110, 4: 52, 5: 104, 6: 76}
+
+
+def grounded():
+    steps = [
+        Step(id=str(n), text=text, said=Span(float(s), s + 3.0))
+        for n, (text, s) in enumerate(zip(NAMES, SAID, strict=True), start=1)
+    ]
+    return ground(steps, duration=float(SECONDS))
+
+
+def right_letters(step, seconds):
+    """The letters of the pictures in the shot that shows a step, or "none"."""
+    shots = [
+        letter
+        for letter, second in zip(LETTERS, seconds, strict=False)
+        if step in SHOWN and int(second) // SHOT == SHOWN[step] // SHOT
+    ]
+    return shots or [NONE]
+
+
+def parts(body):
+    """The steps, as rows, and the seconds of the pictures that a request asks about."""
+    content = body["messages"][0]["content"]
+    asked = re.findall(r"<step>(.*)</step>", content[0]["text"].split("\n\n")[1])
+    urls = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
+    return [NAMES.index(text) for text in asked], [
+        float(base64.b64decode(url.partition(",")[2])) for url in urls
+    ]
+
+
+def knows(r=1.0, kind=""):
+    """A behaviour: the truth with reliability r; else a wrong answer, or what its kind says."""
+
+    def letter(step, seconds):
+        rng = np.random.default_rng(zlib.crc32(f"{step} {seconds}".encode()))
+        options, right = [*LETTERS[: len(seconds)], NONE], right_letters(step, seconds)
+        if kind == "another step":
+            return right_letters((step + 3) % len(NAMES), seconds)[0]
+        if kind in ("A", NONE):
+            return kind
+        if kind == "never none":
+            return str(rng.choice(options[:-1]))
+        wrong = [each for each in options if each not in right]
+        return right[0] if rng.random() < r else str(rng.choice(wrong))
+
+    def act(handler):
+        steps, seconds = parts(handler.question)
+        said = {
+            str(n): {"after": "done", "shown": letter(k, seconds)}
+            for n, k in enumerate(steps, start=1)
+        }
+        Answers.raw(completion(json.dumps(said)))(handler)
+
+    return act
+
+
+def grounded_video(grounding):
+    """The video of a grounding; each picture is its second in digits."""
+    return GroundedVideo(
+        grounding.steps,
+        grounding.alignment,
+        SHOTS,
+        lambda seconds: {s: str(s).encode() for s in seconds},
+        float(SECONDS),
+    )
+
+
+def right(steps):
+    """Return which of the shown steps stand in their shot."""
+    return [
+        k
+        for k, step in enumerate(steps)
+        if k in SHOWN and step.at is not None and int(step.at) // SHOT == SHOWN[k] // SHOT
+    ]
+
+
+def unchanged(answers, grounding):
+    places = [step.model_copy(update={"seen": ()}) for step in answers.steps]
+    return (
+        tuple(places) == grounding.steps
+        and (answers.alignment.scores == grounding.alignment.scores).all()
+    )

@@ -1,0 +1,280 @@
+"""A library as tools for assistants, asked by the SDK's own client: in this process, over stdio and
+over HTTP."""
+
+import asyncio
+import json
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import httpx2
+import jsonschema
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+import stepline as package
+from stepline.library import mcp_server as module
+from stepline.library.corrected_library import CorrectedLibrary, video_id
+from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
+from stepline.library.mcp_server import LibraryTools, http_application, mcp_server
+from stepline.media import probe
+from stepline.pipeline import batch
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import read_record, write_record
+from stepline.web.local_server import LocalServer
+
+DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
+FILM = Path(package.__file__).parent / "demo" / "demo.mp4"
+TOOLS = {"list_videos", "search_moments", "get_steps", "get_frame", "cut_clip", "process_video"}
+
+
+@pytest.fixture
+def library(tmp_path):
+    folder = tmp_path / "library"
+    folder.mkdir()
+    record = read_record(DEMO)
+    pancakes = record.video.model_copy(update={"path": str(FILM), "title": "Banana pancakes"})
+    write_record(record.model_copy(update={"video": pancakes}), folder / "demo.json")
+    said = Sentence(text="sharpen the lawn mower's blade every spring", span=Span(3.0, 6.0))
+    step = Step(
+        id="1", text="sharpen the blade", said=said.span, sources=(0,), status="said", score=0.2
+    )
+    video = Video(id="lawn", title="A tidy lawn", duration=9.0, path=str(tmp_path / "gone.mp4"))
+    transcript = Transcript(sentences=(said,))
+    write_record(
+        Record(id="lawn", video=video, transcript=transcript, steps=(step,)), folder / "lawn.json"
+    )
+    (folder / "notes.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def tools(library):
+    tools = LibraryTools(library)
+    yield tools
+    tools.close()
+
+
+def ask(server, *calls):
+    """Return the results of calls, each the name of a tool and its arguments, and what the server
+    lists."""
+
+    async def session():
+        async with Client(server) as client:
+            listed = await client.list_tools()
+            return listed.tools, [await client.call_tool(name, given) for name, given in calls]
+
+    return asyncio.run(session())
+
+
+def call(tools, name, **given):
+    """Return what a tool answers: its structured content, checked against the schema that it is
+    listed with."""
+    listed, (result,) = ask(mcp_server(tools), (name, given))
+    assert not result.is_error, result.content
+    (tool,) = [tool for tool in listed if tool.name == name]
+    jsonschema.validate(given, tool.input_schema)
+    jsonschema.validate(result.structured_content, tool.output_schema)
+    return result.structured_content
+
+
+def refused(tools, name, **given):
+    """Return the one line with which a tool refuses."""
+    _, (result,) = ask(mcp_server(tools), (name, given))
+    assert result.is_error
+    (content,) = result.content
+    return content.text
+
+
+def test_every_tool_has_a_schema_and_says_what_it_does(tools):
+    listed, _ = ask(mcp_server(tools))
+    assert {tool.name for tool in listed} == TOOLS
+    for tool in listed:
+        jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+        assert tool.description
+        assert tool.annotations.read_only_hint is (tool.name not in ("cut_clip", "process_video"))
+
+
+def test_videos_are_listed_with_what_is_shown_of_them(tools):
+    assert [video["title"] for video in call(tools, "list_videos")["videos"]] == [
+        "A tidy lawn",
+        "Banana pancakes",
+    ]
+    found = call(tools, "list_videos", query="pancakes")
+    assert (found["matching"], found["videos"][0]["steps"], found["videos"][0]["shown"]) == (
+        1,
+        11,
+        10,
+    )
+
+
+def test_where_the_whisk_is_used(tools):
+    best = call(tools, "search_moments", query="where is the whisk used")["moments"][0]
+    assert best["text"] in ("whisk the batter until it's smooth", "take the whisk")
+    assert (best["title"], best["verdict"], best["kind"]) == ("Banana pancakes", "shown", "step")
+    assert best["clock"].startswith("0:5")
+    assert "whisk" in best["sentence"]
+
+
+def test_what_is_only_said_is_told_as_that(tools):
+    found = call(tools, "search_moments", query="sharpen the mower's blade")
+    assert found["moments"][0]["verdict"] == "said, not shown"
+    assert found["moments"][0]["clock"] == "0:03 – 0:06"
+    assert "does not show" in found["note"]
+
+
+def test_steps_come_in_order_with_their_sentences(tools):
+    (video,) = call(tools, "list_videos", query="pancakes")["videos"]
+    steps = call(tools, "get_steps", video=video["video"])["result"]
+    assert [step["verdict"] for step in steps].count("said, not shown") == 1
+    record = read_record(DEMO)
+    assert steps[0]["sentence"] == record.transcript.sentences[record.steps[0].sources[0]].text
+    assert "slice the banana" in steps[0]["sentence"]
+    assert "no video of this library" in refused(tools, "get_steps", video="../demo")
+
+
+def test_what_people_corrected_is_what_assistants_hear(tools, library):
+    record = read_record(library / "demo.json")
+    identity = video_id("demo.json")
+    wrong, gone = (
+        next(step for step in record.steps if word in step.text)
+        for word in ("whisk the", "take the")
+    )
+    edits = (
+        ChangeEdit(do="change", step=wrong.id, text="whisk it well", status="said"),
+        DeleteEdit(do="delete", step=gone.id),
+    )
+    corrected = CorrectedLibrary(library)
+    corrected.correct(
+        identity, Correction(id="1", video=identity, by="Ann", when=0.0, base=0, edits=edits)
+    )
+    corrected.close()
+    found = call(tools, "search_moments", query="where is the whisk used")["moments"]
+    assert (found[0]["text"], found[0]["verdict"]) == ("whisk it well", "said, not shown")
+    assert "take the whisk" not in [moment["text"] for moment in found]
+
+
+def test_a_frame_comes_with_its_citation(tools):
+    (video,) = call(tools, "list_videos", query="pancakes")["videos"]
+    _, (result,) = ask(mcp_server(tools), ("get_frame", {"video": video["video"], "second": 10.5}))
+    told, picture = result.content
+    assert "Banana pancakes" in told.text
+    assert "0:10" in told.text
+    assert "slice the banana" in told.text
+    assert picture.mime_type == "image/jpeg"
+    assert "ends before" in refused(tools, "get_frame", video=video["video"], second=5000)
+    assert refused(tools, "get_frame", video=video["video"], second=-1)
+
+
+def test_a_clip_is_cut_into_the_library(tools, library):
+    (video,) = call(tools, "list_videos", query="pancakes")["videos"]
+    clip = call(tools, "cut_clip", video=video["video"], start=9, end=11)
+    assert probe(library / clip["file"]).duration == pytest.approx(2.0, abs=0.1)
+    assert "600 s at most" in refused(tools, "cut_clip", video=video["video"], start=0, end=601)
+    assert "before the end" in refused(tools, "cut_clip", video=video["video"], start=3, end=3)
+
+
+def test_a_record_gives_away_no_other_file(tools, library, tmp_path):
+    """A record may come from elsewhere: the path that it names is read where it is the very video,
+    or allowed."""
+    secret = tmp_path / "secret.mp4"
+    shutil.copy(FILM, secret)
+    with secret.open("ab") as file:
+        file.write(b"other")
+    record = read_record(library / "demo.json")
+    (library / "linked.mp4").symlink_to(secret)
+    for number, path in enumerate((secret, library / "linked.mp4")):
+        changed = record.video.model_copy(update={"path": str(path), "title": f"changed {number}"})
+        write_record(
+            record.model_copy(update={"video": changed}), library / f"changed{number}.json"
+        )
+        (video,) = call(tools, "list_videos", query=f"changed {number}")["videos"]
+        assert "another file by now" in refused(tools, "get_frame", video=video["video"], second=1)
+        allowing = LibraryTools(library, allow=[tmp_path])
+        assert call(allowing, "cut_clip", video=video["video"], start=0, end=1)
+    (lawn,) = call(tools, "list_videos", query="lawn")["videos"]
+    assert "not where it was" in refused(tools, "get_frame", video=lawn["video"], second=1)
+
+
+def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_path, monkeypatch):
+    let_go, started = threading.Event(), threading.Event()
+
+    def run_video(request, settings, output, *, progress):
+        started.set()
+        progress("listening", 2.0, 9.0)
+        assert let_go.wait(60)
+        write_record(
+            Record(id=request.id, video=Video(id=request.id)), output.out / f"{request.id}.json"
+        )
+
+    monkeypatch.setattr(batch, "run_video", run_video)
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.01)
+    outside = tmp_path / "new.mp4"
+    shutil.copy(FILM, outside)
+    for path in (str(outside), "../new.mp4"):
+        assert "neither in the library" in refused(tools, "process_video", path=path)
+    assert "no such file" in refused(tools, "process_video", path="new.mp4")
+    shutil.copy(FILM, library / "new.mp4")
+    assert call(tools, "process_video", path="new.mp4")["state"] == "running"
+    assert started.wait(60)
+    running = call(tools, "process_video", path="new.mp4")
+    assert (running["stage"], running["second"], running["seconds"]) == ("listening", 2.0, 9.0)
+    let_go.set()
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 60.0)
+    done = call(tools, "process_video", path="new.mp4")
+    assert done["state"] == "done"
+    assert call(tools, "get_steps", video=done["video"])["result"] == []
+    allowing = LibraryTools(library, allow=[tmp_path])
+    assert call(allowing, "process_video", path=str(outside))["state"] == "done"
+
+
+def test_the_command_answers_over_stdio(library):
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "stepline", "mcp", str(library)]
+    )
+    listed, (found,) = ask(
+        command, ("search_moments", {"query": "where is the whisk used", "most": 1})
+    )
+    assert {tool.name for tool in listed} == TOOLS
+    assert "whisk" in found.structured_content["moments"][0]["text"]
+
+
+def test_over_http_only_the_token_opens_and_only_by_this_machine_s_name(tools):
+    server = LocalServer(http_application(tools, "right"), lifespan="on")
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    address = f"{server.address}mcp"
+
+    async def videos(**headers):
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            Client(streamable_http_client(address, http_client=http)) as client,
+        ):
+            return (await client.call_tool("list_videos", {})).structured_content["matching"]
+
+    def status(**headers):
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        given = {
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            **headers,
+        }
+        return httpx2.post(address, content=body, headers=given).status_code
+
+    try:
+        assert asyncio.run(videos(Authorization="Bearer right")) == 2
+        assert status() == status(Authorization="Bearer wrong") == 401
+        assert status(Authorization="Bearer right", Host="evil.example") in (403, 421)
+        assert status(Authorization="Bearer right", Origin="http://evil.example") == 403
+    finally:
+        server.stop()
+        thread.join(60)
+
+
+def test_a_folder_that_is_none_is_one_line(stepline, tmp_path):
+    result = stepline("mcp", tmp_path / "none")
+    assert result.exit_code == 1
+    assert "no folder" in result.stderr

@@ -1,0 +1,16 @@
+"""The scripts that measure the code's shape, as modules: benchmarks/structure.py and its parts."""
+
+import importlib
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCHMARKS = str(ROOT / "benchmarks")
+
+sys.path.insert(0, BENCHMARKS)
+structure = importlib.import_module("structure")
+import_arrows = importlib.import_module("import_arrows")
+plain_code = importlib.import_module("plain_code")
+references = importlib.import_module("references")
+source_files = importlib.import_module("source_files")
+sys.path.remove(BENCHMARKS)

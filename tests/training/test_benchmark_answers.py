@@ -1,0 +1,134 @@
+"""What every network that answers a benchmark keeps to: what cannot be answered is named with the
+reason, and where nothing can be, nothing is written."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from stepline.errors import DatasetError, StoreError
+from stepline.features import FeatureWriter, RowTexts
+from stepline.nasva.benchmarks import AlignmentQuestion, BenchmarkInputs, TextVectors, write_answers
+from stepline.nasva.checkpoint import load_aligner, write_aligner
+from stepline.nasva.model import Aligner
+from stepline.nasva.settings import AlignerNetworkSettings, AlignerSettings
+from stepline.procx.benchmark import write_predictions
+from stepline.procx.checkpoint import TrainingFeatures, load_model, write_model
+from stepline.procx.model import ProcX
+from stepline.procx.settings import (
+    AttentionSettings,
+    CaptionerSettings,
+    DescribeSettings,
+    ModelSettings,
+    VocabularySettings,
+)
+from stepline.procx.vocabulary import train_vocabulary
+from stepline.records import Step
+from stepline.training.benchmark_answers import Questions, StoredFeatures, answer_each
+from stepline.wys2.benchmark import DetectorForBenchmarks, answer_sentences
+from stepline.wys2.detector import Detector
+from stepline.wys2.settings import DetectorSettings
+
+WIDTH = 6  # of a feature row
+SECONDS = 8
+TEXTS = ("cut the onion", "fry it in butter")
+SMALL = {"encoder_layers": 1, "decoder_layers": 1, "feed_forward": 8}
+
+
+@pytest.fixture
+def store(tmp_path):
+    """The features of video "a" alone."""
+    rows = np.random.default_rng(0).normal(size=(SECONDS, WIDTH)).astype(np.float32)
+    with FeatureWriter(tmp_path / "store") as writer:
+        writer.add("a", rows, rate=1.0, backbone="drawn")
+    return StoredFeatures(tmp_path / "store")
+
+
+def nasva(ids, store, folder):
+    torch.manual_seed(0)
+    sizes = {"video_width": WIDTH, "text_width": WIDTH, "width": 8, "heads": 2, "projection": 4}
+    network = Aligner(AlignerNetworkSettings(**SMALL, **sizes))
+    write_aligner(network, folder / "aligner.safetensors")
+    loaded = load_aligner(folder / "aligner.safetensors")
+    vectors = np.ones((len(TEXTS), WIDTH), np.float32)
+    with FeatureWriter(folder / "texts") as writer:
+        for id in ids:
+            writer.add(id, vectors, rate=1.0, backbone="drawn", texts=RowTexts(TEXTS))
+    steps = tuple(Step(id=str(k), text=text) for k, text in enumerate(TEXTS))
+    questions = [AlignmentQuestion(id, id, steps, None) for id in ids]
+    inputs = BenchmarkInputs(store, TextVectors(folder / "texts", loaded))
+    out = folder / "out.json"
+    return write_answers("crosstask", questions, loaded, inputs, out, AlignerSettings())
+
+
+def procx(ids, store, folder):
+    torch.manual_seed(0)
+    sizes = {"width": 8, "heads": 2, "text_layers": 1, "joint_layers": 1, "feed_forward": 8}
+    model = ModelSettings(
+        **SMALL,
+        features=WIDTH,
+        rows=8,
+        queries=4,
+        attention=AttentionSettings(width=8, heads=2, levels=2),
+        captioner=CaptionerSettings(**sizes, projection=4, longest=8),
+    )
+    words = train_vocabulary(TEXTS, VocabularySettings(size=300))
+    features = TrainingFeatures("drawn")
+    write_model(ProcX(model, len(words)), words, folder / "procx.safetensors", features)
+    loaded = load_model(folder / "procx.safetensors")
+    return write_predictions(ids, loaded, store, folder / "out.json", DescribeSettings())
+
+
+def wys2(ids, store, folder):
+    def encode(texts):
+        return np.ones((len(texts), WIDTH), np.float32)
+
+    torch.manual_seed(0)
+    sizes = {"video_width": WIDTH, "text_width": WIDTH, "hidden": 8, "width": 4}
+    network = Detector(DetectorSettings(**sizes)).eval()
+    loaded = DetectorForBenchmarks(network, encode, "drawn", folder / "detector.safetensors")
+    texts = dict.fromkeys(ids, TEXTS)
+    return answer_sentences(texts, {}, loaded, store.read, folder / "out.json")
+
+
+# how each network answers, and what its error counts
+ANSWERERS = {nasva: " videos", procx: " videos", wys2: ""}
+answerers = pytest.mark.parametrize("answer", ANSWERERS, ids=lambda answer: answer.__name__)
+
+
+@answerers
+def test_what_cannot_be_answered_is_named_with_its_reason(answer, store, tmp_path):
+    answers = answer(["gone", "a"], store, tmp_path)
+    assert answers.count == 1
+    assert list(answers.by_id) == ["a"]
+    assert list(answers.missing) == ["gone"]
+    assert "gone" in answers.missing["gone"]
+    tree = json.loads((tmp_path / "out.json").read_text())
+    assert list(tree.get("results", tree)) == ["a"]
+
+
+@answerers
+def test_where_nothing_can_be_answered_nothing_is_written(answer, store, tmp_path):
+    message = f"none of 2{ANSWERERS[answer]} can be answered, the first, gone, since: .*gone"
+    with pytest.raises(DatasetError, match=message):
+        answer(["gone", "lost"], store, tmp_path)
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_only_errors_of_stepline_are_taken_for_an_answer_that_is_missing():
+    def answer(number):
+        if number == 2:
+            raise StoreError("no features")
+        return 6 // number
+
+    answers = answer_each({"a": 3, "b": 2, "c": 1}, answer)
+    assert answers.by_id == {"a": 2, "c": 6}
+    assert answers.missing == {"b": "no features"}
+    with pytest.raises(ZeroDivisionError):
+        answer_each({"a": 0}, answer)
+
+
+def test_reasons_are_counted_the_most_frequent_first():
+    questions = Questions((), {"a": "no text", "b": "no video", "c": "no video"})
+    assert list(questions.reasons().items()) == [("no video", 2), ("no text", 1)]

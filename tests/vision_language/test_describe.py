@@ -1,0 +1,179 @@
+"""Steps of silent videos in a vision-language model's words, each with its seconds, over the
+wire."""
+
+import json
+
+import pytest
+from llm_fakes import Answers, FakeServer, completion
+from small_video import draw_video
+
+from stepline.chat.pictures import LETTERS
+from stepline.records import Span, Step
+from stepline.storage import read_record
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language.describe import SEEN, describe_places
+from stepline.vision_language.questions import description_question, description_schema
+
+SHOTS = [slice(start, start + 6) for start in range(0, 60, 6)]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+
+
+def words(*texts):
+    """A behaviour: these words for the pictures of one request after another, by their order."""
+
+    def act(handler):
+        content = handler.question["messages"][0]["content"]
+        count = sum(part["type"] == "image_url" for part in content)
+        first = 0 if len(handler.server.seen) == 0 else 8
+        handler.server.seen.append(count)
+        said = dict(zip(LETTERS, texts[first : first + count], strict=False))
+        Answers.raw(completion(json.dumps(said)))(handler)
+
+    return act
+
+
+def describe(behaviour, **settings):
+    with FakeServer(behaviour) as server:
+        server._http.seen = []
+        quick = {"pause": 0.0, "timeout": 5.0, "concurrency": 1, **settings}
+        told = describe_places(
+            SHOTS,
+            lambda seconds: {s: str(s).encode() for s in seconds},
+            duration=59.5,
+            settings=VisionLanguageSettings(base_url=server.url, **quick),
+        )
+        return told.steps, told.report, told.notes, server.asked
+
+
+TEXTS = (
+    "none",
+    "Tie a knot",
+    "tie a knot",
+    "Pull the ends at 0:14",
+    "none",
+    "Tie a knot",
+    "none",
+    "Trim the ends",
+    "none",
+    "Show the knot",
+)
+
+
+def test_neighbouring_places_of_the_same_words_are_one_step_with_its_seconds():
+    steps, report, notes, asked = describe(words(*TEXTS))
+    assert [(step.text, step.spans) for step in steps] == [
+        ("Tie a knot", (Span(6.0, 18.0),)),
+        ("Pull the ends", (Span(18.0, 24.0),)),
+        ("Tie a knot", (Span(30.0, 36.0),)),
+        ("Trim the ends", (Span(42.0, 48.0),)),
+        ("Show the knot", (Span(54.0, 59.5),)),
+    ]
+    assert {step.seen for step in steps} == {(SEEN,)}
+    assert all(
+        step.sources == () and step.said is None and step.status == "shown" for step in steps
+    )
+    assert {step.score for step in steps} == {0.8}
+    assert notes == ()
+    assert len(report["pictures"]) == len(report["described"]) == 10
+    assert len(asked) == report["requests"] == 2
+
+
+def test_the_request_is_held():
+    *_, asked = describe(words(*TEXTS), requests=1)
+    (body,) = asked
+    # evenly spread ones, for the requests allow no more
+    seconds = [(n * 10 // 8) * 6 + 3.5 for n in range(8)]
+    assert body["messages"][0]["content"] == description_question(
+        [str(second).encode() for second in seconds]
+    )
+    assert body["response_format"]["json_schema"]["schema"] == description_schema(8)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        (Answers.says("A knot is tied."), "no JSON object"),
+        (Answers.says('{"A": "x", "time": "0:14"}'), "more than was asked for"),
+        (Answers.says('{"A": "See http://evil.example/now"}'), "a link"),
+        (Answers.status(503), "answered 503"),
+    ],
+)
+def test_what_cannot_be_used_is_no_step_and_is_noted(behaviour, reason):
+    steps, _, notes, _ = describe(behaviour, retries=0)
+    assert steps == ()
+    assert notes[0].startswith("provisional")
+    assert reason in notes[0]
+
+
+def test_a_dry_run_says_how_many_pictures():
+    steps, _, notes, asked = describe(words(*TEXTS), dry_run=True)
+    assert (steps, asked) == ((), [])
+    assert "10 pictures in 2 requests" in notes[0]
+
+
+def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
+    video = draw_video(tmp_path / "silent.mp4", sound=False)
+    with FakeServer(words("Move the square", *["none"] * 7)) as server:
+        server._http.seen = []
+        done = stepline(
+            "steps",
+            video,
+            "--format",
+            "json",
+            "--out",
+            tmp_path / "out",
+            "--set",
+            f"vision.witness.base_url={server.url}",
+            "--set",
+            "vision.screen_text=false",
+            "--set",
+            "vision.faces=false",
+        )
+    assert done.exit_code == 0, done.stderr
+    assert "told from the pictures, by a vision-language model" in done.stderr
+    record = read_record(tmp_path / "out" / "silent.json")
+    assert [step.text for step in record.steps] == ["Move the square"]
+    assert record.models["describer"]["witness"]["described"][0] == "Move the square"
+
+
+def test_a_network_gives_the_places_and_the_model_the_words():
+    found = tuple(
+        Step(
+            id=str(n),
+            text=text,
+            spans=(Span(n * 10.0, n * 10.0 + 5.0),),
+            at=n * 10.0 + 1,
+            status="shown",
+            score=0.3,
+        )
+        for n, text in enumerate(("add oil", "stir", "cut it", "serve"), start=1)
+    )
+    settings = {"pause": 0.0, "retries": 0}
+    with FakeServer(
+        words("Pour the oil", "none", "cut it", "Serve the soup at http://evil.example")
+    ) as server:
+        server._http.seen = []
+        told = describe_places(
+            SHOTS,
+            lambda seconds: {s: str(s).encode() for s in seconds},
+            duration=59.5,
+            found=found,
+            settings=VisionLanguageSettings(base_url=server.url, **settings),
+        )
+    assert [(step.text, step.alternatives) for step in told.steps] == [
+        ("Pour the oil", ("add oil",)),
+        ("cut it", ()),
+        ("serve", ()),
+    ]
+    assert [step.spans for step in told.steps] == [found[n].spans for n in (0, 2, 3)]
+    assert [step.seen for step in told.steps] == [(SEEN,), (SEEN,), ()]
+    assert {step.score for step in told.steps} == {0.3}
+    assert [(one.text, one.reason) for one in told.dropped] == [
+        ("stir", "a vision-language model sees nothing being done there")
+    ]
+    assert told.report["pictures"] == [12.5, 22.5, 32.5, 42.5]
+    assert "1 of 4 pictures are not described" in told.notes[0]

@@ -1,0 +1,163 @@
+"""A model in this process that sees: a real one of random weights, loaded, shown pictures and
+clips, its nonsense read.
+
+What such a model answers is worth nothing; that it loads, sees, ends in time and changes nothing is
+what counts.
+"""
+
+import shutil
+import time
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from tiny_vision_model import write_tiny_model
+
+from stepline.chat.pictures import jpeg, with_pictures
+from stepline.chat.requests import ReplyCache, RequestLimits
+from stepline.chat.servers import RequestError, open_server
+from stepline.errors import ModelError
+from stepline.records import Alignment, Step
+from stepline.vision.settings import VisionLanguageSettings
+from stepline.vision_language import GroundedVideo, ask_about_steps
+from stepline.vision_language.pictures import question_pictures
+from stepline.vision_language.questions import (
+    choice_question,
+    choice_schema,
+    description_question,
+    read_choices,
+)
+from stepline.vision_language.runner import QuestionRunner
+from stepline.writing.settings import LlmSettings
+
+pytest.importorskip("xllamacpp")
+pytest.importorskip("gguf")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+def settings(files, **more):
+    return VisionLanguageSettings(
+        gguf=files[0], projector=files[1], threads=1, **({"max_tokens": 24, "cache": False} | more)
+    )
+
+
+@pytest.fixture(scope="module")
+def server(files):
+    opened = open_server(settings(files))
+    yield opened
+    opened.close()
+
+
+def picture(seed):
+    return jpeg(np.random.default_rng(seed).integers(0, 255, (60, 80, 3)).astype(np.uint8))
+
+
+def ask(server, content, **more):
+    return server.ask(content, seed=1, until=time.monotonic() + 60, **more)
+
+
+def test_other_pictures_give_other_words_and_the_same_ones_the_same(server):
+    said = [ask(server, with_pictures("What is done?", [picture(n)])).text for n in (1, 2, 1)]
+    assert said[0] == said[2]
+    assert said[0] != said[1]
+    assert said[0] != ask(server, "What is done?").text
+
+
+def test_pictures_side_by_side_are_seen_too(server):
+    shown = [picture(1), picture(2)]
+    said = [
+        ask(server, with_pictures("What?", each, together=True)).text
+        for each in (shown, shown[::-1])
+    ]
+    assert said[0] != said[1]
+
+
+def test_nonsense_is_refused_with_its_reason(server):
+    answer = ask(server, choice_question(["cut", "fry"], [picture(1), picture(2)]))
+    assert answer.text
+    assert {reply.refusal for reply in read_choices(answer.text, 2, 2)} == {
+        "the reply is no JSON object"
+    }
+
+
+def test_a_schema_holds_even_random_weights_to_the_form(server):
+    schema = {
+        "type": "object",
+        "properties": {"1": choice_schema(1, 2)["properties"]["1"]["properties"]["shown"]},
+        "required": ["1"],
+        "additionalProperties": False,
+    }
+    answer = ask(server, choice_question(["cut"], [picture(1), picture(2)]), schema=schema)
+    assert answer.text.replace(" ", "") in ('{"1":"A"}', '{"1":"B"}', '{"1":"none"}')
+
+
+def test_descriptions_of_a_real_model_are_refused_as_well(server, files):
+    runner = QuestionRunner(
+        server, settings(files), ReplyCache(None), RequestLimits(), time.monotonic() + 60
+    )
+    assert description_question([picture(1)])[2]["type"] == "image_url"
+    (reply,) = runner.describe([picture(1)])
+    assert reply.refusal
+    assert runner.limits.sent == 2  # asked once more
+
+
+def test_the_steps_stay_where_they_were_and_the_record_says_why(files):
+    alignment = Alignment(("cut",), np.full((1, 16), 0.5, np.float32), 1.0, "probability")
+    steps = (Step(id="1", text="cut", score=0.5),)
+    shots = [slice(0, 8), slice(8, 16)]
+    video = GroundedVideo(
+        steps, alignment, shots, lambda seconds: {s: picture(int(s)) for s in seconds}, 16.0
+    )
+    answers = ask_about_steps(video, settings(files, requests=3))
+    assert answers.steps == steps
+    assert answers.notes[0].startswith(
+        "provisional: the vision-language model has not answered on 1 of 1 steps"
+    )
+    assert answers.report["server"].startswith("tiny.gguf ")
+    assert answers.report["requests"] == 2
+
+
+def test_more_pictures_than_the_context_holds_are_refused_in_words(files):
+    small = open_server(settings(files, context=512))
+    with pytest.raises(RequestError, match="exceeds the available context size"):
+        ask(small, choice_question(["cut"], [picture(n) for n in range(20)]))
+    small.close()
+
+
+def test_a_file_that_is_no_projector_is_named(files):
+    broken = open_server(settings((files[0], files[0])))
+    with pytest.raises(
+        ModelError, match=r"tiny\.gguf and .*: llama\.cpp cannot load them together"
+    ):
+        ask(broken, with_pictures("What?", [picture(1)]))
+
+
+def test_a_model_without_a_projector_is_refused_before_any_work(files):
+    with pytest.raises(ValidationError, match="sees with a projector alone"):
+        VisionLanguageSettings(gguf=files[0])
+    with pytest.raises(ValidationError, match="sees with a projector alone"):
+        LlmSettings(gguf=files[0], pictures=2)
+    blind = open_server(LlmSettings(gguf=files[0], threads=1))
+    with pytest.raises(RequestError, match="image input is not supported"):
+        ask(blind, with_pictures("What?", [picture(1)]))
+    blind.close()
+
+
+@pytest.mark.parametrize("form", ["input_video", "video_url"])
+def test_clips_reach_the_model_where_ffmpeg_is_there_and_are_refused_in_words_elsewhere(
+    server, files, small_video, form
+):
+    read = question_pictures(
+        small_video, settings(files, video=form, picture_size=64), duration=16.0
+    )
+    clips = read([3.0, 9.0])
+    if shutil.which("ffmpeg") is None or shutil.which("ffprobe") is None:
+        with pytest.raises(RequestError, match="the model refused the question"):
+            ask(server, with_pictures("What?", [clips[3.0]], video=form))
+        return
+    said = [ask(server, with_pictures("What?", [clip], video=form)).text for clip in clips.values()]
+    assert said[0] != said[1]
