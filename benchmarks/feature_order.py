@@ -24,7 +24,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.features.store import RemoteFeatureStore, shard_path
+from stepline.features.shard_index import shard_path
+from stepline.features.store import RemoteFeatureStore
 from stepline.remote import RemotePath, cache
 from stepline.training.batches import length_buckets
 

@@ -140,7 +140,12 @@ def parquet_readers():
     """Return everything that turns somebody's Parquet into values, by name: (columns, reads a
     path)."""
     from stepline.curate.sources.read import read_source
-    from stepline.features.store import INDEX_VERSION, LOCATION_COLUMNS, METADATA_KEY, read_index
+    from stepline.features.shard_index import (
+        INDEX_VERSION,
+        LOCATION_COLUMNS,
+        METADATA_KEY,
+        read_index,
+    )
     from stepline.sieve_swap.content_words import read_words
     from stepline.sieve_swap.pairing import WordVocabulary
     from stepline.sieve_swap.part_files import read_pairs

@@ -413,7 +413,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.sieve_swap.report import write_report
     from stepline.sieve_swap.run import Job, run
     from stepline.sieve_swap.settings import SieveSwapSettings
-    from stepline.sieve_swap.videos import UNREADABLE
+    from stepline.sieve_swap.videos import UNREADABLE_VIDEO
     from stepline.text_base import prepared_base
 
     given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
@@ -440,7 +440,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
         else _sieve_swap_table(job, outcome)
     )
     say(*(f"wrote {file}" for file in files))
-    lost = outcome.statistics.videos.get(UNREADABLE, 0) + unheard
+    lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0) + unheard
     if lost:
         raise DatasetError(f"{lost} of the videos could not be read, see above; the rest is done")
 
@@ -455,15 +455,15 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
     from stepline.errors import MediaError, SettingsError, SteplineError
     from stepline.pipeline.batch import transcribe
     from stepline.pipeline.sources import find_videos, name_videos
-    from stepline.sieve_swap.videos import SUFFIXES
+    from stepline.sieve_swap.videos import DATA_SUFFIXES
     from stepline.storage import write_record
 
     if len(videos) == 1:
         (source,) = videos
         inside = files_below(source) if source.is_dir() else [source]
-        if any(file.suffix in SUFFIXES for file in inside) or not source.exists():
+        if any(file.suffix in DATA_SUFFIXES for file in inside) or not source.exists():
             return source, 0
-    if any(path.suffix in SUFFIXES for path in videos):
+    if any(path.suffix in DATA_SUFFIXES for path in videos):
         raise SettingsError(
             "VIDEOS: give one file or folder of records, or video files, not both; join records first"
         )

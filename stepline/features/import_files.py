@@ -26,6 +26,7 @@ import numpy as np
 from stepline.atomic_files import files_below, write_atomic
 from stepline.errors import StoreError
 from stepline.features.files import ARRAY_NAMES, FEATURE_SUFFIXES, read_arrays, stated_rate
+from stepline.features.shard_index import RowTexts
 from stepline.features.store import (
     OTHER_ID,
     REPEATED_ID,
@@ -33,7 +34,6 @@ from stepline.features.store import (
     UNKNOWN_BACKBONE,
     UNREADABLE_FILE,
     FeatureWriter,
-    RowTexts,
 )
 from stepline.limits import FEATURES, LimitError, TarHeader, parse_json, read_member
 from stepline.records import Rejected

@@ -7,9 +7,7 @@ rows in memory until a shard is full and writes it whole; `FeatureStore` reads o
 are asked for, and keeps none.
 """
 
-import hashlib
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,8 +18,19 @@ import numpy.typing as npt
 
 from stepline.atomic_files import atomic_path, check_writable, remove_partial_files
 from stepline.errors import ShapeError, StoreError, first_line
+from stepline.features.shard_index import (
+    Digests,
+    FeatureLocation,
+    RowTexts,
+    index_path,
+    read_index,
+    read_row_texts,
+    read_text_digests,
+    shard_path,
+    shards_of,
+    write_index,
+)
 from stepline.limits import HEADER, parse_json
-from stepline.parquet import ParquetError, ParquetReader
 from stepline.records import FeatureSequence, Matrix, Rejected
 from stepline.remote.cache import CachedFolder
 
@@ -39,155 +48,10 @@ OTHER_ID = "it says that it is another item"
 OTHER_COUNT = "its texts or times are not as many as its rows"
 LARGEST_HALF = float(np.finfo(np.float16).max)
 
-INDEX_VERSION = "1"  # of the columns; a reader refuses any other
-METADATA_KEY = "stepline_features"
-VALUE_DTYPE = "float16"
-SHARD_NAME = "shard-{:05d}"
 UNKNOWN_BACKBONE = "unknown"  # the backbone of features that do not say it
-LOCATION_COLUMNS = ("id", "first", "rows", "width", "rate", "backbone", "dtype")
-TEXT_COLUMNS = ("text", "start", "end")
 
 
 Half: TypeAlias = npt.NDArray[np.float16]
-Digests: TypeAlias = npt.NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureLocation:
-    """Where the features of an item lie: `rows` rows of a shard from row `first` on; rate: rows a
-    second."""
-
-    id: str
-    shard: int
-    first: int
-    rows: int
-    width: int
-    rate: float
-    backbone: str
-
-
-@dataclass(frozen=True, slots=True)
-class RowTexts:
-    """The texts that the rows of an item are vectors of, and when each is said or shown, in
-    seconds.
-
-    starts and ends are empty where no times are known; else as many as the texts, as found (they
-    may be NaN).
-    """
-
-    texts: tuple[str, ...]
-    starts: tuple[float, ...] = ()
-    ends: tuple[float, ...] = ()
-
-
-def shard_path(folder: Path, shard: int) -> Path:
-    """Return the file of a shard's rows."""
-    return folder / f"{SHARD_NAME.format(shard)}.safetensors"
-
-
-def index_path(folder: Path, shard: int) -> Path:
-    """Return the file of a shard's index."""
-    return folder / f"{SHARD_NAME.format(shard)}.parquet"
-
-
-def shards_of(folder: Path) -> list[int]:
-    """Return the numbers of the shards that are whole, in order."""
-    names = (path.stem.removeprefix("shard-") for path in folder.glob("shard-*.parquet"))
-    return sorted(int(name) for name in names if name.isdigit())
-
-
-def write_index(
-    folder: Path, shard: int, locations: Iterable[FeatureLocation], texts: Sequence[RowTexts | None]
-) -> None:
-    """Write the index of a shard, whole or not at all; texts: of each item, None where its rows are
-    of none."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    columns = {
-        "id": arrow.string(),
-        "first": arrow.int64(),
-        "rows": arrow.int64(),
-        "width": arrow.int64(),
-        "rate": arrow.float64(),
-        "backbone": arrow.string(),
-        "dtype": arrow.string(),
-        "text": arrow.list_(arrow.string()),
-        "start": arrow.list_(arrow.float64()),
-        "end": arrow.list_(arrow.float64()),
-    }
-    rows = []
-    for location, row_texts in zip(locations, texts, strict=True):
-        rows.append({name: getattr(location, name, VALUE_DTYPE) for name in LOCATION_COLUMNS})
-        if row_texts is not None:
-            times = [list(column) or None for column in (row_texts.starts, row_texts.ends)]
-            rows[-1] |= {"text": list(row_texts.texts), "start": times[0], "end": times[1]}
-    schema = arrow.schema(list(columns.items()), metadata={METADATA_KEY: INDEX_VERSION})
-    with atomic_path(index_path(folder, shard)) as partial:
-        parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial)
-
-
-def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
-    """Yield what a shard holds, in the order of its rows. Raises StoreError for any other file."""
-    for row in _read_columns(folder, shard, LOCATION_COLUMNS):
-        if row.pop("dtype") != VALUE_DTYPE:
-            raise StoreError(
-                f"{index_path(folder, shard)}: its rows are not {VALUE_DTYPE}; import the features again"
-            )
-        row["backbone"] = sys.intern(str(row["backbone"]))  # one string for a million items
-        yield FeatureLocation(shard=shard, **row)  # type: ignore[arg-type]   # the columns' own types
-
-
-def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
-    """Return the texts of every item of a shard that has some."""
-    rows = _read_columns(folder, shard, ("id", *TEXT_COLUMNS))
-    texts_by_id = {}
-    for row in rows:
-        text, start, end = row["text"], row["start"] or (), row["end"] or ()
-        if text is not None:
-            texts = RowTexts(tuple(text), tuple(start), tuple(end))  # type: ignore[arg-type]
-            texts_by_id[str(row["id"])] = texts
-    return texts_by_id
-
-
-def text_digest(text: str) -> int:
-    """Return 8 bytes of a text's BLAKE2b, without the spaces around it: enough to know it by."""
-    return int.from_bytes(
-        hashlib.blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=8).digest(),
-        "big",
-    )
-
-
-def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
-    """Return the digests of the texts of every item of a shard that has some."""
-    found, rows = {}, _read_columns(folder, shard, ("id", "text"))
-    counts = [(str(row["id"]), len(row["text"])) for row in rows if row["text"] is not None]  # type: ignore[arg-type]
-    texts = (text for row in rows for text in row["text"] or ())  # type: ignore[attr-defined]
-    whole, first = np.fromiter(map(text_digest, texts), dtype=np.uint64), 0
-    for id, count in counts:
-        found[id] = whole[first : first + count]
-        first += count
-    return found
-
-
-def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, object]]:
-    path = index_path(folder, shard)
-    try:
-        table = ParquetReader(path)
-        if (table.schema.metadata or {}).get(METADATA_KEY.encode()) != INDEX_VERSION.encode():
-            raise StoreError(
-                f"{path}: not the index of a feature shard of version {INDEX_VERSION}; import it again"
-            )
-        lacking = [column for column in columns if column not in table.columns]
-        if lacking:
-            raise StoreError(
-                f"{path}: lacks the column {lacking[0]!r}; remove it and import the features again"
-            )
-        return list(table.rows(columns))
-    except ParquetError as error:
-        raise StoreError(
-            f"{path}: cannot be read ({error}); remove it and import the features again"
-        ) from error
 
 
 TENSOR_NAME = "values"  # of the one tensor

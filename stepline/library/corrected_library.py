@@ -9,15 +9,18 @@ machine's record of each corrected video.
 """
 
 import contextlib
+import functools
 import hashlib
 import os
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
+
+from pydantic import Field
 
 from stepline.atomic_files import files_below
 from stepline.errors import StoreError
@@ -29,16 +32,18 @@ from stepline.storage import from_json, read_record, to_json
 from stepline.weights import sha256
 
 VideoState: TypeAlias = Literal["new", "corrected"]
+Stamp: TypeAlias = tuple[int, int]  # of a file: time of change (ns) and size (bytes)
 
 MAX_RECORDS_IN_MEMORY = 64  # videos that were used last; a record takes about 1 MB
+MAX_DIGESTS_IN_MEMORY = 10_000  # of video files outside of the allowed folders
+MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
 
 
 class VideoCard(FrozenModel):
     """The entry of a video in a list of videos.
 
-    duration: s. shown: steps that are shown. revision: number of corrections. made: when the
-    record's file was written, UTC, seconds since 1970. picture: its path below the server's
-    address.
+    duration: s. revision: number of corrections. written: the record's file, UTC, seconds since
+    1970. picture: its path below the server's address.
     """
 
     id: str
@@ -47,9 +52,9 @@ class VideoCard(FrozenModel):
     state: VideoState
     picture: str | None
     steps: int
-    shown: int
+    shown_steps: int = Field(serialization_alias="shown")
     revision: int
-    made: float
+    written: float = Field(serialization_alias="made")
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,26 @@ class LibraryVideo:
 
     id: str
     name: str
-    stamp: tuple[int, int]
+    stamp: Stamp
 
 
 def video_id(name: str) -> str:
     """Return the id of the record in a file; name: its path below the library's folder."""
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def record_files(folder: Path) -> Iterator[tuple[str, Stamp]]:
+    """Yield the JSON files of a folder that may hold records: the path below it, and the stamp."""
+    for path in files_below(folder):
+        if path.suffix == ".json" and not path.name.startswith("."):
+            with contextlib.suppress(FileNotFoundError):  # it may be gone by now
+                yield path.relative_to(folder).as_posix(), file_stamp(path)
+
+
+def file_stamp(path: Path) -> Stamp:
+    """Return the time of change and the size of a file."""
+    state = path.stat()
+    return state.st_mtime_ns, state.st_size
 
 
 def open_corrections(folder: Path) -> "CorrectedLibrary | None":
@@ -97,7 +116,6 @@ class CorrectedLibrary:
         # by id: the cards of corrected videos; a few bytes each, so a long list stays cheap
         self._corrected_cards: dict[str, tuple[LibraryVideo, VideoCard]] = {}
         self._records: OrderedDict[LibraryVideo, tuple[Record, CorrectedRecord]] = OrderedDict()
-        self._hashes: dict[tuple[Path, tuple[int, int]], str] = {}
 
     def close(self) -> None:
         """Close the database."""
@@ -130,17 +148,13 @@ class CorrectedLibrary:
         """Read the records that are new or have changed."""
         with self._scan_lock:
             cards = {}
-            for path in files_below(self.folder):
-                if path.suffix != ".json" or path.name.startswith("."):
-                    continue
-                name = path.relative_to(self.folder).as_posix()
-                stamp = self._stamp(name)
-                if stamp is None:
-                    continue
+            for name, stamp in record_files(self.folder):
                 video = LibraryVideo(video_id(name), name, stamp)
                 entry = self._cards.get(video.id)
                 if entry is None or entry[0] != video:
-                    entry = (video, self._machine_card(video))
+                    entry = (video, None)
+                    with contextlib.suppress(StoreError):
+                        entry = (video, _card(video, read_record(self.folder / name), revision=0))
                 cards[video.id] = entry
             self._cards = cards
 
@@ -155,19 +169,11 @@ class CorrectedLibrary:
             raise LookupError(f"video {id!r}")
         return entry[0], entry[1]
 
-    def _stamp(self, name: str) -> tuple[int, int] | None:
+    def _stamp(self, name: str) -> Stamp | None:
         try:
-            return _file_stamp(self.folder / name)
+            return file_stamp(self.folder / name)
         except FileNotFoundError:
             return None
-
-    def _machine_card(self, video: LibraryVideo) -> VideoCard | None:
-        """Return the card of the machine's record; None for a file that holds no record."""
-        try:
-            record = read_record(self.folder / video.name)
-        except StoreError:
-            return None
-        return _card(video, record, revision=0)
 
     def _current_card(self, video: LibraryVideo, machine: VideoCard, revision: int) -> VideoCard:
         if revision == 0:
@@ -201,20 +207,18 @@ class CorrectedLibrary:
         with self._record_lock:
             pair = self._records.get(video)
             if pair is None or pair[1].revision != self.revision(video.id):
-                # A correction leaves the machine's record as it is.
-                machine = self._read_machine(video) if pair is None else pair[0]
+                if pair is not None:
+                    machine = pair[0]  # a correction leaves the machine's record as it is
+                elif row := self.database.row(MACHINE_RECORD_QUERY, video.id):
+                    machine = from_json(row[0], str(self.database.path))
+                else:
+                    machine = read_record(self.folder / video.name)
                 pair = (machine, corrected(machine, self.corrections(video.id)))
                 self._records[video] = pair
             self._records.move_to_end(video)
             if len(self._records) > MAX_RECORDS_IN_MEMORY:
                 self._records.popitem(last=False)
             return pair
-
-    def _read_machine(self, video: LibraryVideo) -> Record:
-        row = self.database.row("SELECT record FROM machine WHERE video = ?", video.id)
-        if row is None:
-            return read_record(self.folder / video.name)
-        return from_json(row[0], str(self.database.path))
 
     # ---------------------------------------------------------------- corrections
 
@@ -227,10 +231,6 @@ class CorrectedLibrary:
         """Return how many corrections a video has."""
         rows = self.database.rows("SELECT count(*) FROM correction WHERE video = ?", id)
         return int(rows[0][0])
-
-    def revision_of(self, name: str) -> int:
-        """Return how many corrections the video has whose record is in this file."""
-        return self.revision(video_id(name))
 
     def correct(self, id: str, correction: Correction) -> int:
         """Keep a correction and return the video's revision; sent twice, it counts once.
@@ -289,28 +289,16 @@ class CorrectedLibrary:
         for path in dict.fromkeys(paths):
             with contextlib.suppress(OSError, ValueError):
                 if path.is_file():
-                    file = self._allowed_file(path, video.sha256)
-                    if file is not None:
-                        return file
+                    with contextlib.suppress(StoreError):
+                        return self.resolve_allowed(path.absolute())
+                    if _sha256(path, file_stamp(path)) == video.sha256:
+                        return path.resolve()
         return None
 
-    def _allowed_file(self, path: Path, digest: str | None) -> Path | None:
-        try:
-            return self.resolve_allowed(path.absolute())
-        except StoreError:
-            return path.resolve() if self._sha256(path) == digest else None
 
-    def _sha256(self, path: Path) -> str:
-        key = (path, _file_stamp(path))
-        with self._scan_lock:
-            if key not in self._hashes:
-                self._hashes[key] = sha256(path)
-            return self._hashes[key]
-
-
-def _file_stamp(path: Path) -> tuple[int, int]:
-    state = path.stat()
-    return state.st_mtime_ns, state.st_size
+@functools.lru_cache(MAX_DIGESTS_IN_MEMORY)
+def _sha256(path: Path, stamp: Stamp) -> str:  # noqa: ARG001   another stamp, another file
+    return sha256(path)
 
 
 def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:
@@ -328,7 +316,7 @@ def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:
         state="corrected" if revision else "new",
         picture=picture if record.video.path is not None else None,
         steps=len(record.steps),
-        shown=sum(step.status == "shown" for step in record.steps),
+        shown_steps=sum(step.status == "shown" for step in record.steps),
         revision=revision,
-        made=video.stamp[0] / 1e9,
+        written=video.stamp[0] / 1e9,
     )

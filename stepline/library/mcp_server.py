@@ -300,7 +300,7 @@ class LibraryTools:
         record = self._record(video)
         if moment.kind == "step":
             # The moments of a record begin with its steps, in their order.
-            record_moments, _ = moments(record, moment.file)
+            record_moments = [row[0] for row in moments(record, moment.file)]
             number = record_moments.index(replace(moment, link=None))
             return _step(video, record, record.steps[number])
         is_shown = moment.kind == "screen"
@@ -331,7 +331,7 @@ def _summary(card: VideoCard) -> VideoSummary:
         title=shorten(card.title, MAX_QUOTE_CHARS),
         seconds=card.duration,
         steps=card.steps,
-        shown=card.shown,
+        shown=card.shown_steps,
     )
 
 

@@ -353,17 +353,17 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         }
         for name, (rows, width) in widths.items():
             if rows.shape[-1] != width:
-                raise ShapeError(
-                    f"{name} features have width {rows.shape[-1]}, the model takes {width}; use its own"
-                )
+                fault = f"have width {rows.shape[-1]}, the model takes {width}"
+                raise ShapeError(f"{name} features {fault}; use its own")
         if not batch.video.shape[0] or not batch.video.shape[1]:
             raise ShapeError(
                 f"the video needs at least one feature row, not {tuple(batch.video.shape[:2])}"
             )
         if batch.text.shape[1] > settings.text_positions and bool(batch.ordered.any()):
+            positions = f"the {settings.text_positions} positions that the model has learned"
             raise ShapeError(
-                f"{batch.text.shape[1]} texts in order are more than the {settings.text_positions} positions that the "
-                "model has learned; give fewer at a time, or in no order"
+                f"{batch.text.shape[1]} texts in order are more than {positions}; "
+                "give fewer at a time, or in no order"
             )
 
 

@@ -49,15 +49,15 @@ class OnnxAligner:
         inputs = (("video", video, settings.video_width), ("text", text, settings.text_width))
         for name, values, width in inputs:
             if values.ndim != 2 or values.shape[1] != width or not np.isfinite(values).all():
-                raise ShapeError(
-                    f"{name} features must be finite, {width} wide, not {values.shape}; use the network's own"
-                )
+                expected = f"finite, {width} wide, not {values.shape}"
+                raise ShapeError(f"{name} features must be {expected}; use the network's own")
         if not len(video):
             raise ShapeError("the video needs at least one feature row; extract its features again")
         if ordered and len(text) > settings.text_positions:
             positions = f"the {settings.text_positions} positions that the network has learned"
             raise ShapeError(
-                f"{len(text)} texts in order are more than {positions}; give fewer at a time, or in no order"
+                f"{len(text)} texts in order are more than {positions}; "
+                "give fewer at a time, or in no order"
             )
         if not len(text):
             logits = np.zeros(0, np.float32) if self.alignable else None

@@ -77,7 +77,7 @@ def join(parts: Sequence[NarrationSegment]) -> NarrationSegment:
 
 Assigned: TypeAlias = npt.NDArray[np.int64]
 
-IDLE = -1  # the sentence tells no step
+IDLE_SENTENCE = -1  # the sentence tells no step
 
 
 def align_in_order(similarity: Matrix, floor: float) -> tuple[Assigned, float]:
@@ -107,7 +107,7 @@ def align_in_order(similarity: Matrix, floor: float) -> tuple[Assigned, float]:
         is_new = np.concatenate([[True], best[1:] > best[:-1]])
         came_from[row] = np.maximum.accumulate(np.where(is_new, np.arange(steps + 1), 0))
     # back from the last sentence
-    assigned = np.full(sentences, IDLE, dtype=np.int64)
+    assigned = np.full(sentences, IDLE_SENTENCE, dtype=np.int64)
     place = steps
     for row in range(sentences - 1, -1, -1):
         place = int(came_from[row, place])
@@ -120,7 +120,7 @@ DocumentIds: TypeAlias = npt.NDArray[np.int64]
 
 TOO_FAR = "no step is near enough"
 NOT_IN_ORDER = "no step of the document that fits best is near enough, in its order"
-UNPAIRED = "the video has no document"
+NO_DOCUMENT = "the video has no document"
 
 COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts reach a threshold of 1
 
@@ -169,7 +169,7 @@ def nearest_steps(
     nearer than `swap_similarity` and in agreement: `unswapped` says what becomes of the segment.
     """
     if not narration or (documents is not None and not len(documents)):
-        return [SieveRejection(segment, UNPAIRED) for segment in narration]
+        return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
     count = settings.candidates if settings.check else 1
     rows, cosines = base.nearest(vectors, count, documents=documents)
     is_near = (cosines >= settings.floor - COSINE_ROUNDING) & (rows >= 0)
@@ -232,7 +232,7 @@ def ordered_steps(
     said are not taken.
     """
     best_gain = 0.0
-    best_rows = np.full(len(narration), IDLE, dtype=np.int64)
+    best_rows = np.full(len(narration), IDLE_SENTENCE, dtype=np.int64)
     best_cosines: Matrix = np.zeros(len(narration), dtype=np.float32)
     for document in documents[: settings.ordered_documents]:
         rows = base.rows_of(int(document))
@@ -241,21 +241,21 @@ def ordered_steps(
         assigned, gain = align_in_order(allowed, settings.floor)
         if gain > best_gain:
             best_gain = gain
-            is_idle = assigned == IDLE
+            is_idle = assigned == IDLE_SENTENCE
             columns = np.maximum(assigned, 0)
-            best_rows = np.where(is_idle, IDLE, rows[columns])
+            best_rows = np.where(is_idle, IDLE_SENTENCE, rows[columns])
             cosines = np.take_along_axis(similarity, columns[:, None], axis=1)[:, 0]
             # of segments whose near steps all change what was said: that of the nearest
             is_near = (similarity >= settings.floor).any(axis=1)
             is_refused = is_near & ~(allowed >= settings.floor).any(axis=1)
             nearest = np.where(is_refused, similarity.max(axis=1, initial=0.0), 0.0)
             best_cosines = np.where(is_idle, nearest.astype(np.float32), cosines)
-    step_rows = best_rows[best_rows != IDLE]
+    step_rows = best_rows[best_rows != IDLE_SENTENCE]
     steps = iter(base.steps(step_rows) if len(step_rows) else [])
-    reason = NOT_IN_ORDER if len(documents) else UNPAIRED
+    reason = NOT_IN_ORDER if len(documents) else NO_DOCUMENT
     outcomes: list[SegmentOutcome] = []
     for segment, row, cosine in zip(narration, best_rows, best_cosines.tolist(), strict=True):
-        step = None if row == IDLE else next(steps)
+        step = None if row == IDLE_SENTENCE else next(steps)
         if step is not None and cosine >= settings.swap_similarity - COSINE_ROUNDING:
             outcomes.append(Match(segment, step, cosine))
         elif cosine > 0:

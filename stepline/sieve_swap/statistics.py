@@ -9,14 +9,14 @@ from pydantic import Field
 
 from stepline.records import FrozenModel, Record, Step
 from stepline.sieve_swap.agreement import change
-from stepline.sieve_swap.agreement.check import NEW
+from stepline.sieve_swap.agreement.check import NEW_NUMBER
 from stepline.sieve_swap.content_words import content_words
 from stepline.sieve_swap.videos import length
 
 DENSITY_BARS = 20  # bars of the density of content words, each 5 per cent
 MAX_BAR = 60  # words or seconds from which on they are counted as one
 VIDEO_BAR_SECONDS = 10  # of a video's length that are one bar
-SWAPPED = "swapped"
+SWAPPED_SENTENCE = "swapped"
 OWN_WORDS = "kept in its own words"
 MAX_WORDS = 2_000  # most frequent words of a part that are stored
 
@@ -111,7 +111,7 @@ def _fates(record: Record) -> list[str]:
     fates: dict[int, str] = {}
     # a step without source_text has the words that were said
     for step in sorted(record.steps, key=lambda step: bool(step.source_text)):
-        fates |= dict.fromkeys(step.sources, SWAPPED if step.source_text else OWN_WORDS)
+        fates |= dict.fromkeys(step.sources, SWAPPED_SENTENCE if step.source_text else OWN_WORDS)
     return [*sieved, *fates.values()]
 
 
@@ -136,4 +136,4 @@ def _checks(swapped: Sequence[Step]) -> Counts:
     number not said."""
     changes = [change(step.alternatives[0], step.text, new_numbers=False) for step in swapped]
     counts = Counter(reason or "nothing is changed" for reason in changes)
-    return _sorted(counts + Counter({NEW: 0}))
+    return _sorted(counts + Counter({NEW_NUMBER: 0}))

@@ -150,7 +150,7 @@ def seconds_of(cell: str) -> float | None:
     return value if 0 < value <= LATEST else None
 
 
-SUFFIXES = (".parquet", ".json", ".jsonl", ".csv")
+DATA_SUFFIXES = (".parquet", ".json", ".jsonl", ".csv")
 CAPTION_FILES = ("caption.json", "raw_caption.json")
 
 
@@ -183,12 +183,12 @@ def _files(folder: Path) -> list[Path]:
         return captions[:1]
     files = []
     for file in files_below(folder):
-        is_data = file.suffix in SUFFIXES and file.name not in TABLE_FILES
+        is_data = file.suffix in DATA_SUFFIXES and file.name not in TABLE_FILES
         if is_data and not file.name.startswith("."):
             files.append(file)
     if not files:
         raise DatasetError(
-            f"{folder}: holds no {', '.join(SUFFIXES)} file; `stepline transcribe --out` writes records"
+            f"{folder}: holds no {', '.join(DATA_SUFFIXES)} file; `stepline transcribe --out` writes records"
         )
     return files
 
@@ -294,13 +294,13 @@ def _video(
 
 
 # why a video stays out
-UNREADABLE = "it cannot be read"
-EVALUATION = "it is an evaluation video"
-REPEATED = "its id was read before"
+UNREADABLE_VIDEO = "it cannot be read"
+EVALUATION_VIDEO = "it is an evaluation video"
+REPEATED_ID = "its id was read before"
 TOO_LONG = "it is too long"
 RARE_CATEGORY = "its category has too few videos"
 OTHER_CATEGORY = "it is of another category"
-SILENT = "nothing is said in it"
+SILENT_VIDEO = "nothing is said in it"
 
 
 def length(record: Record) -> float:
@@ -335,7 +335,7 @@ class VideoFilter:
         """Return why a video stays out; None where it comes in. Each video is to be asked for once,
         in order."""
         if isinstance(video, Rejected):
-            return UNREADABLE
+            return UNREADABLE_VIDEO
         reason = self._refused(video)
         task = video.video.task
         if reason is None and task and self.tasks[task] < self.settings.smallest_category:
@@ -346,14 +346,14 @@ class VideoFilter:
         digest = hashlib.blake2b(record.id.encode(errors="replace"), digest_size=8).digest()
         key = int.from_bytes(digest, "big")
         if key in self.keys:
-            return REPEATED
+            return REPEATED_ID
         self.keys.add(key)
         if record.video.id in self.excluded:
-            return EVALUATION
+            return EVALUATION_VIDEO
         if self.settings.category and record.settings.get("category") != self.settings.category:
             return OTHER_CATEGORY
         if length(record) > self.settings.longest_video:
             return TOO_LONG
         if not any(sentence.text.strip() for sentence in record.sentences):
-            return SILENT
+            return SILENT_VIDEO
         return None

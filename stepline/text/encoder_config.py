@@ -10,7 +10,7 @@ from stepline.errors import ModelError
 from stepline.limits import parse_json
 
 Array: TypeAlias = npt.NDArray[Any]
-ARCHITECTURES = ("bert", "mpnet")
+KNOWN_ARCHITECTURES = ("bert", "mpnet")
 MODULE_ORDER = ("Transformer", "Pooling", "Normalize")
 
 MAX_DISTANCE_TOKENS = 128  # MPNet puts all larger distances into one bucket
@@ -55,9 +55,8 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
     """Return the layout of a model folder. Raises ModelError for a kind that is not supported."""
     for file in ("model.safetensors", "tokenizer.json", "config.json", "modules.json"):
         if not (folder / file).is_file():
-            raise ModelError(
-                f"{folder}: no {file}; give a folder in the sentence-transformers layout with safetensors"
-            )
+            cure = "give a folder in the sentence-transformers layout with safetensors"
+            raise ModelError(f"{folder}: no {file}; {cure}")
     parts = [part["type"].rpartition(".")[2] for part in _json(folder / "modules.json")]
     if parts[:2] != ["Transformer", "Pooling"] or any(part not in MODULE_ORDER for part in parts):
         raise ModelError(
@@ -68,8 +67,8 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
     limits = folder / "sentence_bert_config.json"
     try:
         kind = config["model_type"]
-        if kind not in ARCHITECTURES or config["hidden_act"] != "gelu":
-            cure = f"give {' or '.join(ARCHITECTURES)} with gelu"
+        if kind not in KNOWN_ARCHITECTURES or config["hidden_act"] != "gelu":
+            cure = f"give {' or '.join(KNOWN_ARCHITECTURES)} with gelu"
             raise ModelError(f"{folder}: a {kind} model with {config['hidden_act']}; {cure}")
         longest = _json(limits).get("max_seq_length") if limits.is_file() else None
         room = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)

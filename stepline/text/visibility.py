@@ -32,10 +32,12 @@ def predict_by_wording(vectors: Matrix, package: str, file: str) -> Array:
     vectors: (N, 384), of MiniLM. Raises ShapeError for another width.
     """
     weights, intercept = _read_regression(package, file)
-    if vectors.ndim != 2 or vectors.shape[1] != len(weights):
-        need = f"needs MiniLM vectors (N, {len(weights)}), not {vectors.shape}"
+    width = len(weights)
+    if vectors.ndim != 2 or vectors.shape[1] != width:
+        need = f"needs MiniLM vectors (N, {width}), not {vectors.shape}"
         raise ShapeError(f"a probability by wording {need}")
-    return sigmoid(vectors.astype(np.float64) @ weights + intercept)
+    log_odds = vectors.astype(np.float64) @ weights + intercept
+    return sigmoid(log_odds)
 
 
 @functools.cache

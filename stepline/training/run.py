@@ -17,7 +17,7 @@ from torch import nn
 
 from stepline.training.distributed import is_first, start_processes, wait_for_all
 from stepline.training.loop import HeldOutScorer, Progress, TrainingTask, fit
-from stepline.training.run_folder import RUN, claim_run_folder, write_omitted
+from stepline.training.run_folder import RUN_FILE, claim_run_folder, write_omitted
 from stepline.training.settings import TrainSettings
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class TrainingRun(Generic[T]):
     best: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     omitted: Iterable[Mapping[str, Any]] | None = None
-    identity_file: str = RUN
+    identity_file: str = RUN_FILE
 
 
 def run_training(run: TrainingRun[T], train: Callable[[KeepBest], T]) -> T:

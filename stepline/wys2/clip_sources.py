@@ -10,7 +10,7 @@ import numpy as np
 from stepline.errors import MediaError
 from stepline.features import FeatureStore
 from stepline.records import FeatureSequence, Matrix, Span
-from stepline.training.gather import EXCLUDED, Excluded, FeatureJoin, Flaw
+from stepline.training.gather import EXCLUDED_REASON, ExcludedIds, FeatureJoin, Flaw
 from stepline.wys2.clips import ClipTextPair, FrameClip, clip_id, clip_rows, clip_text_pair
 
 NO_FILE = "there is no video of it"
@@ -32,7 +32,8 @@ class StoredClips:
         pairs = []
         for span, texts in clips:
             id = clip_id(video, span.start)
-            pairs.append(clip_text_pair(id, features, span, texts))
+            pair = clip_text_pair(id, features, span, texts)
+            pairs.append(pair)
         return pairs
 
     def pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
@@ -55,7 +56,8 @@ class StoredClips:
     def _rows(self, video: str, span: Span) -> slice:
         stored = self.store[video]
         # the count of rows alone matters
-        values = np.zeros((stored.rows, 1), np.float32)
+        shape = (stored.rows, 1)
+        values = np.zeros(shape, np.float32)
         features = FeatureSequence(values, stored.rate, stored.backbone)
         return clip_rows(features, span)
 
@@ -86,7 +88,8 @@ class VideoFrames:
         """Return clips of a video, read when they are asked for."""
         pairs = []
         for span, texts in clips:
-            pairs.append(self.pair(video, span, texts))
+            pair = self.pair(video, span, texts)
+            pairs.append(pair)
         return pairs
 
     def pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
@@ -116,7 +119,7 @@ def clip_source(features: FeatureStore | VideoFrames) -> ClipSource:
     return StoredClips(features)
 
 
-def flaw_finder(source: ClipSource, excluded: Excluded) -> Callable[[str], Flaw | None]:
+def flaw_finder(source: ClipSource, excluded: ExcludedIds) -> Callable[[str], Flaw | None]:
     """Return what says, of one video after the other, why it cannot serve; None where it can.
 
     excluded: ids of videos that are left out (a benchmark's own).
@@ -127,7 +130,7 @@ def flaw_finder(source: ClipSource, excluded: Excluded) -> Callable[[str], Flaw 
 
     def flaw(video: str) -> Flaw | None:
         if video in excluded:
-            return EXCLUDED, ""
+            return EXCLUDED_REASON, ""
         return source.flaw(video)
 
     return flaw

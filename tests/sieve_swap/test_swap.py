@@ -6,8 +6,8 @@ from small_base import SmallBase
 
 from stepline.errors import ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
-from stepline.sieve_swap.agreement.check import NEGATION, NUMBER
-from stepline.sieve_swap.match import NOT_IN_ORDER, TOO_FAR, UNPAIRED, segments
+from stepline.sieve_swap.agreement.check import CHANGED_NEGATION, CHANGED_NUMBER
+from stepline.sieve_swap.match import NO_DOCUMENT, NOT_IN_ORDER, TOO_FAR, segments
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import (
     NO_INSTRUCTION,
@@ -124,14 +124,18 @@ def test_a_step_that_changes_a_number_gives_way_to_the_next_nearest():
     base = SmallBase([("A", ["Peel 3 cloves of garlic."]), ("B", ["Peel 2 cloves garlic now."])])
     spoken = [(0.0, 2.0, "peel 2 cloves of garlic")]
     assert [step.text for step in swapped(spoken, base=base).steps] == ["Peel 2 cloves garlic now."]
-    assert [item.reason for item in swapped(spoken, base=base, candidates=1).dropped] == [NUMBER]
+    assert [item.reason for item in swapped(spoken, base=base, candidates=1).dropped] == [
+        CHANGED_NUMBER
+    ]
     assert [step.text for step in swapped(spoken, base=base, check=False).steps] == [
         "Peel 3 cloves of garlic."
     ]
 
 
 def test_a_negation_is_never_swapped_away():
-    assert [item.reason for item in swapped([(0.0, 2.0, "do salt yet")]).dropped] == [NEGATION]
+    assert [item.reason for item in swapped([(0.0, 2.0, "do salt yet")]).dropped] == [
+        CHANGED_NEGATION
+    ]
     assert [step.text for step in swapped([(0.0, 2.0, "do not salt it yet")]).steps] == [
         "Do not salt yet."
     ]
@@ -196,7 +200,7 @@ def test_only_the_steps_of_the_asked_documents_are_searched():
         "Remove the wheel."
     ]
     nothing = swapped(spoken, scope="paired", paired=[np.array([], np.int64)])
-    assert [item.reason for item in nothing.dropped] == [UNPAIRED, UNPAIRED]
+    assert [item.reason for item in nothing.dropped] == [NO_DOCUMENT, NO_DOCUMENT]
 
 
 def test_monotone_matching_keeps_one_document_s_order():

@@ -17,7 +17,7 @@ from stepline.evaluate.ranking import roc_auc
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import Transcript, count_reasons
 from stepline.storage import write_parquet
-from stepline.training.gather import EXCLUDED, NO_FEATURES
+from stepline.training.gather import EXCLUDED_REASON, NO_FEATURES
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import store_text_vectors
 from stepline.wys2.clips import ClipTextPair
@@ -138,7 +138,7 @@ def test_evaluation_videos_are_left_out(world, store):
     assert {clip.video for clip in gathered.clips} == {
         record.video.id for record in world.records[1:3]
     }
-    assert count_reasons(gathered.omitted) == {EXCLUDED: 1}
+    assert count_reasons(gathered.omitted) == {EXCLUDED_REASON: 1}
 
 
 def test_narration_may_come_from_another_source(world, store):

@@ -65,7 +65,7 @@ class Fetcher:
             if source.local is not None:
                 files.here[name] = source.local
             elif self._has_room(files):
-                # Its own name's ending tells readers what it is; the rest may be anything.
+                # Readers need the suffix of its own name; the rest may be anything.
                 suffix = Path(source.name).suffix[:MAX_SUFFIX_CHARS]
                 target = files.folder / f"{name}{suffix}"
                 files.pending[name] = self._threads.submit(_fetch, source, target)

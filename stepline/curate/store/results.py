@@ -2,7 +2,7 @@
 
     OUT/cells/STAGE/k[:2]/KEY.json        the result of a task; that it is there says that it is done
     OUT/failures/STAGE/KEY.json           why there is none
-    OUT/stages/STAGE/KEY/                 what a dataset stage made; a KEY.json beside it says that it is complete
+    OUT/stages/STAGE/KEY/                 what a dataset stage made; a KEY.json next to it says that it is complete
 
 A KEY is a hash of all that decides the result (plan.py).
 """
@@ -92,9 +92,9 @@ class ResultStore:
         """Keep a result, whole or not at all. Raises StoreError where there is no room or no
         permission."""
         (self.out / result_path(stage, key)).write(data)
-        self.mark_done(stage, key)
+        self.add_key(stage, key)
 
-    def mark_done(self, stage: Stage, key: str) -> None:
+    def add_key(self, stage: Stage, key: str) -> None:
         """Know of a result that another process has written."""
         if stage.name in self._done_keys:
             self._done_keys[stage.name].add(key)

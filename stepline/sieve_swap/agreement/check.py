@@ -71,11 +71,11 @@ def polarity(text: str) -> Polarity:
     return Polarity(frozenset(denied), frozenset(affirmed), negative)
 
 
-NUMBER = "the step changes a number"
-UNIT = "the step changes a unit"
-NEGATION = "the step changes a negation"
-NEW = "the step states a number that is not said"
-CHANGES = (NUMBER, UNIT, NEGATION, NEW)
+CHANGED_NUMBER = "the step changes a number"
+CHANGED_UNIT = "the step changes a unit"
+CHANGED_NEGATION = "the step changes a negation"
+NEW_NUMBER = "the step states a number that is not said"
+CHANGE_REASONS = (CHANGED_NUMBER, CHANGED_UNIT, CHANGED_NEGATION, NEW_NUMBER)
 
 
 def change(narration: str, step: str, *, new_numbers: bool = True) -> str | None:
@@ -91,8 +91,8 @@ def change(narration: str, step: str, *, new_numbers: bool = True) -> str | None
     if changed is not None:
         return changed
     if not new_numbers and not _are_within(written, spoken):
-        return NEW
-    return NEGATION if polarity(narration).clashes(polarity(step)) else None
+        return NEW_NUMBER
+    return CHANGED_NEGATION if polarity(narration).clashes(polarity(step)) else None
 
 
 def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> str | None:
@@ -104,12 +104,14 @@ def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> 
             if not _are_within(written_of_kind, said_of_kind) and not _are_within(
                 said_of_kind, written_of_kind
             ):
-                return UNIT if _same_figures(said_of_kind, written_of_kind) else NUMBER
+                return (
+                    CHANGED_UNIT if _same_figures(said_of_kind, written_of_kind) else CHANGED_NUMBER
+                )
         elif kind != COUNT:
             measures = [amount for amount in spoken if amount.kind != COUNT]
             if _same_figures(measures, written_of_kind):
-                return UNIT
-    return NUMBER if _same_thing_in_other_amounts(spoken, written) else None
+                return CHANGED_UNIT
+    return CHANGED_NUMBER if _same_thing_in_other_amounts(spoken, written) else None
 
 
 def _are_within(amounts: Sequence[Quantity], others: Sequence[Quantity]) -> bool:
