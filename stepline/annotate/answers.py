@@ -179,9 +179,8 @@ def export(
         if verdict is not None:
             labelled.append(clip.model_copy(update={"shown": verdict}))
     if not labelled:
-        raise DatasetError(
-            f"no clip has {rule.annotators} answers of which {rule.majority} agree yet; annotate on, or ask fewer"
-        )
+        missing = f"no clip has {rule.annotators} answers of which {rule.majority} agree yet"
+        raise DatasetError(f"{missing}; annotate on, or ask fewer")
     summary = agreement(answers, rule)
     labels = {clip.id: int(bool(clip.shown)) for clip in labelled}
     report = {

@@ -208,9 +208,8 @@ def check_correction(record: Record, corrections: Sequence[Correction], new: Cor
     if new.id in by_id:
         raise StoreError(f"correction {new.id!r} is there already; give a new one an id of its own")
     if new.base > len(corrections):
-        raise StoreError(
-            f"revision {new.base} is not known, {len(corrections)} is the last; load the video again"
-        )
+        reason = f"revision {new.base} is not known, {len(corrections)} is the last"
+        raise StoreError(f"{reason}; load the video again")
     since = list(corrections[new.base :])
     if new.window:
         since = [correction for correction in since if correction.window != new.window]
