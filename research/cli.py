@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from stepline.cli.errors import Group
-from stepline.cli.options import PATH, json_option, out_option, settings_options, together
+from stepline.cli.options import PATH, combine_options, json_option, out_option, settings_options
 from stepline.cli.progress import progress_bars
 
 NASVA_TABLES = (
@@ -60,7 +60,7 @@ def study_options(
     tables: Sequence[str], folder: str, table_help: str = "Only this table."
 ) -> Callable[[F], F]:
     """Return what adds the options that all studies share."""
-    return together(
+    return combine_options(
         out_option("Folder; what it holds already is not trained again.", folder),
         click.option(
             "--seeds",

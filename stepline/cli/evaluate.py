@@ -14,11 +14,12 @@ import click
 from stepline.cli.errors import print_data, say
 from stepline.cli.options import (
     PATH,
-    chosen_settings,
+    combine_options,
     device_options,
     preset_option,
+    settings_from_options,
     settings_options,
-    together,
+    table_json_option,
 )
 from stepline.errors import SettingsError, StoreError
 
@@ -41,7 +42,7 @@ from stepline.errors import SettingsError, StoreError
     help="Bootstrap draws of videos.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@table_json_option
 def evaluate(benchmark: str | None, **options: Any) -> None:
     """Score PREDICTIONS on BENCHMARK: every number with its rule, its interval and what was
     missing.
@@ -118,7 +119,7 @@ NAMED = 5  # missing videos that the terminal names; all are in the file
 
 
 # What `predict` and `calibrate` take.
-benchmark_options = together(
+benchmark_options = combine_options(
     click.option("--features", required=True, type=PATH, help="Videos' features: a folder."),
     click.option("--reference", required=True, type=PATH, help="The benchmark's own files."),
     click.option("--texts", type=PATH, help="Text vectors; else the network's encoder."),
@@ -188,7 +189,7 @@ def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, di
     others are not."""
     from stepline.nasva.benchmarks import write_answers as answer
 
-    settings = chosen_settings({**options, "model": None}).nasva.aligner
+    settings = settings_from_options({**options, "model": None}).nasva.aligner
     asked, loaded, given = _inputs(benchmark, options)
     answered = answer(benchmark, asked, loaded, given, out, settings)
     return answered.count, answered.missing
@@ -205,7 +206,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
 
     if options["texts"] is not None or options["order"] is not None:
         raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
-    settings = chosen_settings({**options, "model": None}).procx
+    settings = settings_from_options({**options, "model": None}).procx
     loaded, features = load_model(options["model"]), StoredFeatures(options["features"])
     spoken = None
     if options["transcripts"]:
@@ -267,7 +268,7 @@ def _find_video(videos: Mapping[str, Path], video: str) -> Path:
 @click.argument("benchmark", type=click.Choice(PREDICTED_BENCHMARKS))
 @click.option("--aligner", required=True, type=PATH, help="The trained network.")
 @benchmark_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@table_json_option
 def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     """Fit a network's P(shown) to a BENCHMARK's truth, and store it beside the network.
 
@@ -282,7 +283,7 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
     from stepline.nasva.fit_calibration import calibrate as fit
 
-    settings = chosen_settings(options).nasva.aligner
+    settings = settings_from_options(options).nasva.aligner
     asked, loaded, given = _inputs(benchmark, options)
     quality, missing = fit(benchmark, asked, loaded, given, settings)
     _tell_missing(missing, None)

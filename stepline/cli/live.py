@@ -13,9 +13,9 @@ from stepline.cli.errors import print_data, say
 from stepline.cli.options import (
     PATH,
     PluginChoice,
-    chosen_settings,
     device_options,
     out_option,
+    settings_from_options,
     settings_options,
 )
 from stepline.cli.weights import offer_weights
@@ -76,7 +76,7 @@ def live(source: str, **options: Any) -> None:
     from stepline.live.run import LiveJob, run_live
     from stepline.pipeline.batch import read_texts
 
-    settings = chosen_settings(options)
+    settings = settings_from_options(options)
     offer_weights()
     texts = read_texts(options["texts"]) if options["texts"] else ()
     how = LiveOptions(options["lag"], texts, options["until_next"])

@@ -51,6 +51,9 @@ VIDEO = VideoPath(path_type=Path)
 STORE = StorePath(path_type=Path)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+table_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
+)
 store_option = click.option(
     "--features",
     type=STORE,
@@ -93,7 +96,10 @@ def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
     return click.option("-o", "--out", type=PATH, help=meaning, **given)
 
 
-def one_writer(command: F) -> F:
+run_option = out_option("Folder of the run.")  # of every training
+
+
+def lock_out_folder(command: F) -> F:
     """Have a command hold its folder --out from begin to end; a second run there is told whose it
     is.
 
@@ -121,7 +127,7 @@ def set_option(meaning: str) -> Callable[[F], F]:
 
 def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Callable[[F], F]:
     """Return the options --settings and --set. meaning: the help of --set."""
-    return together(
+    return combine_options(
         click.option("--settings", "settings_file", type=PATH, help=file), set_option(meaning)
     )
 
@@ -148,7 +154,7 @@ def preset_option(command: str) -> Callable[[F], F]:
     )
 
 
-def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Return a decorator that adds the options in the order given."""
 
     def add(command: F) -> F:
@@ -158,6 +164,14 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
 
     return add
 
+
+# Of the commands that write the outputs of many videos into a folder.
+rewrite_options: Callable[[F], F] = combine_options(
+    click.option("--force", is_flag=True, help="Do again what is done."),
+    click.option(
+        "--overwrite", is_flag=True, help="Write also over files that Stepline did not make."
+    ),
+)
 
 COMPUTE = "stepline.compute"  # in a context's notes
 
@@ -182,7 +196,7 @@ device_option = click.option(
     callback=_set_device,
     help="Where networks run: auto (a GPU where there is one), cpu, cuda, cuda:N or mps.",
 )
-device_options: Callable[[F], F] = together(
+device_options: Callable[[F], F] = combine_options(
     device_option,
     click.option(
         "--compute-type",
@@ -206,7 +220,7 @@ def read_seconds(text: str) -> float | None:
     )
 
 
-part_options: Callable[[F], F] = together(
+part_options: Callable[[F], F] = combine_options(
     click.option(
         "--from",
         "begin",
@@ -222,7 +236,7 @@ part_options: Callable[[F], F] = together(
 )
 
 
-def chosen_part(options: dict[str, Any]) -> "Span | None":
+def part_from_options(options: dict[str, Any]) -> "Span | None":
     """Return the part of the video that --from and --to name; None where neither is given."""
     from stepline.errors import SettingsError
     from stepline.limits import LATEST
@@ -248,7 +262,7 @@ def chosen_part(options: dict[str, Any]) -> "Span | None":
 
 
 # What every command takes that recognises speech.
-speech_options: Callable[[F], F] = together(
+speech_options: Callable[[F], F] = combine_options(
     settings_options(
         "One setting, e.g. asr.beam=5.", "A TOML file of settings (docs/settings.md)."
     ),
@@ -269,7 +283,7 @@ speech_options: Callable[[F], F] = together(
 )
 
 
-def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
+def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
     """Return the settings from file, --set and the shorthand options, which win."""
     from stepline.pipeline.request import StepsSettings
     from stepline.settings import load_settings
@@ -325,7 +339,7 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
     quiet = click.option(
         "-q", "--quiet", help="Say only what is wrong; also after the command.", **own
     )
-    return together(verbose, quiet)
+    return combine_options(verbose, quiet)
 
 
 def offer_verbosity(command: click.Command) -> None:

@@ -10,10 +10,10 @@ import click
 from stepline.cli.errors import print_data, say
 from stepline.cli.options import (
     PATH,
-    chosen_settings,
     device_options,
     json_option,
     serve_until_stopped,
+    settings_from_options,
     settings_options,
 )
 from stepline.cli.progress import progress_bars
@@ -119,7 +119,7 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
     from stepline.studio.server import StudioOptions
     from stepline.web.local_server import Certificate
 
-    settings = chosen_settings(options)
+    settings = settings_from_options(options)
     certificate = None
     if options["certfile"] is not None:
         certificate = Certificate(options["certfile"], options["keyfile"])
@@ -171,7 +171,7 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     from stepline.library.search import index_path
     from stepline.web.local_server import LocalServer
 
-    tools = LibraryTools(folder, allow=allow, settings=chosen_settings(options))
+    tools = LibraryTools(folder, allow=allow, settings=settings_from_options(options))
     index = index_path(folder)
     if index.parent != folder:
         limits = f"no clip can be cut and no video processed, and the index lies in {index}"

@@ -1,5 +1,4 @@
-"""`stepline train nasva | procx | wys2 | summarizer` and `stepline refine`: networks from records
-and features.
+"""`stepline train nasva | procx | wys2 | summarizer`: networks from records and features.
 
 Each command parses, calls one function of its system, and prints: files on stdout, what was trained
 on and left out on stderr. A run that was stopped goes on when the same command is given again.
@@ -22,9 +21,9 @@ from stepline.cli.options import (
     device_option,
     exclude_option,
     json_option,
-    one_writer,
-    out_option,
+    lock_out_folder,
     preset_option,
+    run_option,
     settings_options,
     store_option,
 )
@@ -32,14 +31,11 @@ from stepline.cli.progress import training_bar
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
-    from stepline.nasva.pseudo_labels import RoundReport
-    from stepline.nasva.refine import RefineResult
     from stepline.nasva.train import PreparedAligner
     from stepline.procx.train import PreparedRun as ProcxPrepared
     from stepline.procx.train import SeedResult
     from stepline.training.loop import Progress
 
-run_option = out_option("Folder of the run.")
 tensorboard_option = click.option(
     "--tensorboard", is_flag=True, help="Write curves for TensorBoard as well."
 )
@@ -73,7 +69,7 @@ def train() -> None:
 @device_option
 @tensorboard_option
 @json_option
-@one_writer
+@lock_out_folder
 def nasva(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any
 ) -> None:
@@ -198,7 +194,7 @@ def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Prog
 @device_option
 @tensorboard_option
 @json_option
-@one_writer
+@lock_out_folder
 def train_procx(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any
 ) -> None:
@@ -310,7 +306,7 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
 @settings_options("One setting, e.g. labels.kind=vr.")
 @device_option
 @json_option
-@one_writer
+@lock_out_folder
 def train_wys2(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
@@ -377,7 +373,7 @@ def train_wys2(
 @settings_options("One setting, e.g. train.epochs=40.")
 @device_option
 @json_option
-@one_writer
+@lock_out_folder
 def train_summarizer(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
@@ -421,114 +417,3 @@ def train_summarizer(
     )
     say(f"{trained.videos} videos; on {trained.scores.videos} withheld: {numbers}")
     print_data(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)
-
-
-@click.command()
-@click.argument("dataset")
-@store_option
-@run_option
-@click.option(
-    "--step-vectors",
-    metavar="VECTORS",
-    default="minilm",
-    show_default=True,
-    help="A store of text features, minilm, conse or clip:FOLDER.",
-)
-@click.option(
-    "--narrations", metavar="SOURCE", help="What is said: the final network learns it too (W + S)."
-)
-@click.option(
-    "--narration-vectors",
-    metavar="VECTORS",
-    help="The same; else their own, or the steps' encoder.",
-)
-@exclude_option
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=0, max=20),
-    help="Times that labels are made anew.  [default: 1]",
-)
-@preset_option("refine")
-@settings_options("One setting, e.g. rounds.teachers=1.")
-@device_option
-@json_option
-@one_writer
-def refine(
-    dataset: str, features: Path | str, out: Path, settings_file: Path | None, **options: Any
-) -> None:
-    """Place the steps of DATASET (records, or NAME:PATH of a public one) where they are shown, by
-    self-training.
-
-    First labels are where the steps are said. Networks learn them, stop early and label all videos
-    anew; the last labels are written as records (refined.parquet), beside a network that was
-    trained on them (aligner.safetensors). A run that was stopped goes on, round by round, when the
-    same command is given again. Under torchrun, the processes share the trainings and the
-    labelling.
-
-    \b
-    Example:
-      stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
-    """
-    from stepline.nasva.refine import RefineSources, refine_dataset
-    from stepline.nasva.settings import RefineRunSettings
-    from stepline.settings import load_settings
-    from stepline.training.distributed import end_processes, is_first
-
-    given = [] if options["rounds"] is None else [f"rounds.rounds={options['rounds']}"]
-    overrides = [*options["overrides"], *given]
-    settings = load_settings(RefineRunSettings, settings_file, overrides, preset=options["preset"])
-    names = ("step_vectors", "narrations", "narration_vectors")
-    chosen = {name: options[name] for name in names}
-    sources = RefineSources(dataset, features, **chosen, excluded=tuple(options["exclude"]))
-
-    def say_end(name: str, progress: "Progress") -> None:
-        if progress.step == progress.steps and is_first():
-            say(
-                f"{name}: {progress.steps} steps, loss {progress.loss:.3f}, {progress.seconds:.1f} s"
-            )
-
-    done = refine_dataset(sources, out, settings, say_end)
-    if is_first():
-        _say_refined(done, out, as_json=options["as_json"])
-    end_processes()
-
-
-def _say_refined(done: "RefineResult", out: Path, *, as_json: bool) -> None:
-    """Say what is refined and what is left out; print a line a round."""
-    from stepline.nasva.refine import REFINED_FILE
-
-    say(
-        *(
-            f"left out {video.id}: {video.reason} {video.value}".rstrip()
-            for video in done.omitted[:3]
-        )
-    )
-    say(f"{done.videos} videos refined, {len(done.omitted)} left out")
-    files = [str(out / REFINED_FILE), str(out / "aligner.safetensors")]
-    if as_json:
-        print_data(
-            json.dumps({"rounds": [asdict(row) for row in done.trained.rounds], "files": files})
-        )
-        return
-    print_data(_round_table(done.trained.rounds))
-    say(*(f"wrote {file}" for file in files))
-
-
-COLUMNS = ("kept", "alignable", "moved", "iou", "agreement", "inside", "shown")
-
-
-def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
-    """Return a line a round: fractions in per cent, seconds, - where a number is not known."""
-
-    def cell(name: str, value: float | None) -> str:
-        if value is None:
-            return "-"
-        return f"{value:.1f} s" if name == "moved" else f"{100 * value:.1f}"
-
-    rows = [
-        (row.number, row.texts, *(cell(name, getattr(row, name)) for name in COLUMNS))
-        for row in rounds
-    ]
-    return "\n".join(
-        "  ".join(f"{text:>9}" for text in line) for line in [("round", "texts", *COLUMNS), *rows]
-    )

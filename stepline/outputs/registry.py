@@ -58,14 +58,14 @@ class Output(NamedTuple):
 
 
 def _markdown(record: Record, extras: OutputExtras) -> str:
-    return documents.markdown(record, _picture_links(record, extras), extras.media)
+    return documents.markdown(record, picture_links(record, extras), extras.media)
 
 
 def _recipe(record: Record, extras: OutputExtras) -> str:
-    return recipe_jsonld(record, _picture_links(record, extras), extras.media)
+    return recipe_jsonld(record, picture_links(record, extras), extras.media)
 
 
-def _picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
+def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
     """Return the path of each step's picture as seen from the outputs' folder, by the step's id."""
     names = {
         step.id: step_file_name(number, step, ".jpg")
@@ -167,13 +167,14 @@ def render(record: Record, name: str) -> str:
 
 def output_places(record: Record, folder: Path, name: str) -> list[Path]:
     """Return the file or folder of an output, and the folder of the pictures that it links."""
-    path = output_path(record, folder, name)
-    return (
-        [path, _pictures_folder(record, folder)] if OUTPUTS[name].keyframes == "beside" else [path]
-    )
+    places = [output_path(record, folder, name)]
+    if OUTPUTS[name].keyframes == "beside":
+        places.append(pictures_folder(record, folder))
+    return places
 
 
-def _pictures_folder(record: Record, folder: Path) -> Path:
+def pictures_folder(record: Record, folder: Path) -> Path:
+    """Return the folder of the pictures that some outputs link."""
     return folder / f"{safe_stem(record.id)}{PICTURES}"
 
 
