@@ -8,13 +8,13 @@ import click
 
 from research.refit.corrected_videos import LEARNED, learn, report
 from stepline.cli.errors import print_data, say
-from stepline.cli.options import PATH, device_options, json_option
+from stepline.cli.options import PATH_TYPE, device_options, json_option
 from stepline.cli.progress import progress_bars
 from stepline.library.corrected_library import CorrectedLibrary
 
 
 @click.command()
-@click.argument("library", type=PATH)
+@click.argument("library", type=PATH_TYPE)
 @json_option
 @device_options
 def refit(library: Path, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from stepline.cli.errors import say
-from stepline.cli.options import PATH, out_option, serve_until_stopped
+from stepline.cli.options import PATH_TYPE, out_option, serve_until_stopped
 
 
 @click.group()
@@ -15,9 +15,9 @@ def annotate() -> None:
 
 
 @annotate.command("vnd")
-@click.argument("clips", type=PATH)
+@click.argument("clips", type=PATH_TYPE)
 @out_option("Folder of answers and exports.")
-@click.option("--qualification", type=PATH, help="Clips with known answers, asked first.")
+@click.option("--qualification", type=PATH_TYPE, help="Clips with known answers, asked first.")
 @click.option(
     "--right",
     type=click.IntRange(min=0),

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepline.cli.errors import Group, print_data, say
-from stepline.cli.options import PATH, device_option, json_option, serve_until_stopped, set_option
+from stepline.cli.options import (
+    PATH_TYPE,
+    device_option,
+    json_option,
+    serve_until_stopped,
+    set_option,
+)
 from stepline.cli.progress import curation_bar
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
@@ -221,7 +227,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
     "--port", type=click.IntRange(0, 65535), default=0, help="On this machine; 0: any free one."
 )
 @click.option("--open", "browse", is_flag=True, help="Open a browser.")
-@click.option("--import", "files", multiple=True, type=PATH, help="Verdicts saved elsewhere.")
+@click.option("--import", "files", multiple=True, type=PATH_TYPE, help="Verdicts saved elsewhere.")
 @click.option("--table", is_flag=True, help="Print the table and end; nothing is served.")
 @click.option(
     "--by-model",

@@ -12,8 +12,8 @@ import click
 
 from stepline.cli.errors import Group, print_data, say
 from stepline.cli.options import (
-    PATH,
-    VIDEO,
+    PATH_TYPE,
+    VIDEO_TYPE,
     PluginChoice,
     device_options,
     exclude_option,
@@ -39,7 +39,7 @@ def features() -> None:
 
 
 @features.command("import")
-@click.argument("source", type=PATH)
+@click.argument("source", type=PATH_TYPE)
 @out_option("The store: a folder.")
 @click.option(
     "--rate",
@@ -105,7 +105,7 @@ def _print_added(
 
 
 @features.command()
-@click.argument("videos", nargs=-1, required=True, type=VIDEO)
+@click.argument("videos", nargs=-1, required=True, type=VIDEO_TYPE)
 @out_option("The store: a folder.")
 @click.option(
     "--backbone",
@@ -151,7 +151,7 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
 
 
 @features.command()
-@click.argument("store", type=PATH)
+@click.argument("store", type=PATH_TYPE)
 @json_option
 def check(store: Path, as_json: bool) -> None:
     """Read all of STORE and say what it holds; end with 1 when rows are damaged, empty or not
@@ -227,9 +227,11 @@ RECORDS_FOLDER = "heard"  # folder in --out for what is said in given video file
 
 
 @click.command("sieve-swap")
-@click.argument("videos", nargs=-1, required=True, type=VIDEO)
-@click.option("--text-base", "base", required=True, type=PATH, help="A base, or texts for one.")
-@click.option("-o", "--out", required=True, type=PATH, help="Folder.")
+@click.argument("videos", nargs=-1, required=True, type=VIDEO_TYPE)
+@click.option(
+    "--text-base", "base", required=True, type=PATH_TYPE, help="A base, or texts for one."
+)
+@click.option("-o", "--out", required=True, type=PATH_TYPE, help="Folder.")
 @exclude_option
 @click.option(
     "--variant",

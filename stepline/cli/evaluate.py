@@ -13,7 +13,7 @@ import click
 
 from stepline.cli.errors import print_data, say
 from stepline.cli.options import (
-    PATH,
+    PATH_TYPE,
     combine_options,
     device_options,
     preset_option,
@@ -26,14 +26,14 @@ from stepline.errors import SettingsError, StoreError
 
 @click.command()
 @click.argument("benchmark", required=False)
-@click.option("--predictions", type=PATH, help="What a system says: a file or folder.")
-@click.option("--reference", type=PATH, help="The benchmark's own annotations.")
-@click.option("--against", type=PATH, help="Another system's, compared on the same videos.")
+@click.option("--predictions", type=PATH_TYPE, help="What a system says: a file or folder.")
+@click.option("--reference", type=PATH_TYPE, help="The benchmark's own annotations.")
+@click.option("--against", type=PATH_TYPE, help="Another system's, compared on the same videos.")
 @click.option(
     "--convention", help="How to score; `stepline evaluate BENCHMARK` lists what there is."
 )
 @click.option("--subset", help="Only this split of the reference.")
-@click.option("--per-video", type=PATH, help="Write one row a video to this Parquet file.")
+@click.option("--per-video", type=PATH_TYPE, help="Write one row a video to this Parquet file.")
 @click.option(
     "--draws",
     type=click.IntRange(min=1),
@@ -120,9 +120,9 @@ NAMED = 5  # missing videos that the terminal names; all are in the file
 
 # What `predict` and `calibrate` take.
 benchmark_options = combine_options(
-    click.option("--features", required=True, type=PATH, help="Videos' features: a folder."),
-    click.option("--reference", required=True, type=PATH, help="The benchmark's own files."),
-    click.option("--texts", type=PATH, help="Text vectors; else the network's encoder."),
+    click.option("--features", required=True, type=PATH_TYPE, help="Videos' features: a folder."),
+    click.option("--reference", required=True, type=PATH_TYPE, help="The benchmark's own files."),
+    click.option("--texts", type=PATH_TYPE, help="Text vectors; else the network's encoder."),
     click.option("--subset", help="Only this split of the reference."),
     preset_option("predict"),
     settings_options("One setting."),
@@ -132,10 +132,10 @@ benchmark_options = combine_options(
 
 @click.command()
 @click.argument("benchmark", type=click.Choice((*PREDICTED_BENCHMARKS, *DENSE, "vnd")))
-@click.option("--aligner", type=PATH, help="A trained network that places texts.")
-@click.option("--model", type=PATH, help="youcook2, tasty: a network that describes.")
+@click.option("--aligner", type=PATH_TYPE, help="A trained network that places texts.")
+@click.option("--model", type=PATH_TYPE, help="youcook2, tasty: a network that describes.")
 @click.option(
-    "--detector", type=PATH, help="htm-align, vnd: a detector of visual narrations (WYS2)."
+    "--detector", type=PATH_TYPE, help="htm-align, vnd: a detector of visual narrations (WYS2)."
 )
 @benchmark_options
 @click.option(
@@ -143,7 +143,7 @@ benchmark_options = combine_options(
     metavar="SOURCE",
     help="youcook2, tasty: records of what is said, to be read as well.",
 )
-@click.option("--out", required=True, type=PATH, help="Written: JSON, or .csv for ht-step.")
+@click.option("--out", required=True, type=PATH_TYPE, help="Written: JSON, or .csv for ht-step.")
 @click.option(
     "--order", type=click.Choice(["none", "given"]), help="given: the texts' order counts."
 )
@@ -266,7 +266,7 @@ def _find_video(videos: Mapping[str, Path], video: str) -> Path:
 
 @click.command()
 @click.argument("benchmark", type=click.Choice(PREDICTED_BENCHMARKS))
-@click.option("--aligner", required=True, type=PATH, help="The trained network.")
+@click.option("--aligner", required=True, type=PATH_TYPE, help="The trained network.")
 @benchmark_options
 @table_json_option
 def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
@@ -341,8 +341,10 @@ def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
 
 
 @click.command("export-onnx")
-@click.argument("run", type=PATH)
-@click.option("-o", "--out", type=PATH, default="aligner.onnx", show_default=True, help="The file.")
+@click.argument("run", type=PATH_TYPE)
+@click.option(
+    "-o", "--out", type=PATH_TYPE, default="aligner.onnx", show_default=True, help="The file."
+)
 def export_onnx(run: Path, out: Path) -> None:
     """Write the network in RUN, which `stepline train nasva` made, as an ONNX file for other
     programs.

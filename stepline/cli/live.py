@@ -11,7 +11,7 @@ import click
 
 from stepline.cli.errors import print_data, say
 from stepline.cli.options import (
-    PATH,
+    PATH_TYPE,
     PluginChoice,
     device_options,
     out_option,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds that what is shown waits for more evidence.",
 )
-@click.option("--texts", type=PATH, help="The lines of a recipe to follow, one a line.")
+@click.option("--texts", type=PATH_TYPE, help="The lines of a recipe to follow, one a line.")
 @click.option(
     "--until-next",
     is_flag=True,
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     "until the picture says that it is finished.",
 )
 @out_option("Folder of what grows: events, WebVTT, what a stream sent.", default="out")
-@click.option("--at-end", type=PATH, help="At the end, write there what `stepline steps` writes.")
+@click.option(
+    "--at-end", type=PATH_TYPE, help="At the end, write there what `stepline steps` writes."
+)
 @click.option("--force", is_flag=True, help="Begin anew what an earlier run has begun.")
 @click.option("--model", help="Recogniser, as of `stepline steps`.")
 @click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ...")

@@ -11,8 +11,8 @@ import click
 
 from stepline.cli.errors import print_data, say
 from stepline.cli.options import (
-    PATH,
-    VIDEO,
+    PATH_TYPE,
+    VIDEO_TYPE,
     PluginChoice,
     device_options,
     json_option,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("video", type=VIDEO)
+@click.argument("video", type=VIDEO_TYPE)
 @click.option(
     "--format",
     "form",
@@ -77,9 +77,11 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 
 
 @click.command()
-@click.argument("source", type=VIDEO)
-@click.option("--texts", required=True, type=PATH, help="The lines to find, one a line.")
-@click.option("--aligner", required=True, type=PATH, help="The trained network: file or folder.")
+@click.argument("source", type=VIDEO_TYPE)
+@click.option("--texts", required=True, type=PATH_TYPE, help="The lines to find, one a line.")
+@click.option(
+    "--aligner", required=True, type=PATH_TYPE, help="The trained network: file or folder."
+)
 @click.option(
     "--mode",
     type=click.Choice(["step", "narration"]),
@@ -89,7 +91,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     "--order",
     help="none; given: as the lines stand; or a JSON table of P(line i comes before line j).",
 )
-@click.option("--text-features", type=PATH, help="Ready vectors of the lines.")
+@click.option("--text-features", type=PATH_TYPE, help="Ready vectors of the lines.")
 @click.option(
     "--backbone",
     type=PluginChoice("backbones", without=("precomputed", "none")),
@@ -125,7 +127,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 
 
 @click.command()
-@click.argument("video", type=VIDEO)
+@click.argument("video", type=VIDEO_TYPE)
 @out_option("Folder.", default="out")
 @click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
 @click.option(
@@ -137,7 +139,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 )
 @click.option(
     "--people",
-    type=PATH,
+    type=PATH_TYPE,
     help="With --ask: what people say of them, answers.jsonl of `annotate vnd` or "
     "verdicts.jsonl of an audit; sentences are drawn from theirs.",
 )
@@ -296,7 +298,7 @@ def why_nobody_judged(record: "Record") -> str:
 
 
 @click.command()
-@click.argument("video", type=VIDEO)
+@click.argument("video", type=VIDEO_TYPE)
 @out_option("Folder.", default="out")
 @click.option(
     "--length",
@@ -304,7 +306,7 @@ def why_nobody_judged(record: "Record") -> str:
 )
 @click.option(
     "--summarizer",
-    type=PATH,
+    type=PATH_TYPE,
     help="What weighs the seconds: a network of `stepline train summarizer`, its file or folder.",
 )
 @json_option

@@ -70,8 +70,8 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
             raise SettingsError(
                 f"--watch: {folder} is no folder; name the folders in which videos arrive"
             )
-    seen: dict[Path, tuple[int, int]] = {}
-    done: dict[Path, tuple[int, int]] = {}
+    last_states: dict[Path, tuple[int, int]] = {}
+    yielded: dict[Path, tuple[int, int]] = {}
     say("watching; Ctrl-C ends it")
     while True:
         now: dict[Path, tuple[int, int]] = {}
@@ -81,10 +81,10 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
         ready = [
             path
             for path, state in now.items()
-            if state == seen.get(path) and state != done.get(path)
+            if state == last_states.get(path) and state != yielded.get(path)
         ]
         if ready:
-            done |= {path: now[path] for path in ready}
+            yielded |= {path: now[path] for path in ready}
             yield ready
-        seen = now
+        last_states = now
         time.sleep(SCAN_SECONDS)

@@ -16,8 +16,8 @@ import click
 import stepline
 from stepline.cli.errors import check_address_space, complain, print_data, say
 from stepline.cli.options import (
-    PATH,
-    VIDEO,
+    PATH_TYPE,
+    VIDEO_TYPE,
     PluginChoice,
     device_options,
     out_option,
@@ -45,21 +45,21 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
 
 @click.command()
-@click.argument("videos", nargs=-1, required=True, type=VIDEO)
+@click.argument("videos", nargs=-1, required=True, type=VIDEO_TYPE)
 @out_option("Folder.", default="out")
 @click.option(
     "--texts",
-    type=PATH,
+    type=PATH_TYPE,
     help="Your own lines to find, one a line (a recipe); site: the chapters of a link's page.",
 )
 @click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
 @click.option("--backbone", type=PluginChoice("backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
-@click.option("--aligner", type=PATH, help="A trained network that places the steps.")
+@click.option("--aligner", type=PATH_TYPE, help="A trained network that places the steps.")
 @click.option(
     "--describe",
     "describer",
-    type=PATH,
+    type=PATH_TYPE,
     help="A network of `stepline train procx`, which tells the steps where speech tells none.",
 )
 @click.option(
@@ -271,12 +271,12 @@ def demo(out: Path, browse: bool) -> None:
 
 
 @click.command()
-@click.argument("sources", nargs=-1, required=True, type=VIDEO)
+@click.argument("sources", nargs=-1, required=True, type=VIDEO_TYPE)
 @click.option(
     "--model",
     "describer",
     required=True,
-    type=PATH,
+    type=PATH_TYPE,
     help="A network of `stepline train procx`: its file or folder.",
 )
 @out_option("Folder.", default="described")
@@ -285,7 +285,7 @@ def demo(out: Path, browse: bool) -> None:
     is_flag=True,
     help="Read what is said as well, for a network that was trained with speech.",
 )
-@click.option("--captions", type=PATH, help="With --speech: captions instead of recognition.")
+@click.option("--captions", type=PATH_TYPE, help="With --speech: captions instead of recognition.")
 @click.option(
     "--count",
     type=click.IntRange(min=0),

@@ -9,7 +9,7 @@ import click
 
 from stepline.cli.errors import print_data, say
 from stepline.cli.options import (
-    PATH,
+    PATH_TYPE,
     device_options,
     json_option,
     serve_until_stopped,
@@ -27,7 +27,7 @@ MAX_PORT = 65535
 
 
 @click.command()
-@click.argument("folder", type=PATH, default=Path("out"))
+@click.argument("folder", type=PATH_TYPE, default=Path("out"))
 @click.option(
     "--port",
     type=click.IntRange(0, MAX_PORT),
@@ -39,13 +39,13 @@ MAX_PORT = 65535
     show_default=True,
     help="An address of this machine that others reach too; needs a password.",
 )
-@click.option("--password-file", type=PATH, help="A file whose first line is the password.")
-@click.option("--certfile", type=PATH, help="A certificate (PEM), for https instead of http.")
-@click.option("--keyfile", type=PATH, help="Its key (PEM), where --certfile does not hold it.")
+@click.option("--password-file", type=PATH_TYPE, help="A file whose first line is the password.")
+@click.option("--certfile", type=PATH_TYPE, help="A certificate (PEM), for https instead of http.")
+@click.option("--keyfile", type=PATH_TYPE, help="Its key (PEM), where --certfile does not hold it.")
 @click.option(
     "--allow",
     multiple=True,
-    type=PATH,
+    type=PATH_TYPE,
     help="A folder outside of FOLDER from which videos may be taken.",
 )
 @click.option(
@@ -56,9 +56,13 @@ MAX_PORT = 65535
     help="Videos understood at once.",
 )
 @click.option("--webhook", help="An address that is told of jobs and corrections.")
-@click.option("--webhook-secret", type=PATH, help="A file with the key that signs what it is told.")
 @click.option(
-    "--audit", type=PATH, help="The OUT of `stepline curate` whose sample people check at /audit/."
+    "--webhook-secret", type=PATH_TYPE, help="A file with the key that signs what it is told."
+)
+@click.option(
+    "--audit",
+    type=PATH_TYPE,
+    help="The OUT of `stepline curate` whose sample people check at /audit/.",
 )
 @click.option("--open", "browse", is_flag=True, help="Show it in the browser.")
 @settings_options("One setting of the main job.")
@@ -141,9 +145,9 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
 
 
 @click.command()
-@click.argument("folder", type=PATH)
+@click.argument("folder", type=PATH_TYPE)
 @click.option(
-    "--allow", type=PATH, multiple=True, help="A folder beside it whose videos may be read."
+    "--allow", type=PATH_TYPE, multiple=True, help="A folder beside it whose videos may be read."
 )
 @click.option(
     "--http",
@@ -197,11 +201,11 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
 
 
 @click.command()
-@click.argument("library", type=PATH)
+@click.argument("library", type=PATH_TYPE)
 @click.option(
     "--export",
     "out",
-    type=PATH,
+    type=PATH_TYPE,
     required=True,
     help="Folder for the corrected videos: records and features to train on, and a test set of "
     "those that several people corrected.",
@@ -235,7 +239,7 @@ def learn(library: Path, out: Path) -> None:
 
 
 @click.command()
-@click.argument("folder", type=PATH)
+@click.argument("folder", type=PATH_TYPE)
 @click.argument("words", nargs=-1, required=True)
 @click.option(
     "--most",

@@ -8,7 +8,7 @@ import click
 
 from stepline.cli.errors import Group, print_data, say
 from stepline.cli.options import (
-    PATH,
+    PATH_TYPE,
     combine_options,
     device_option,
     lock_out_folder,
@@ -35,8 +35,8 @@ def text_base() -> None:
 
 
 @text_base.command()
-@click.argument("sources", nargs=-1, required=True, type=PATH)
-@click.option("--out", required=True, type=PATH, help="The folder of the base.")
+@click.argument("sources", nargs=-1, required=True, type=PATH_TYPE)
+@click.option("--out", required=True, type=PATH_TYPE, help="The folder of the base.")
 @click.option("--licence", help="Licence of the texts whose source states none.")
 @click.option("--append", is_flag=True, help="Add to the base that is there.")
 @base_settings_options
@@ -60,7 +60,7 @@ def build(
 
 
 @text_base.command()
-@click.argument("base", type=PATH)
+@click.argument("base", type=PATH_TYPE)
 @click.option(
     "--engine",
     type=click.Choice(ENGINE_NAMES),
@@ -87,7 +87,7 @@ def index(base: Path, engine: str, **options: Any) -> None:
 
 
 @text_base.command()
-@click.argument("base", type=PATH)
+@click.argument("base", type=PATH_TYPE)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole manifest.")
 def show(base: Path, as_json: bool) -> None:
     """Print what BASE holds: sources, licences, lines merged, what was left out and why.
@@ -104,7 +104,7 @@ def show(base: Path, as_json: bool) -> None:
 
 
 @text_base.command()
-@click.argument("base", type=PATH)
+@click.argument("base", type=PATH_TYPE)
 @click.argument("texts", nargs=-1, required=True)
 @click.option(
     "-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps a text."

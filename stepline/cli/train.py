@@ -16,8 +16,8 @@ import click
 
 from stepline.cli.errors import Group, print_data, say
 from stepline.cli.options import (
-    PATH,
-    STORE,
+    PATH_TYPE,
+    STORE_TYPE,
     device_option,
     exclude_option,
     json_option,
@@ -63,7 +63,7 @@ def train() -> None:
 @click.option("--step-vectors", metavar="VECTORS", help="The same, of the steps.")
 @exclude_option
 @run_option
-@click.option("--start", type=PATH, help="Network to train on: ours, or the authors' .pth.")
+@click.option("--start", type=PATH_TYPE, help="Network to train on: ours, or the authors' .pth.")
 @preset_option("train nasva")
 @settings_options("One setting, e.g. train.epochs=3.")
 @device_option
@@ -181,7 +181,7 @@ def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Prog
 )
 @exclude_option
 @run_option
-@click.option("--start", type=PATH, help="Network to train on: fine-tuning.")
+@click.option("--start", type=PATH_TYPE, help="Network to train on: fine-tuning.")
 @click.option(
     "--seeds",
     type=click.IntRange(min=1),
@@ -265,14 +265,14 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
 
 
 @train.command("wys2")
-@click.option("--features", type=STORE, help="Store of the videos' features.")
+@click.option("--features", type=STORE_TYPE, help="Store of the videos' features.")
 @click.option(
     "--videos",
-    type=PATH,
+    type=PATH_TYPE,
     help="Instead: a folder of the videos, for S3D to be trained on their frames.",
 )
 @click.option(
-    "--weights", type=PATH, help="With --videos: s3d_howto100m.pth, from which S3D begins."
+    "--weights", type=PATH_TYPE, help="With --videos: s3d_howto100m.pth, from which S3D begins."
 )
 @click.option(
     "--key-steps",
@@ -357,7 +357,9 @@ def train_wys2(
 @click.option(
     "--key-steps", metavar="SOURCE", help="Videos with key-steps: records or DATASET:PATH."
 )
-@click.option("--frames", type=PATH, help="Instead: IV-Sum's annotations, 0 or 1 a frame, 8/s.")
+@click.option(
+    "--frames", type=PATH_TYPE, help="Instead: IV-Sum's annotations, 0 or 1 a frame, 8/s."
+)
 @click.option(
     "--narrations",
     metavar="SOURCE",

