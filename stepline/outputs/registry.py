@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from stepline.errors import SettingsError
 from stepline.outputs import documents, editing
 from stepline.outputs.chapters import chapters
-from stepline.outputs.clips import ANIMATIONS, animations, step_file_name
+from stepline.outputs.clips import ANIMATIONS_SUFFIX, animations, step_file_name
 from stepline.outputs.jsonld import jsonld, recipe_jsonld
 from stepline.outputs.page import page
 from stepline.outputs.subtitles import srt, webvtt
@@ -18,7 +18,7 @@ from stepline.plugins import DEFAULT_OUTPUTS, load_plugin, plugin_names
 from stepline.records import Alignment, Record
 from stepline.storage import to_json
 
-PICTURES = ".pictures"  # of the folder of key frames that some outputs link
+PICTURES_SUFFIX = ".pictures"  # of the folder of key frames that some outputs link
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
         for number, step in enumerate(record.steps, start=1)
     }
     return {
-        id: f"{safe_stem(record.id)}{PICTURES}/{name}"
+        id: f"{safe_stem(record.id)}{PICTURES_SUFFIX}/{name}"
         for id, name in names.items()
         if id in extras.keyframes
     }
@@ -120,8 +120,8 @@ OUTPUTS: dict[str, Output] = {
     "labelstudio": Output(
         ".labelstudio.json", lambda r, extras: editing.label_studio(r, extras.media)
     ),
-    "webp": Output(f".webp{ANIMATIONS}", _animated("webp"), folder=True),
-    "gif": Output(f".gif{ANIMATIONS}", _animated("gif"), folder=True),
+    "webp": Output(f".webp{ANIMATIONS_SUFFIX}", _animated("webp"), folder=True),
+    "gif": Output(f".gif{ANIMATIONS_SUFFIX}", _animated("gif"), folder=True),
     "html": Output(
         ".html",
         lambda r, more: page(r, more.alignment, media=more.media, keyframes=more.keyframes),
@@ -175,7 +175,7 @@ def output_places(record: Record, folder: Path, name: str) -> list[Path]:
 
 def pictures_folder(record: Record, folder: Path) -> Path:
     """Return the folder of the pictures that some outputs link."""
-    return folder / f"{safe_stem(record.id)}{PICTURES}"
+    return folder / f"{safe_stem(record.id)}{PICTURES_SUFFIX}"
 
 
 def output_path(record: Record, folder: Path, name: str) -> Path:
