@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from stepline.cli.errors import say
+from stepline.cli.errors import print_message
 from stepline.cli.options import PATH_TYPE, out_option, serve_until_stopped
 
 
@@ -82,9 +82,9 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
         )
         verdicts = consensus(queue.annotations(), **agreement)
         if all(verdict is None for verdict in verdicts.values()):
-            say(f"no clip has {asked} answers that agree yet; run this again to go on")
+            print_message(f"no clip has {asked} answers that agree yet; run this again to go on")
             return
     summary = export(queue.to_annotate, queue.annotations(), out, **agreement)
     kappa = "undefined" if summary.kappa is None else f"{summary.kappa:.2f}"
     counts = f"{summary.shown} shown and {summary.unshown} not shown of {summary.complete} clips answered by all"
-    say(f"{counts}; Fleiss' kappa {kappa}", f"wrote {out / LABELS}")
+    print_message(f"{counts}; Fleiss' kappa {kappa}", f"wrote {out / LABELS}")

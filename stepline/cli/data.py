@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, say
+from stepline.cli.errors import Group, print_data, print_message
 from stepline.cli.options import (
     PATH_TYPE,
     VIDEO_TYPE,
@@ -74,7 +74,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     done = import_features(source, out, **options)
     reasons = count_reasons(done.dropped)
     _print_added(out, done, "items", {"dropped": reasons}, as_json)
-    say(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
+    print_message(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
     if not done.added and not done.already:
         first = done.dropped[0]
         raise StoreError(
@@ -139,10 +139,10 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
     with download_bar(None) as report:
         files = fetch_sources(videos, out, settings, report)
     with progress_bars() as progress:
-        done = extract_to_store(files, out, settings, progress=progress, report=say)
+        done = extract_to_store(files, out, settings, progress=progress, report=print_message)
     reasons = count_reasons(done.omitted)
     _print_added(out, done, "videos", {"omitted": reasons}, as_json)
-    say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
+    print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
     if not done.added and not done.already:
         first = done.omitted[0]
         raise MediaError(
@@ -180,7 +180,7 @@ def check(store: Path, as_json: bool) -> None:
         print_data(json.dumps(contents))
     else:
         print_data("\n".join(f"{name:<10} {_plain(value)}" for name, value in contents.items()))
-    say(*(f"{fault.id}: {fault.reason} {fault.value}".rstrip() for fault in faults))
+    print_message(*(f"{fault.id}: {fault.reason} {fault.value}".rstrip() for fault in faults))
     sys.exit(1 if faults else 0)
 
 
@@ -219,7 +219,7 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
     write_excluded(videos, out)
     for name, count in (*videos.counts().items(), ("together", len(videos))):
         print_data(f"{name:<14} {count:>7} videos")
-    say(f"wrote {out}")
+    print_message(f"wrote {out}")
 
 
 VARIANT_NAMES = ("raw", "only-sieve", "swap", "mix")
@@ -282,7 +282,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
         out=out,
         settings=settings,
         excluded=read_excluded(options["exclude"]),
-        say=say,
+        say=print_message,
     )
     outcome = run(job)
     files = write_report(job, outcome)
@@ -291,7 +291,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
         if options["as_json"]
         else _sieve_swap_table(job, outcome)
     )
-    say(*(f"wrote {file}" for file in files))
+    print_message(*(f"wrote {file}" for file in files))
     lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0) + unheard
     if lost:
         raise DatasetError(f"{lost} of the videos could not be read, see above; the rest is done")
@@ -328,7 +328,7 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
             with progress_bars() as progress:
                 record = transcribe(path, progress=progress)
         except SteplineError as error:
-            say(f"error: {error}")
+            print_message(f"error: {error}")
             failed += 1
             continue
         title = record.video.model_copy(

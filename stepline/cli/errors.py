@@ -53,7 +53,7 @@ def check_address_space() -> None:
 
 class Group(click.Group):
     """A group whose commands end with one line whatever goes wrong, and with the exit code of
-    `complain`."""
+    `print_error`."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run the command that the arguments name; say what is wrong in one line."""
@@ -68,7 +68,7 @@ class Group(click.Group):
             return super().main(arguments, *rest, **extra)
         # the outermost handler: what comes here is printed, never lost
         except Exception as error:  # noqa: BLE001
-            sys.exit(complain(error, _named_files(arguments)))
+            sys.exit(print_error(error, _named_files(arguments)))
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         """Read the arguments; what is said of wrong ones can be shown."""
@@ -81,11 +81,11 @@ class Group(click.Group):
             with _shown_usage():
                 return super().invoke(context)
         except KeyboardInterrupt:
-            say("stepline: stopped; what was finished is kept", urgent=True)
+            print_message("stepline: stopped; what was finished is kept", urgent=True)
             sys.exit(130)
 
 
-def say(*lines: str, urgent: bool = False) -> None:
+def print_message(*lines: str, urgent: bool = False) -> None:
     """Print lines on stderr, where what is no data goes; after --quiet only urgent ones."""
     context = click.get_current_context(silent=True)
     if urgent or context is None or not context.meta.get(QUIET_KEY):
@@ -121,19 +121,19 @@ class LogLines(logging.Formatter):
         return printable(super().format(record))
 
 
-def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
+def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
     """Print an error as one line on stderr and return the exit code: 1 for what a user can cure, 70
     for the rest.
 
     files: what was worked on, for errors that do not name it.
     """
     if log.isEnabledFor(logging.DEBUG):
-        say("".join(traceback.format_exception(error)).rstrip(), urgent=True)
+        print_message("".join(traceback.format_exception(error)).rstrip(), urgent=True)
     if isinstance(error, SteplineError):
-        say(f"stepline: {error}", urgent=True)
+        print_message(f"stepline: {error}", urgent=True)
         return 1
     if (lacking := missing_extra(error)) is not None:
-        say(f"stepline: {lacking}", urgent=True)
+        print_message(f"stepline: {lacking}", urgent=True)
         return 1
     named = error_line(", ".join(map(str, files)))
     if isinstance(error, OSError) and error.errno and error.errno not in OWN_FAULTS:
@@ -141,23 +141,25 @@ def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
         output = named if named and error.errno != errno.ENOSPC else "the output"
         place = error_line(error.filename) if isinstance(error.filename, str) else output
         cure = "free some space, correct the path or what it allows"
-        say(f"stepline: {place}: {error.strerror}; {cure}", urgent=True)
+        print_message(f"stepline: {place}: {error.strerror}; {cure}", urgent=True)
         return 1
     what = error_line(f"{type(error).__name__}: {error}")[:MAX_ERROR_CHARS]
     # modules that then cannot be loaded raise almost anything
     if (space := _system_limit("AS")) < MIN_ADDRESS_BYTES:
         cure = f"`ulimit -v` allows {space / 2**20:.0f} MiB, allow more"
-        say(f"stepline: {named or 'no file'}: not enough memory ({what}); {cure}", urgent=True)
+        print_message(
+            f"stepline: {named or 'no file'}: not enough memory ({what}); {cure}", urgent=True
+        )
         return 1
     if isinstance(error, MemoryError) or "OutOfMemory" in what or "can't allocate memory" in what:
         cure = "give less at once, or smaller sizes in the settings"
-        say(f"stepline: {named or 'no file'}: not enough memory; {cure}", urgent=True)
+        print_message(f"stepline: {named or 'no file'}: not enough memory; {cure}", urgent=True)
         return 1
     report = (
         "run it again as `stepline --debug COMMAND ...` and report what it shows, "
         "with the file if you may"
     )
-    say(
+    print_message(
         f"stepline: {named or 'no file'}: a fault of Stepline itself ({what}); {report}",
         urgent=True,
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from stepline.cli.errors import print_data, say
+from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
     PATH_TYPE,
     combine_options,
@@ -80,7 +80,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     print_data((report.as_json if options["as_json"] else report.as_table)(made, compared), end="")
     if options["per_video"] is not None:
         report.write_per_video(made, options["per_video"])
-        say(f"wrote {options['per_video']}")
+        print_message(f"wrote {options['per_video']}")
 
 
 def list_benchmarks() -> str:
@@ -177,7 +177,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     with lock_output(out.with_name(f".{out.name}.lock"), out):
         count, missing = answers[given[0]][1](benchmark, out, options)
         total = f"{count + len(missing)} {'clips' if benchmark == 'vnd' else 'videos'}"
-        say(f"wrote {out}: {count} of {total}")
+        print_message(f"wrote {out}: {count} of {total}")
         _tell_missing(missing, out)
     if missing and not allow_missing:
         lacking = f"{len(missing)} of {total}"
@@ -221,7 +221,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     _tell_unasked(questions.reasons())
     answered = answer(questions.questions, loaded, features, out, settings, speech=spoken)
     steps = sum(len(record.steps) for record in answered.by_id.values())
-    say(f"{steps} steps are told")
+    print_message(f"{steps} steps are told")
     return answered.count, answered.missing
 
 
@@ -316,7 +316,7 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
 
 
 def _tell_unasked(reasons: dict[str, int]) -> None:
-    say(
+    print_message(
         *(
             f"not asked: {count} videos of the reference: {reason}"
             for reason, count in reasons.items()
@@ -327,15 +327,15 @@ def _tell_unasked(reasons: dict[str, int]) -> None:
 def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
     from stepline.atomic_files import remove_file, write_atomic
 
-    say(*(f"missing: {id}: {reason}" for id, reason in list(missing.items())[:NAMED]))
+    print_message(*(f"missing: {id}: {reason}" for id, reason in list(missing.items())[:NAMED]))
     if len(missing) > NAMED:
-        say(f"missing: {len(missing) - NAMED} more")
+        print_message(f"missing: {len(missing) - NAMED} more")
     if out is None:
         return
     file = out.with_name(f"{out.name}.missing.json")
     if missing:
         write_atomic(file, json.dumps(missing, indent=1, ensure_ascii=False) + "\n")
-        say(f"wrote {file}")
+        print_message(f"wrote {file}")
     else:
         remove_file(file)
 
@@ -360,4 +360,4 @@ def export_onnx(run: Path, out: Path) -> None:
     from stepline.nasva import checkpoint
 
     checkpoint.export_onnx(run, out)
-    say(f"wrote {out}")
+    print_message(f"wrote {out}")

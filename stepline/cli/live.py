@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import print_data, say
+from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
     PATH_TYPE,
     PluginChoice,
@@ -94,7 +94,7 @@ def live(source: str, **options: Any) -> None:
         files = run_live(
             job, settings, emit, stop=stop, begin_signals=_read_signs if how.until_next else None
         )
-    say(*(f"wrote {file}" for file in files))
+    print_message(*(f"wrote {file}" for file in files))
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def _stop_at_interrupt() -> "Iterator[threading.Event]":
     def interrupt(*_: Any) -> None:
         stop.set()
         signal.signal(signal.SIGINT, usual)
-        say("ending; once more to leave at once", urgent=True)
+        print_message("ending; once more to leave at once", urgent=True)
 
     signal.signal(signal.SIGINT, interrupt)
     try:

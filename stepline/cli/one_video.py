@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import print_data, say
+from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
     PATH_TYPE,
     VIDEO_TYPE,
@@ -69,10 +69,10 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
         record = batch.transcribe(
             request.path, captions=request.captions, settings=settings, part=part, progress=progress
         )
-    say(*(f"left out: {item.text!r} ({item.reason})" for item in record.dropped))
+    print_message(*(f"left out: {item.text!r} ({item.reason})" for item in record.dropped))
     print_warnings(record)
     if record.transcript and record.transcript.language:
-        say(f"language: {record.transcript.language}")
+        print_message(f"language: {record.transcript.language}")
     print_data(TRANSCRIPTS[form](record), end="")
 
 
@@ -187,7 +187,7 @@ def judge(
         request, record = _find_steps(video, out, unmoved, options)
         check = _check_sentences(request, record, count, people, settings)
     print_warnings(record)
-    say(f"judged by: {record.models.get('judge') or why_nobody_judged(record)}")
+    print_message(f"judged by: {record.models.get('judge') or why_nobody_judged(record)}")
     if as_json:
         print_data(_judgement_json(record, check))
     else:
@@ -243,11 +243,11 @@ def _check_sentences(
     )
     pictures = VideoPictures(read_pictures, duration, start)
     check = check_sentences(record, count, pictures, witness, people=answers)
-    say(*check.asking.notes)
+    print_message(*check.asking.notes)
     if check.asking.server:
         spent = f"{check.asking.requests} requests, about {check.asking.tokens} tokens"
         seconds = ", ".join(f"{second:.1f}" for second in check.asking.pictures.get(record.id, ()))
-        say(
+        print_message(
             f"{check.asking.answered} of {check.asking.texts} sentences looked at in {spent}",
             f"pictures went to {check.asking.server}: those at {seconds} s",
         )
@@ -340,7 +340,7 @@ def summarize(
         )
     summary = write_summary(record, request.path, out, limits, importance)
     print_data(_summary_json(summary) if as_json else _summary_table(summary))
-    say(*(f"wrote {file}" for file in summary.files))
+    print_message(*(f"wrote {file}" for file in summary.files))
 
 
 def read_length(text: str | None) -> "SummarySettings":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stepline.cli.errors import ESCAPES_HANDLER, QUIET_KEY, replace_unencodable, say
+from stepline.cli.errors import ESCAPES_HANDLER, QUIET_KEY, print_message, replace_unencodable
 from stepline.errors import SettingsError
 from stepline.plugins import OWN_NAMES
 
@@ -373,9 +373,9 @@ def serve_until_stopped(
         ) from error
     line = notice.format(address=server.address)
     try:
-        say(line)
+        print_message(line)
         if browse:
             webbrowser.open(line.split()[0])
         server.run()
     except KeyboardInterrupt:
-        say(goodbye)
+        print_message(goodbye)

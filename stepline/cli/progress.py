@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from stepline.cli.errors import say
+from stepline.cli.errors import print_message
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -88,7 +88,7 @@ def progress_bars() -> Iterator["Progress"]:
                 bars.update(tasks[stage], completed=second)
             elif pace.is_due(time.monotonic()):
                 of = f" of {duration:.0f}" if duration else ""
-                say(f"{stage}: {second:.0f}{of} s")
+                print_message(f"{stage}: {second:.0f}{of} s")
 
         yield report
 
@@ -119,7 +119,7 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
                 score = f", {score}" if score else ""
                 numbers = f"loss {progress.loss:.3f}{score}, {seconds_left:.0f} s left"
                 step = f"step {progress.step} of {progress.steps}"
-                say(f"{step}: {numbers}, at most {memory:.2f} GiB")
+                print_message(f"{step}: {numbers}, at most {memory:.2f} GiB")
 
         yield report
 
@@ -136,7 +136,7 @@ def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
             if bars is not None and bar is not None:
                 bars.update(bar, total=progress.total, completed=progress.finished, state=state)
             elif pace.is_due(progress.seconds, always=progress.finished >= progress.total):
-                say(f"{progress.finished} of {progress.total} videos: {state}")
+                print_message(f"{progress.finished} of {progress.total} videos: {state}")
 
         yield report
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import print_data, say
+from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
     device_option,
     exclude_option,
@@ -91,7 +91,7 @@ def refine(
     def say_end(name: str, progress: "Progress") -> None:
         if progress.step == progress.steps and is_first():
             cost = f"loss {progress.loss:.3f}, {progress.seconds:.1f} s"
-            say(f"{name}: {progress.steps} steps, {cost}")
+            print_message(f"{name}: {progress.steps} steps, {cost}")
 
     result = refine_dataset(sources, out, settings, say_end)
     if is_first():
@@ -104,15 +104,15 @@ def _print_refined(result: "RefineResult", out: Path, *, as_json: bool) -> None:
     from stepline.nasva.refine import REFINED_FILE
 
     for video in result.omitted[:MAX_NAMED_VIDEOS]:
-        say(f"left out {video.id}: {video.reason} {video.value}".rstrip())
-    say(f"{result.videos} videos refined, {len(result.omitted)} left out")
+        print_message(f"left out {video.id}: {video.reason} {video.value}".rstrip())
+    print_message(f"{result.videos} videos refined, {len(result.omitted)} left out")
     files = [str(out / REFINED_FILE), str(out / "aligner.safetensors")]
     rounds = result.trained.rounds
     if as_json:
         print_data(json.dumps({"rounds": [asdict(row) for row in rounds], "files": files}))
         return
     print_data(_round_table(rounds))
-    say(*(f"wrote {file}" for file in files))
+    print_message(*(f"wrote {file}" for file in files))
 
 
 MAX_NAMED_VIDEOS = 3  # of those left out, that stderr names

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepline.cli.errors import say
+from stepline.cli.errors import print_message
 from stepline.cli.progress import download_bar
 from stepline.errors import SettingsError
 
@@ -26,7 +26,7 @@ def open_video(
         with source.open(out, settings, **options) as request:
             yield request
         return
-    say(f"fetching {source.label}")
+    print_message(f"fetching {source.label}")
     with contextlib.ExitStack() as stack:
         with download_bar(None) as report:
             opened = source.open(out, settings, report=report, **options)
@@ -72,7 +72,7 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
             )
     last_states: dict[Path, tuple[int, int]] = {}
     yielded: dict[Path, tuple[int, int]] = {}
-    say("watching; Ctrl-C ends it")
+    print_message("watching; Ctrl-C ends it")
     while True:
         now: dict[Path, tuple[int, int]] = {}
         for path in find_videos(map(Path, folders), needed=False):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import stepline
-from stepline.cli.errors import check_address_space, complain, print_data, say
+from stepline.cli.errors import check_address_space, print_data, print_error, print_message
 from stepline.cli.options import (
     PATH_TYPE,
     VIDEO_TYPE,
@@ -212,29 +212,29 @@ def _run_each(
         try:
             result = run()
         except Exception as error:  # noqa: BLE001   told in a line; one video stops no other
-            status = max(status, complain(error, [name]))
+            status = max(status, print_error(error, [name]))
             failed += 1
             continue
         record = result.record
         print_warnings(record, f"{Path(name).name}: ")
         if result.earlier:
-            say(f"{name}: done before with the same settings (--force does it again)")
+            print_message(f"{name}: done before with the same settings (--force does it again)")
         text = to_json(record) if as_json else step_table(record)
         if as_json and len(jobs) > 1:
             text = json.dumps(json.loads(text), ensure_ascii=False) + "\n"
         print_data(text, end="")
-        say(*(f"wrote {file}" for file in result.files))
+        print_message(*(f"wrote {file}" for file in result.files))
         reason = plan_chapters(record).reason if "chapters" in formats else None
         if reason is not None:
-            say(f"no chapters: {reason}")
+            print_message(f"no chapters: {reason}")
     if len(jobs) > 1:
-        say(f"{len(jobs) - failed} of {len(jobs)} {noun} done, {failed} failed")
+        print_message(f"{len(jobs) - failed} of {len(jobs)} {noun} done, {failed} failed")
     return status, record
 
 
 def print_warnings(record: "Record", prefix: str = "") -> None:
     """Print the warnings of a record, a line each."""
-    say(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)
+    print_message(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)
 
 
 @click.command()
@@ -265,7 +265,7 @@ def demo(out: Path, browse: bool) -> None:
         )
     print_data(step_table(result.record), end="")
     page = output_path(result.record, out, "html")
-    say(f"open {page} in a browser")
+    print_message(f"open {page} in a browser")
     if browse:
         webbrowser.open(page.absolute().as_uri())
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import print_data, say
+from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
     PATH_TYPE,
     device_options,
@@ -94,14 +94,14 @@ def studio(folder: Path, **options: Any) -> None:
 
     def start() -> StudioServer:
         server = StudioServer(library, studio_options)
-        say(f"open {server.link}", urgent=True)
+        print_message(f"open {server.link}", urgent=True)
         if studio_options.certificate is None and not is_this_machine(f"{studio_options.host}:0"):
-            say(
+            print_message(
                 "warning: plain http: who is between reads the password and all else; --certfile",
                 urgent=True,
             )
         if studio_options.audit is not None:
-            say(f"{studio_options.audit} is audited at {server.address}audit/")
+            print_message(f"{studio_options.audit} is audited at {server.address}audit/")
         if options["browse"]:
             click.launch(server.link)
         return server
@@ -179,7 +179,7 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     index = index_path(folder)
     if index.parent != folder:
         limits = f"no clip can be cut and no video processed, and the index lies in {index}"
-        say(f"warning: {folder} cannot be written: {limits}", urgent=True)
+        print_message(f"warning: {folder} cannot be written: {limits}", urgent=True)
     try:
         if not http:
             server = mcp_server(tools)
@@ -189,7 +189,7 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
         token = secrets.token_urlsafe(24)
         application = http_application(tools, token)
         offer_weights()
-        say(f"send the header Authorization: Bearer {token}", urgent=True)
+        print_message(f"send the header Authorization: Bearer {token}", urgent=True)
         serve_until_stopped(
             lambda: LocalServer(application, port, lifespan="on"),
             port,
@@ -228,14 +228,16 @@ def learn(library: Path, out: Path) -> None:
             summary = export_corrected(studio.library, studio.answers, out, progress)
     finally:
         studio.close()
-    say(*(f"left out {video.id}: {video.value}" for video in summary.left_out), urgent=True)
-    say(f"wrote {out / 'records'}: {summary.trained} videos to train on")
-    say(f"wrote {out / 'features'}: what is seen of all")
+    print_message(
+        *(f"left out {video.id}: {video.value}" for video in summary.left_out), urgent=True
+    )
+    print_message(f"wrote {out / 'records'}: {summary.trained} videos to train on")
+    print_message(f"wrote {out / 'features'}: what is seen of all")
     if summary.tested:
         kappa = summary.agreement.kappa
         agreement = "undefined" if kappa is None else f"{kappa:.2f}"
         count = f"{summary.tested} videos that several people corrected"
-        say(f"wrote {out / 'test'}: {count}, kappa {agreement}")
+        print_message(f"wrote {out / 'test'}: {count}, kappa {agreement}")
 
 
 @click.command()
@@ -267,18 +269,18 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
     offer_weights()
     path = index_path(folder)
     if path.parent != folder:
-        say(f"warning: {folder} cannot be written; the index lies in {path}", urgent=True)
+        print_message(f"warning: {folder} cannot be written; the index lies in {path}", urgent=True)
     corrections = open_corrections(folder)
     index = open_index(folder, corrections)
     with progress_bars() as progress:
         update = index.update(progress)
     if not index.meaning:
-        say(
+        print_message(
             "warning: by words alone, for the weights of MiniLM are missing; `stepline weights get`",
             urgent=True,
         )
     if update.read:
-        say(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
+        print_message(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
     moments = index.search(" ".join(words), most)
     index.close()
     if corrections is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, say
+from stepline.cli.errors import Group, print_data, print_message
 from stepline.cli.options import (
     PATH_TYPE,
     combine_options,
@@ -56,7 +56,7 @@ def build(
     from stepline.text_base import build_base
 
     base = build_base(sources, out, _text_base_settings(options), licence=licence, append=append)
-    say(describe_base(base.manifest))
+    print_message(describe_base(base.manifest))
 
 
 @text_base.command()
@@ -83,7 +83,9 @@ def index(base: Path, engine: str, **options: Any) -> None:
     settings = _text_base_settings(options).model_copy(update={"engine": engine})
     with lock_output(base / LOCK_NAME, base):
         entry = add_index(base, settings)
-    say(f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines")
+    print_message(
+        f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines"
+    )
 
 
 @text_base.command()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, say
+from stepline.cli.errors import Group, print_data, print_message
 from stepline.cli.options import (
     PATH_TYPE,
     STORE_TYPE,
@@ -124,7 +124,7 @@ def nasva(
                 cost = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, "
                 cost += f"{last.waited / max(last.seconds, 1e-9):.1%} of it waiting for features, "
                 cost += f"at most {peak_memory() / 2**30:.2f} GiB"
-            say(cost)
+            print_message(cost)
             print_data("\n".join(files))
     end_processes()
 
@@ -139,14 +139,14 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
         return
     samples = prepared.samples
     amount = f"{len(samples)} samples of {len(samples.videos)} videos, {len(prepared.held_out)} more held out"
-    say(f"{amount}; {samples.labelled} of {samples.texts} texts have a label")
+    print_message(f"{amount}; {samples.labelled} of {samples.texts} texts have a label")
     _say_left_out(samples.reasons())
     if excluding and EXCLUDED_REASON not in samples.reasons():
-        say("warning: no video of the sources is in the lists of --exclude")
+        print_message("warning: no video of the sources is in the lists of --exclude")
 
 
 def _say_left_out(reasons: Mapping[str, int]) -> None:
-    say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
+    print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
 
 
 @contextmanager
@@ -236,11 +236,13 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
         return
     samples, queries = prepared.samples, prepared.settings.model.queries
     amount = f"{sum(samples.counts)} steps of {len(samples)} videos, {len(prepared.held_out)} more held out"
-    say(f"{amount}; a vocabulary of {len(prepared.vocabulary)} tokens")
+    print_message(f"{amount}; a vocabulary of {len(prepared.vocabulary)} tokens")
     _say_left_out(samples.reasons())
     if prepared.crowded:
         cure = "those that fit best are learned; raise model.queries"
-        say(f"warning: {prepared.crowded} videos have more steps than {queries} queries: {cure}")
+        print_message(
+            f"warning: {prepared.crowded} videos have more steps than {queries} queries: {cure}"
+        )
 
 
 def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
@@ -260,7 +262,7 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
                 if len(results) > 1
                 else ""
             )
-            say(f"{words} {scores[name]['mean']:.3f}{spread}")
+            print_message(f"{words} {scores[name]['mean']:.3f}{spread}")
     print_data("\n".join(files))
 
 
@@ -341,9 +343,11 @@ def train_wys2(
     rounds = []
     for row in run.rounds:
         pseudo = f", {row.pseudo_labelled} of {row.of} unlabelled ones" if row.of else ""
-        say(f"round {row.number}: {row.pairs} clips{pseudo}; ROC-AUC on validation {row.auc:.3f}")
+        print_message(
+            f"round {row.number}: {row.pairs} clips{pseudo}; ROC-AUC on validation {row.auc:.3f}"
+        )
         rounds.append({name: row.row()[name] for name in ("number", "pairs", "kept", "auc")})
-    say(run.calibration_report)
+    print_message(run.calibration_report)
     path = str(out / DETECTOR_FILE)
     if as_json:
         error = None if run.calibration is None else run.calibration.error
@@ -417,5 +421,5 @@ def train_summarizer(
         f"{name} {'–' if scores[key] is None else format(scores[key], '.3f')}"
         for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho"))
     )
-    say(f"{trained.videos} videos; on {trained.scores.videos} withheld: {numbers}")
+    print_message(f"{trained.videos} videos; on {trained.scores.videos} withheld: {numbers}")
     print_data(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)
