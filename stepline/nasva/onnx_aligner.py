@@ -78,7 +78,7 @@ def onnx_model(settings: AlignerNetworkSettings, weights: Mapping[str, Array]) -
 
 
 # the name of rows in the graph and of their positions, which enter queries and keys alone
-PlacedRows: TypeAlias = tuple[str, str | None]
+RowsWithPositions: TypeAlias = tuple[str, str | None]
 
 
 class _GraphBuilder:
@@ -171,7 +171,7 @@ class _GraphBuilder:
         at_least = self._add("Max", square, self._constant(MIN_SQUARE))
         return self._add("Div", rows, self._add("Sqrt", at_least))
 
-    def _placed(self, rows: str, positions: str) -> PlacedRows:
+    def _placed(self, rows: str, positions: str) -> RowsWithPositions:
         """Return the rows, and the positions that every attention is to add; the paper adds them
         here, once."""
         if self._settings.form == "released":
@@ -203,7 +203,9 @@ class _GraphBuilder:
         number = self._add("Min", self._numbers(rows), self._constant(np.array(count - 1)))
         return self._add("Mul", self._add("Gather", table, number), ordered)
 
-    def _attended(self, name: str, norm: str, rows: PlacedRows, memory: PlacedRows) -> str:
+    def _attended(
+        self, name: str, norm: str, rows: RowsWithPositions, memory: RowsWithPositions
+    ) -> str:
         """Return rows (N, D) that attend to a memory (M, D), added and normalised."""
         width, heads = self._settings.width, self._settings.heads
         weight = self._take(f"{name}.project.weight", 3 * width, width)

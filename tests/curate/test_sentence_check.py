@@ -9,8 +9,7 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from made_records import record
 
-from stepline.annotate.answers import Answer
-from stepline.annotate.answers import Answers as AnswerLog
+from stepline.annotate.answers import Answer, AnswerLog
 from stepline.chat.pictures import PICTURE_LETTERS, VideoPictures
 from stepline.curate.audit.sample import narration_texts, sample_sentences
 from stepline.curate.audit.sentences import check_sentences, read_people
