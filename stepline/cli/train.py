@@ -246,10 +246,10 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
 
 
 def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
-    from stepline.procx.train import BEST, FINAL, seed_summary
+    from stepline.procx.train import BEST_FILE, FINAL_FILE, seed_summary
     from stepline.training.distributed import peak_memory
 
-    paths = [result.folder / name for result in results for name in (FINAL, BEST)]
+    paths = [result.folder / name for result in results for name in (FINAL_FILE, BEST_FILE)]
     files = [str(path) for path in paths if path.exists()]
     scores = seed_summary(results)
     if as_json:
