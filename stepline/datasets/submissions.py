@@ -12,9 +12,9 @@ from stepline.datasets.predictions import PredictedSegment
 from stepline.errors import DatasetError
 from stepline.records import Record, Step
 
-DENSEVID = "VERSION 1.0"  # what densevid_eval and PDVC write; neither reads it
+DENSEVID_VERSION = "VERSION 1.0"  # what densevid_eval and PDVC write; neither reads it
 # HT-Step's evaluate_article_grounding
-GROUNDING = ("video-id", "t-start", "t-end", "label", "score")
+GROUNDING_COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
 
 
 def segments(records: Iterable[Record]) -> dict[str, list[PredictedSegment]]:
@@ -45,7 +45,7 @@ def write_densevid(
         for video, rows in found.items()
     }
     tree = {
-        "version": DENSEVID,
+        "version": DENSEVID_VERSION,
         "results": results,
         "external_data": {"used": False, "details": ""},
     }
@@ -110,7 +110,7 @@ def write_htstep_grounding(records: Iterable[Record], path: Path) -> int:
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(GROUNDING)
+    writer.writerow(GROUNDING_COLUMNS)
     rows = [row for record in records for step in record.steps for row in _spans(record, step)]
     writer.writerows(rows)
     write_atomic(path, file.getvalue())
