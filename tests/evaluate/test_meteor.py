@@ -14,7 +14,7 @@ from stepline.errors import DatasetError, ModelError
 from stepline.evaluate.meteor import JarMeteor, Meteor
 from stepline.evaluate.meteor.matching import PARAPHRASE, STEM, SYNONYM, CaptionIndexer, candidates
 from stepline.evaluate.meteor.resources import (
-    MIX,
+    HASH_FACTOR,
     WORD_BITS,
     load_lexicon,
     load_phrases,
@@ -279,7 +279,7 @@ ROWS = [
 def number(phrase):
     value = 0
     for word in phrase.split():
-        value = (value * MIX + word_number(word)) & WORD_BITS
+        value = (value * HASH_FACTOR + word_number(word)) & WORD_BITS
     return value
 
 

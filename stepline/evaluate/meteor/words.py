@@ -44,7 +44,9 @@ _DIGIT = re.compile("[0-9]")
 _BLANKS = re.compile("[ \u2000-\u200a\u202f\u205f\u3000\u00a0]+")
 _BETWEEN_WORDS = re.compile("[ \t\n\r\f]+")
 
-ALWAYS, BEFORE_NUMBERS = 1, 2  # how a prefix keeps its full stop
+# how a prefix keeps its full stop
+ALWAYS = 1
+BEFORE_NUMBERS = 2
 
 
 def words(line: str, prefixes: Mapping[str, int]) -> list[str]:
@@ -86,7 +88,8 @@ def _with_stop(tokens: list[str], index: int, prefixes: Mapping[str, int]) -> st
     token = tokens[index]
     if len(token) < 2 or not token.endswith("."):
         return token
-    stem, following = token[:-1], tokens[index + 1] if index + 1 < len(tokens) else ""
+    stem = token[:-1]
+    following = tokens[index + 1] if index + 1 < len(tokens) else ""
     kind = prefixes.get(stem)
     if "." in stem and _LETTER.search(stem):
         return stem.replace(".", "")
@@ -108,14 +111,14 @@ def stem(word: str) -> str:
 
 @cache
 def _stemmer() -> Callable[[str], str]:
-    found = find_spec("snowballstemmer")
-    if found is None or found.submodule_search_locations is None:
+    spec = find_spec("snowballstemmer")
+    if spec is None or spec.submodule_search_locations is None:
         raise ModelError("METEOR's stemmer is not installed; pip install 'stepline[evaluate]'")
     # The English module alone, by a package of another name: importing snowballstemmer itself reads
     # 28 languages, which takes a cold run of a small corpus longer than all its stems; and asks
     # PyStemmer, whose algorithm is a later one.
     package = ModuleType("snowballstemmer_english")
-    package.__path__ = list(found.submodule_search_locations)
+    package.__path__ = list(spec.submodule_search_locations)
     sys.modules[package.__name__] = package
     english = import_module(f"{package.__name__}.english_stemmer")
     stem_word: Callable[[str], str] = english.EnglishStemmer().stemWord
