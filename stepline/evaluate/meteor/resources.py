@@ -28,7 +28,7 @@ import numpy.typing as npt
 from stepline.errors import ModelError
 from stepline.evaluate.meteor.words import ALWAYS, BEFORE_NUMBERS
 from stepline.evaluate.ptb.automaton import (
-    KNOWN,
+    KNOWN_DIGESTS,
     METEOR_JAR,
     PARAPHRASES,
     fingerprint,
@@ -120,7 +120,7 @@ def load_phrases(folder: Path | None = None) -> Phrases:
     Raises ModelError when the table is missing or damaged, or the cache cannot be written.
     """
     source = official_file(PARAPHRASES, folder)
-    digest = KNOWN[PARAPHRASES] if folder is None else fingerprint(source)
+    digest = KNOWN_DIGESTS[PARAPHRASES] if folder is None else fingerprint(source)
     compiled = cache_folder() / f"meteor-paraphrases-{_ARRAY_FORMAT}-{digest[:16]}"
     if not compiled.is_dir():
         fingerprint(source)
