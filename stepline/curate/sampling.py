@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from stepline.evaluate.bootstrap import DRAWS, Floats, Ratio, interval, resample
+from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, Ratio, interval, resample
 
 Value = TypeVar("Value")
 
@@ -99,7 +99,9 @@ def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0)
 
 
 def _bootstrap_interval(above: Floats, below: Floats, seed: int) -> tuple[float, float]:
-    return interval(resample({"share": Ratio(above, below)}, draws=DRAWS, seed=seed)["share"])
+    return interval(
+        resample({"share": Ratio(above, below)}, draws=BOOTSTRAP_DRAWS, seed=seed)["share"]
+    )
 
 
 def audited_mean(

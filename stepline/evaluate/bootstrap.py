@@ -17,8 +17,8 @@ from stepline.errors import DatasetError
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
-DRAWS = 1000  # of videos; the interval's ends then move by about a twentieth of its width
-LEVEL = 95.0  # percent of the draws inside the interval
+BOOTSTRAP_DRAWS = 1000  # of videos; the interval's ends then move by about a twentieth of its width
+INTERVAL_PERCENT = 95.0  # percent of the draws inside the interval
 MAX_WEIGHTS = 4_000_000  # in memory together: 32 MB of float64
 
 
@@ -135,7 +135,7 @@ def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
 
 
 def resample(
-    statistics: Mapping[str, Statistic], *, draws: int = DRAWS, seed: int = 0
+    statistics: Mapping[str, Statistic], *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0
 ) -> dict[str, Floats]:
     """Return (draws,) scores of each statistic; all see the same draws of videos, so they can be
     compared draw by draw.
@@ -162,7 +162,7 @@ def resample(
     return {name: np.concatenate(values) for name, values in parts.items()}
 
 
-def interval(values: Floats, level: float = LEVEL) -> tuple[float, float]:
+def interval(values: Floats, level: float = INTERVAL_PERCENT) -> tuple[float, float]:
     """Return the percentile interval of bootstrap scores, without the draws that have none; NaN
     where none has one."""
     defined = values[~np.isnan(values)]

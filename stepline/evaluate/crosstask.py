@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.datasets.crosstask import (
-    TASKS,
+    TASK_FILES,
     VideoKey,
     read_annotation,
     read_tasks,
@@ -336,7 +336,7 @@ def _read_predictions(path: Path) -> dict[VideoKey, Node]:
 def _read_reference(folder: Path) -> dict[VideoKey, _Annotation]:
     """Return the annotated videos of the primary tasks, without those that the benchmark keeps for
     validation."""
-    tasks = read_tasks(release_file(folder, TASKS[0]))
+    tasks = read_tasks(release_file(folder, TASK_FILES[0]))
     counts = {task.id: len(task.steps) for task in tasks}
     validation = read_validation(folder)
     truths = {}

@@ -99,8 +99,8 @@ def _with_f1(rows: Rows) -> Rows:
 
 Version: TypeAlias = Literal["stepline", "2018", "2021", "vidchapters"]
 
-TIOUS = (0.3, 0.5, 0.7, 0.9)
-DISTANCES = (1.0, 3.0, 5.0, 10.0, 30.0, 60.0)  # s between starts, VidChapters
+TIOU_THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
+START_DISTANCES = (1.0, 3.0, 5.0, 10.0, 30.0, 60.0)  # s between starts, VidChapters
 MAX_PREDICTIONS = 1000  # a video; what follows is not scored, as in every version
 CAPTION_METRICS = ("METEOR", "CIDEr", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L")
 
@@ -114,7 +114,7 @@ class DensevidRules:
     by_distance: bool = False
 
 
-VERSIONS: dict[str, DensevidRules] = {
+RULES_BY_VERSION: dict[str, DensevidRules] = {
     "stepline": DensevidRules("zxqwvkjhgf", "zero"),
     "2018": DensevidRules("abc123!@#", "zero"),
     "2021": DensevidRules("zxqwvkjhgf", "zero"),
@@ -146,7 +146,7 @@ def densevid(
     predictions: EventsByVideo,
     *,
     version: Version = "stepline",
-    tious: Sequence[float] = TIOUS,
+    tious: Sequence[float] = TIOU_THRESHOLDS,
     meteor: PairScorer | None = None,
 ) -> DensevidScore:
     """Return the scores of predicted events against one or more reference sets, video id -> (start,
@@ -154,13 +154,13 @@ def densevid(
 
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
-    if version not in VERSIONS:
+    if version not in RULES_BY_VERSION:
         raise DatasetError(
-            f"version={version!r}: not a version of densevid_eval; give one of {', '.join(VERSIONS)}"
+            f"version={version!r}: not a version of densevid_eval; give one of {', '.join(RULES_BY_VERSION)}"
         )
     if not tious or not all(0.0 <= tiou <= 1.0 for tiou in tious):
         raise DatasetError(f"tious={tuple(tious)}: give at least one tIoU, each in [0, 1]")
-    rules = VERSIONS[version]
+    rules = RULES_BY_VERSION[version]
     covered = cover_videos(references, predictions, rules.missing)
     judge = DensevidScorer(rules.garbage, tuple(tious), meteor)
     per_video, distances = {}, []
@@ -175,7 +175,7 @@ def densevid(
             per_video[video] = judge.score(sets, events)
         except DatasetError as error:  # from METEOR, which knows no videos
             raise DatasetError(f"{video}: {error}") from error
-        distances.append(detection_by_start(sets, events, DISTANCES))
+        distances.append(detection_by_start(sets, events, START_DISTANCES))
     per_tiou = _mean_rows(per_video.values())
     return DensevidScore(
         tuple(tious),
@@ -285,7 +285,7 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
     predictions = read_predictions(scoring.predictions)
     segments = match_ids(predictions.segments, reference)
     handling = COUNT_MISSING if version == "stepline" else MIXED_MISSING
-    if VERSIONS[version].missing == "skip":
+    if RULES_BY_VERSION[version].missing == "skip":
         handling = SKIP_MISSING_VIDEOS
         reference_videos = {id: rows for id, rows in reference.items() if id in segments}
     else:

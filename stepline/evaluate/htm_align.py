@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.datasets.files import Node, find_file, read_node
-from stepline.datasets.htm_align import NAME, AlignRow, read_rows
+from stepline.datasets.htm_align import FILE_NAME, AlignRow, read_rows
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Integers, Ratio, Statistic
 from stepline.evaluate.ranking import AveragePrecision, RocAuc
@@ -65,9 +65,15 @@ from stepline.evaluate.temporal_grounding import (
 HitRule: TypeAlias = Literal["tan", "nasva"]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-NEVER = -6e4  # TAN's score of a second that no window covered, and of one that scores exactly 0
+UNSCORED_VALUE = (
+    -6e4
+)  # TAN's score of a second that no window covered, and of one that scores exactly 0
 WINDOW_ROWS = 64  # of TAN's windows, which start a quarter of that apart
-TRANSCRIPTS = ("sentencified_htm_370k.json", "sentencified_htm_1200k.json", "sentencified_htm.json")
+TRANSCRIPT_FILES = (
+    "sentencified_htm_370k.json",
+    "sentencified_htm_1200k.json",
+    "sentencified_htm.json",
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Annotation:
     spans: Floats
 
     @classmethod
-    def from_rows(cls, rows: Sequence[AlignRow], location: str = NAME) -> "Annotation":
+    def from_rows(cls, rows: Sequence[AlignRow], location: str = FILE_NAME) -> "Annotation":
         """Return the annotation of the file's rows. Raises DatasetError for NaN and infinity."""
         spans = span_array([(row.start, row.end) for row in rows], location)
         return cls(np.array([row.alignable for row in rows], dtype=bool), spans)
@@ -161,7 +167,7 @@ def tan_windows(annotation: Annotation, rows: int) -> list[TanWindow]:
 def stitch_windows(
     windows: Sequence[tuple[TanWindow, Floats]], sentences: int, rows: int
 ) -> Floats:
-    """Return (K, T) scores: the mean over the windows that cover a cell, NEVER where none does or
+    """Return (K, T) scores: the mean over the windows that cover a cell, UNSCORED_VALUE where none does or
     the mean is 0.
 
     windows: each with its scores (last - first + 1, end - start).
@@ -182,7 +188,7 @@ def stitch_windows(
 def hide_zeros(scores: Floats) -> Floats:
     """Return scores in which 0 means "not scored", as in TAN's evaluator: such a cell is never the
     best one."""
-    return np.where(scores == 0, NEVER, scores)
+    return np.where(scores == 0, UNSCORED_VALUE, scores)
 
 
 def keep_window_seconds(scores: Floats, annotation: Annotation) -> Floats:
@@ -393,7 +399,7 @@ def _ranking(
 def read_transcript(reference: Path) -> dict[str, Node]:
     """Return the videos of the sentencified transcript beside the annotations in a folder; none
     where it is not."""
-    file = find_file(reference, *TRANSCRIPTS) if reference.is_dir() else None
+    file = find_file(reference, *TRANSCRIPT_FILES) if reference.is_dir() else None
     return dict(read_node(file).entries()) if file else {}
 
 

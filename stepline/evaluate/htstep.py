@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.datasets.files import Node, file_in, read_csv
-from stepline.datasets.htstep import ANNOTATIONS, find_taxonomy, read_taxonomy
+from stepline.datasets.htstep import ANNOTATIONS_FILE, find_taxonomy, read_taxonomy
 from stepline.datasets.submissions import GROUNDING_COLUMNS
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import (
@@ -50,7 +50,7 @@ from stepline.evaluate.temporal_grounding import (
     temporal_iou,
 )
 
-TIOUS = (0.3, 0.4, 0.5, 0.6, 0.7)
+TIOU_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7)
 # a shorter annotation is left out, and two whose ends differ by less are one
 MIN_SEGMENT_SECONDS = 1e-3
 
@@ -237,7 +237,7 @@ def grounding_map(
     predictions: Mapping[str, PredictedSegments],
     *,
     by_label: bool = False,
-    tious: Sequence[float] = TIOUS,
+    tious: Sequence[float] = TIOU_THRESHOLDS,
 ) -> GroundingMeanPrecision:
     """Return the article-grounding mAP as a statistic over the videos of `truths`.
 
@@ -360,7 +360,7 @@ def _recall(
 
 
 def _read_reference(scoring: ScoringTask) -> _HtStepReference:
-    file = file_in(scoring.reference, ANNOTATIONS)
+    file = file_in(scoring.reference, ANNOTATIONS_FILE)
     table = find_taxonomy(file.parent)
     articles = {_parse_step(id, str(table)): step for id, step in read_taxonomy(table).items()}
     taxonomy = Taxonomy(

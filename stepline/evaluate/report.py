@@ -11,8 +11,8 @@ import numpy as np
 
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import (
-    DRAWS,
-    LEVEL,
+    BOOTSTRAP_DRAWS,
+    INTERVAL_PERCENT,
     Floats,
     Statistic,
     interval,
@@ -120,7 +120,7 @@ class EvaluationReport:
         return rows
 
 
-def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> EvaluationReport:
+def report(scores: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0) -> EvaluationReport:
     """Return the report: every score once over its videos, and its interval from seeded draws of
     them."""
     sources = scores.units_drawn()
@@ -139,7 +139,9 @@ def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> EvaluationRe
     return EvaluationReport(scores, metrics, notes, draws, seed, count)
 
 
-def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0) -> Comparison:
+def compare(
+    first: Scores, second: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0
+) -> Comparison:
     """Return the paired bootstrap of two systems over the videos that both were scored on.
 
     Raises DatasetError when the protocols differ or no video is shared.
@@ -191,7 +193,7 @@ def as_table(system: EvaluationReport, against: Comparison | None = None) -> str
     scores = system.scores
     width = max([6, *map(len, system.metrics)])
     lines = [
-        f"{'metric':<{width}}  {'value':>8}  {LEVEL:g} % interval     videos   items  protocol"
+        f"{'metric':<{width}}  {'value':>8}  {INTERVAL_PERCENT:g} % interval     videos   items  protocol"
     ]
     for name, metric in system.metrics.items():
         numbers = f"{_four_digits(metric.value):>8}  {_span(metric):<19}"
@@ -266,7 +268,7 @@ def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
             "draws": system.draws,
             "videos": system.sources,
             "seed": system.seed,
-            "level": LEVEL,
+            "level": INTERVAL_PERCENT,
         },
     }
     if against is not None:

@@ -41,7 +41,7 @@ from stepline.evaluate.scoring_task import (
 from stepline.records import Record, Step
 
 # of intersection over union; usual in moment retrieval, HiREST and HT-Step
-THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
+IOU_THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
 Pair: TypeAlias = Sequence[float] | npt.NDArray[np.floating]
 Seconds: TypeAlias = Mapping[str, Sequence[float | None]]  # id -> one a text, None where not placed
 Pairs: TypeAlias = Sequence[Sequence[float]] | npt.NDArray[np.floating]
@@ -131,7 +131,7 @@ def overlap_statistics(fits: Sequence[SpanOverlaps], totals: Floats) -> dict[str
     """Return recall at each threshold and mean overlap over videos; totals: (V,) references a
     video."""
     statistics: dict[str, Statistic] = {}
-    for threshold in THRESHOLDS:
+    for threshold in IOU_THRESHOLDS:
         hits = np.array([fit.count_at_least(threshold) for fit in fits])
         statistics[f"Recall@IoU {threshold}"] = Ratio(hits, totals)
     statistics["mean IoU"] = Ratio(overlap_sums(fits), totals)
@@ -299,7 +299,7 @@ def segmentation(scoring: ScoringTask) -> Scores:
     statistics = overlap_statistics(fits, steps)
     # where nothing was predicted, 0 of 1: the precision is 0 and not undefined
     denominator = np.maximum(placed, 0.0 if placed.any() else 1.0)
-    for threshold in THRESHOLDS:
+    for threshold in IOU_THRESHOLDS:
         right = np.array([float((table.max(axis=1) >= threshold).sum()) for table in tables])
         statistics[f"Precision@IoU {threshold}"] = Ratio(right, denominator)
     columns = {"steps": steps, "predicted": placed, "overlap": overlap_sums(fits)}

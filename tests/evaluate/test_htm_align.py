@@ -9,7 +9,7 @@ from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate
 from stepline.evaluate.htm_align import (
-    NEVER,
+    UNSCORED_VALUE,
     Annotation,
     TanWindow,
     best_seconds,
@@ -141,7 +141,7 @@ def test_stitching_averages_what_overlaps_and_marks_what_nothing_covers():
         2,
         4,
     )
-    assert scores.tolist() == [[1, 3, 5, NEVER], [NEVER] * 4]
+    assert scores.tolist() == [[1, 3, 5, UNSCORED_VALUE], [UNSCORED_VALUE] * 4]
     with pytest.raises(DatasetError, match="shape"):
         stitch_windows([(TanWindow(0, 2, 0, 0), np.zeros((1, 3)))], 1, 4)
 
@@ -149,7 +149,7 @@ def test_stitching_averages_what_overlaps_and_marks_what_nothing_covers():
 def test_a_window_without_an_unalignable_sentence_is_left_out():
     truth = annotation([[1, 0.0, 1.0, "x"]])
     assert tan_windows(truth, 100) == []
-    assert (keep_window_seconds(np.ones((1, 100)), truth) == NEVER).all()
+    assert (keep_window_seconds(np.ones((1, 100)), truth) == UNSCORED_VALUE).all()
 
 
 def test_alignable_and_narrated_are_not_the_same():

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 MAX_COMPARE_SECONDS = 600.0  # for one `compare`; the program needs 10 to 20 s to start
 _MEMORY_OPTION = "-Xmx2G"  # its paraphrase table needs most of it
 _JAR_OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")
-_SEPARATOR = "|||"
+_FIELD_SEPARATOR = "|||"
 
 
 class JarMeteor:
@@ -59,7 +59,7 @@ class JarMeteor:
             statistics = [self._statistics(*pair) for pair in pairs]
             if not statistics:
                 return MeteorScores((), 0.0)
-            self._send(f" {_SEPARATOR} ".join(["EVAL", *statistics]))
+            self._send(f" {_FIELD_SEPARATOR} ".join(["EVAL", *statistics]))
             segments = tuple(self._number() for _ in statistics)
             return MeteorScores(segments, self._number())
 
@@ -69,7 +69,9 @@ class JarMeteor:
                 f"{hypothesis[:60]!r}: has no reference caption; METEOR needs at least one"
             )
         self._send(
-            f" {_SEPARATOR} ".join(["SCORE", *map(_one_line, references), _one_line(hypothesis)])
+            f" {_FIELD_SEPARATOR} ".join(
+                ["SCORE", *map(_one_line, references), _one_line(hypothesis)]
+            )
         )
         return self._receive()
 
@@ -148,4 +150,4 @@ def find_java() -> str:
 
 def _one_line(text: str) -> str:
     """Take out what the program would read as the end of a caption."""
-    return " ".join(text.replace(_SEPARATOR, "").splitlines()).replace("  ", " ")
+    return " ".join(text.replace(_FIELD_SEPARATOR, "").splitlines()).replace("  ", " ")

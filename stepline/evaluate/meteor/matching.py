@@ -130,7 +130,7 @@ def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Star
 # ---------------------------------------------------------------- possible matches
 
 
-EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
+EXACT_MODULE, STEM_MODULE, SYNONYM_MODULE, PARAPHRASE_MODULE = range(4)
 # Limits of one pair: words of one caption times words of the other, and possible matches (a
 # repeated word gives the product of its counts). The search takes about a second at the limits,
 # where the official program takes minutes.
@@ -181,7 +181,7 @@ def _exact(hypothesis: IndexedCaption, reference: IndexedCaption, matches: Candi
     """Add equal words."""
     for start, word in enumerate(reference.items):
         for other in hypothesis.words.get(word.text, ()):
-            matches[start].append(WordMatch(EXACT, start, 1, other, 1))
+            matches[start].append(WordMatch(EXACT_MODULE, start, 1, other, 1))
 
 
 def _related(hypothesis: IndexedCaption, reference: IndexedCaption, matches: Candidates) -> None:
@@ -203,8 +203,12 @@ def _related(hypothesis: IndexedCaption, reference: IndexedCaption, matches: Can
             ]
         if stemmed or related:
             for start in starts:
-                matches[start].extend(WordMatch(STEM, start, 1, other, 1) for other in stemmed)
-                matches[start].extend(WordMatch(SYNONYM, start, 1, other, 1) for other in related)
+                matches[start].extend(
+                    WordMatch(STEM_MODULE, start, 1, other, 1) for other in stemmed
+                )
+                matches[start].extend(
+                    WordMatch(SYNONYM_MODULE, start, 1, other, 1) for other in related
+                )
 
 
 def _paraphrases(
@@ -219,13 +223,15 @@ def _paraphrases(
         for number in _listed(paraphrases, hypothesis):
             other_length, others = hypothesis.reached[number]
             matches[start].extend(
-                WordMatch(PARAPHRASE, start, length, other, other_length) for other in others
+                WordMatch(PARAPHRASE_MODULE, start, length, other, other_length) for other in others
             )
     for other, other_length, paraphrases in hypothesis.starts:
         for number in _listed(paraphrases, reference):
             length, starts = reference.reached[number]
             for start in starts:
-                matches[start].append(WordMatch(PARAPHRASE, start, length, other, other_length))
+                matches[start].append(
+                    WordMatch(PARAPHRASE_MODULE, start, length, other, other_length)
+                )
 
 
 def _listed(paraphrases: dict[int, int], sentence: IndexedCaption) -> list[int]:
@@ -238,7 +244,7 @@ def _listed(paraphrases: dict[int, int], sentence: IndexedCaption) -> list[int]:
 
 
 BEAM_PATHS = 40  # after each word, METEOR 1.5's default
-_NONE = -1  # no match ends just before
+_NO_MATCH_END = -1  # no match ends just before
 # Paths are ranked by more matched words, then fewer chunks, then less distance: one number,
 # smallest first.
 _PER_WORD = 1 << 80
@@ -295,21 +301,21 @@ def _search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
     for hypothesis, reference, *_ in certain.values():
         used_hypothesis |= hypothesis
         used_reference |= reference
-    paths: list[_Path] = [(0, 0, _NONE, used_hypothesis, used_reference, None)]
+    paths: list[_Path] = [(0, 0, _NO_MATCH_END, used_hypothesis, used_reference, None)]
     for position, matches in enumerate(candidates):
         options = [] if position in fixed else [_option(match) for match in matches]
         paths = _step(paths, position, options, certain) or paths[:1]
         if len(paths) > 1:
             paths.sort(key=_rank)
         del paths[BEAM_PATHS:]
-    closed = [(rank + _PER_CHUNK * (rest[1] != _NONE), *rest) for rank, *rest in paths]
+    closed = [(rank + _PER_CHUNK * (rest[1] != _NO_MATCH_END), *rest) for rank, *rest in paths]
     return min(closed, key=_rank)  # type: ignore[return-value]  # the unpacked tuple keeps its types
 
 
 def _option(match: WordMatch) -> _Option:
     module, start, length, other, other_length = match
     # any module but the exact one weighs one half, cut off
-    words = length + other_length if module == EXACT else length // 2 + other_length // 2
+    words = length + other_length if module == EXACT_MODULE else length // 2 + other_length // 2
     hypothesis, reference = ((1 << other_length) - 1) << other, ((1 << length) - 1) << start
     return hypothesis, reference, words * _PER_WORD, abs(start - other), match
 
@@ -335,15 +341,17 @@ def _step(
             if used_hypothesis & hypothesis or used_reference & reference:
                 continue
             _, start, length, other, other_length = match
-            broken = 0 if last_end in (_NONE, other) else _PER_CHUNK
+            broken = 0 if last_end in (_NO_MATCH_END, other) else _PER_CHUNK
             new_rank = rank + charged + broken - gain
             ours, theirs = used_hypothesis | hypothesis, used_reference | reference
             new_paths.append(
                 (new_rank, start + length, other + other_length, ours, theirs, (match, chain))
             )
             charged += distance
-        rank += charged if last_end == _NONE else charged + _PER_CHUNK
-        new_paths.append((rank, following + 1, _NONE, used_hypothesis, used_reference, chain))
+        rank += charged if last_end == _NO_MATCH_END else charged + _PER_CHUNK
+        new_paths.append(
+            (rank, following + 1, _NO_MATCH_END, used_hypothesis, used_reference, chain)
+        )
     return new_paths
 
 
@@ -352,7 +360,7 @@ def _continued(path: _Path, option: _Option) -> _Path:
     already."""
     rank, _, last_end, used_hypothesis, used_reference, chain = path
     _, _, gain, distance, (_, start, length, other, other_length) = option
-    if last_end not in (_NONE, other):
+    if last_end not in (_NO_MATCH_END, other):
         rank += _PER_CHUNK
     return (
         rank + distance - gain,

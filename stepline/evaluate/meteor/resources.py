@@ -26,11 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ModelError
-from stepline.evaluate.meteor.words import ALWAYS, BEFORE_NUMBERS
+from stepline.evaluate.meteor.words import ALWAYS_KEPT, KEPT_BEFORE_NUMBERS
 from stepline.evaluate.ptb.automaton import (
     KNOWN_DIGESTS,
     METEOR_JAR,
-    PARAPHRASES,
+    PARAPHRASE_TABLE,
     fingerprint,
     official_file,
 )
@@ -119,8 +119,8 @@ def load_phrases(folder: Path | None = None) -> Phrases:
 
     Raises ModelError when the table is missing or damaged, or the cache cannot be written.
     """
-    source = official_file(PARAPHRASES, folder)
-    digest = KNOWN_DIGESTS[PARAPHRASES] if folder is None else fingerprint(source)
+    source = official_file(PARAPHRASE_TABLE, folder)
+    digest = KNOWN_DIGESTS[PARAPHRASE_TABLE] if folder is None else fingerprint(source)
     compiled = cache_folder() / f"meteor-paraphrases-{_ARRAY_FORMAT}-{digest[:16]}"
     if not compiled.is_dir():
         fingerprint(source)
@@ -275,7 +275,7 @@ def load_lexicon(folder: Path | None = None) -> Lexicon:
         for form in forms.split():
             bases.setdefault(form, []).append(base)
     abbreviations = {
-        parts[0]: BEFORE_NUMBERS if parts[1:2] == ["#NUMERIC_ONLY#"] else ALWAYS
+        parts[0]: KEPT_BEFORE_NUMBERS if parts[1:2] == ["#NUMERIC_ONLY#"] else ALWAYS_KEPT
         for line in prefixes
         if (parts := line.split()) and not parts[0].startswith("#")
     }

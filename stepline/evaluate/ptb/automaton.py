@@ -23,16 +23,16 @@ from pathlib import Path
 from stepline.errors import ModelError
 
 METEOR_JAR = "meteor/meteor-1.5.jar"
-PARAPHRASES = "meteor/data/paraphrase-en.gz"
+PARAPHRASE_TABLE = "meteor/data/paraphrase-en.gz"
 TOKENIZER_JAR = "tokenizer/stanford-corenlp-3.4.1.jar"
 
 # sha256 of the files of pycocoevalcap 1.2
 KNOWN_DIGESTS = {
     METEOR_JAR: "1e57b4c72c0830ebe68558f1c799a624e96cbc1b6045c9f6330e26dcff6eafc2",
-    PARAPHRASES: "c147ac7d2c91f2fbb3ad31e4b352235061eb83145e0434daf217ee9ca5975f48",
+    PARAPHRASE_TABLE: "c147ac7d2c91f2fbb3ad31e4b352235061eb83145e0434daf217ee9ca5975f48",
     TOKENIZER_JAR: "2fcb91bb7a111f93d71e264f4ee0e3afd19ba0dde6d21b38605088df9e940399",
 }
-_CURE = "pip install 'stepline[evaluate]'"
+_INSTALL_CURE = "pip install 'stepline[evaluate]'"
 
 
 def official_file(name: str, folder: Path | None = None) -> Path:
@@ -44,7 +44,7 @@ def official_file(name: str, folder: Path | None = None) -> Path:
     path = root / name
     if not path.is_file():
         raise ModelError(
-            f"{path}: no such file; {_CURE}, or give a folder laid out as the pycocoevalcap package is"
+            f"{path}: no such file; {_INSTALL_CURE}, or give a folder laid out as the pycocoevalcap package is"
         )
     return path
 
@@ -59,7 +59,7 @@ def fingerprint(path: Path) -> str:
     for name, known_digest in KNOWN_DIGESTS.items():
         if path.as_posix().endswith("pycocoevalcap/" + name) and digest != known_digest:
             raise ModelError(
-                f"{path}: not the file of pycocoevalcap 1.2 (sha256 {digest[:12]}...); {_CURE}"
+                f"{path}: not the file of pycocoevalcap 1.2 (sha256 {digest[:12]}...); {_INSTALL_CURE}"
             )
     return digest
 
@@ -68,9 +68,8 @@ def fingerprint(path: Path) -> str:
 def _package() -> Path:
     spec = importlib.util.find_spec("pycocoevalcap")
     if spec is None or not spec.submodule_search_locations:
-        raise ModelError(
-            f"METEOR's and the tokenizer's tables are not installed; {_CURE}, or give the folder that holds them"
-        )
+        lack = "METEOR's and the tokenizer's tables are not installed"
+        raise ModelError(f"{lack}; {_INSTALL_CURE}, or give the folder that holds them")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
