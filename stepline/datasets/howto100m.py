@@ -33,7 +33,8 @@ def read_steps(path: Path) -> Iterator[DatasetEntry]:
     estimated."""
     for id, video in _videos(path):
         builder = RecordBuilder(id)
-        for index, row in enumerate(_rows(video)):
+        numbered_rows = enumerate(_rows(video))
+        for index, row in numbered_rows:
             builder.add_span(str(index), *row)
         yield builder.entry(machine=True)
 
